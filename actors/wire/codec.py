@@ -1,0 +1,233 @@
+"""Kafka requests and responses, between bytes and Python, over kio.
+
+kio generates one dataclass per message *and version*. A request is read as the entity of the version that
+the client sent; whoever handles it asks for a field that only newer versions have with :func:`field`. A
+response is written from nested dicts that may name every field that *any* version has: :func:`make` keeps
+what the asked-for version knows. So a handler says what it has to say once, and versions differ in one
+place. Durations and timestamps are plain milliseconds on both sides of :func:`make`.
+
+Source of the schemas: kio, generated from Apache Kafka's message definitions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import io
+import types
+import typing
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.schema.index import api_key_map, schema_name_map
+from kio.schema.request_header.v1.header import RequestHeader as RequestHeaderV1
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
+
+API_VERSIONS = 18
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+class UndecodableRequest(ValueError):
+    """The bytes are no request of that API and version. The connection cannot go on."""
+
+
+class UnknownApi(LookupError):
+    """No API with that key, or no such version of it, is in kio."""
+
+
+class Header(NamedTuple):
+    """What every request starts with (Kafka protocol guide, request header v1 and v2)."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    end: int
+    """Index of the first byte of the body."""
+
+
+@cache
+def versions_of(api_key: int) -> range:
+    """Versions of the API that kio has. UnknownApi for a key that kio does not know."""
+    try:
+        versions = schema_name_map[api_key_map[api_key]]
+    except KeyError:
+        raise UnknownApi(f"api key {api_key}") from None
+    return range(int(min(versions)), int(max(versions)) + 1)
+
+
+@cache
+def request_type(api_key: int, version: int) -> Any:
+    """Entity class of that request. UnknownApi if kio has none."""
+    return _load(load_request_schema, api_key, version)
+
+
+@cache
+def response_type(api_key: int, version: int) -> Any:
+    """Entity class of that response. UnknownApi if kio has none."""
+    return _load(load_response_schema, api_key, version)
+
+
+def _load(loader: Callable[[int, int], Any], api_key: int, version: int) -> Any:
+    try:
+        return loader(api_key, version)
+    except (LookupError, RuntimeError) as error:  # kio's KioIndexError is a RuntimeError
+        raise UnknownApi(f"api key {api_key} version {version}") from error
+
+
+def decode_header(frame: bytes) -> Header:
+    """Read the request header of a frame (without its size prefix).
+
+    An ApiVersions request of a version that does not exist is read with header v1 (KIP-511), so that it
+    can be answered. UnknownApi or UndecodableRequest for everything else that cannot be read.
+    """
+    if len(frame) < 8:
+        raise UndecodableRequest(f"a frame of {len(frame)} bytes has no request header")
+    api_key = int.from_bytes(frame[0:2], "big", signed=True)
+    version = int.from_bytes(frame[2:4], "big", signed=True)
+    try:
+        header_type = request_type(api_key, version).__header_schema__
+    except UnknownApi:
+        if api_key != API_VERSIONS:
+            raise
+        header_type = RequestHeaderV1
+    try:
+        header, size = entity_reader(header_type)(frame, 0)
+    except (SerialError, ValueError) as error:
+        raise UndecodableRequest(f"request header of api key {api_key}: {error!r}") from error
+    return Header(api_key, version, int(header.correlation_id), header.client_id, size)
+
+
+def decode_request(header: Header, frame: bytes) -> Any:
+    """The request's body as kio's entity of the version in the header."""
+    kind = request_type(header.api_key, header.api_version)
+    try:
+        entity, size = entity_reader(kind)(frame, header.end)
+    except (SerialError, ValueError, OverflowError) as error:
+        raise UndecodableRequest(f"{kind.__name__} v{header.api_version}: {error!r}") from error
+    if header.end + size != len(frame):
+        extra = len(frame) - header.end - size
+        raise UndecodableRequest(f"{kind.__name__} v{header.api_version}: {extra} bytes too many")
+    return entity
+
+
+def field(entity: Any, name: str, default: Any) -> Any:
+    """A field that only some versions of the entity have."""
+    return getattr(entity, name, default)
+
+
+def ms(duration: datetime.timedelta) -> int:
+    """A kio duration in milliseconds."""
+    return duration // datetime.timedelta(milliseconds=1)
+
+
+def encode_request(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, body: Mapping[str, Any]
+) -> bytes:
+    """A whole request frame without its size prefix. Raises as :func:`make` does."""
+    kind = request_type(api_key, version)
+    header = {
+        "request_api_key": api_key,
+        "request_api_version": version,
+        "correlation_id": correlation_id,
+        "client_id": client_id,
+    }
+    return _write(kind, header, body)
+
+
+def encode_response(api_key: int, version: int, correlation_id: int, body: Mapping[str, Any]) -> bytes:
+    """A whole response frame without its size prefix. Raises as :func:`make` does."""
+    return _write(response_type(api_key, version), {"correlation_id": correlation_id}, body)
+
+
+def _write(kind: Any, header: Mapping[str, Any], body: Mapping[str, Any]) -> bytes:
+    out = io.BytesIO()
+    entity_writer(kind.__header_schema__)(out, make(kind.__header_schema__, header))
+    entity_writer(kind)(out, make(kind, body))
+    return out.getvalue()
+
+
+def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Any]:
+    """Correlation id and entity of a response frame of that version."""
+    kind = response_type(api_key, version)
+    header, start = entity_reader(kind.__header_schema__)(frame, 0)
+    entity, _ = entity_reader(kind)(frame, start)
+    return int(header.correlation_id), entity
+
+
+def make(kind: Any, body: Mapping[str, Any]) -> Any:
+    """An entity of class ``kind`` from a dict; nested entities from dicts and lists of dicts.
+
+    Keys that this version does not have are dropped. A field that is missing takes kio's default;
+    TypeError if it has none. Durations and timestamps are milliseconds, error codes may be ints.
+    """
+    plan = _plan(kind)
+    return kind(
+        **{name: plan[name](value) if plan[name] else value for name, value in body.items() if name in plan}
+    )
+
+
+_Build = Callable[[Any], Any] | None
+
+
+@cache
+def _plan(kind: Any) -> dict[str, _Build]:
+    hints = typing.get_type_hints(kind)
+    return {f.name: _builder(f, hints[f.name]) for f in dataclasses.fields(kind)}
+
+
+def _builder(declared: dataclasses.Field[Any], hint: Any) -> _Build:
+    nested, many = _nested(hint)
+    if nested is not None and many:
+        return lambda value: None if value is None else tuple(make(nested, item) for item in value)
+    if nested is not None:
+        return lambda value: None if value is None else make(nested, value)
+    if many:
+        return lambda value: None if value is None else tuple(value)
+    kafka_type = declared.metadata.get("kafka_type", "")
+    if kafka_type.startswith("timedelta"):
+        return lambda value: datetime.timedelta(milliseconds=value)
+    if kafka_type.startswith("datetime"):
+        return lambda value: None if value is None else _EPOCH + datetime.timedelta(milliseconds=value)
+    if kafka_type == "error_code":
+        return ErrorCode
+    return None
+
+
+def _nested(hint: Any) -> tuple[Any, bool]:
+    """The entity class in a type hint, if any, and whether the hint is a tuple."""
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return hint, False
+    origin = typing.get_origin(hint)
+    if origin is tuple:
+        return _nested(typing.get_args(hint)[0])[0], True
+    if origin in (types.UnionType, typing.Union):
+        for part in typing.get_args(hint):
+            found = _nested(part)
+            if found != (None, False):
+                return found
+    return None, False
+
+
+__all__ = [
+    "API_VERSIONS",
+    "ErrorCode",
+    "Header",
+    "UndecodableRequest",
+    "UnknownApi",
+    "decode_header",
+    "decode_request",
+    "decode_response",
+    "encode_request",
+    "encode_response",
+    "field",
+    "make",
+    "ms",
+    "request_type",
+    "response_type",
+    "versions_of",
+]
