@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from uuid import UUID
 
 from placement.rendezvous import choose
@@ -42,7 +41,7 @@ class Topic:
     topic_id: UUID
     partitions: int
     internal: bool = False
-    config: Mapping[str, str] = MappingProxyType({})
+    config: Mapping[str, str] = field(default_factory=dict)
     """Only what was set on this topic; the broker's defaults are not in it."""
 
 
