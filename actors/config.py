@@ -1,0 +1,321 @@
+"""What an operator can set: Kafka's property names, typed, checked before anything starts.
+
+A property file, ``--set`` and flags become one mapping of names to text; :meth:`MusterConfig.from_properties`
+turns it into a frozen value or a :class:`ConfigError` that names every offending property. A Kafka property
+that would do nothing here is refused rather than ignored. Sources: Kafka's broker configuration reference for
+names, defaults and bounds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from actors.config_entries import (
+    TOPIC_CONFIGS,
+    ConfigRow,
+    ConfigSource,
+    broker_rows,
+    topic_config_errors,
+    topic_rows,
+)
+from actors.config_types import (
+    Bool,
+    CleanupPolicy,
+    Compression,
+    ConfigType,
+    Int,
+    List,
+    Long,
+    Text,
+    TimestampType,
+    problems_of,
+)
+
+if TYPE_CHECKING:
+    from actors.group.config import GroupConfig
+
+DEFAULT_PORT = 9092
+_MAX_INT = 2**31 - 1
+
+NO_EFFECT: tuple[tuple[str, str], ...] = (
+    (r"broker\.id|node\.id|reserved\.broker\.max\.id", "gateways number themselves"),
+    (r"log\.dirs?", "say storage.path"),
+    (r"log\.flush\..*", "what is acknowledged has been synced to disk"),
+    (r"replica\..*|min\.insync\.replicas|unclean\..*|leader\..*|auto\.leader\..*", "one copy, in storage.path"),
+    (r"num\.(io|network|recovery|replica)\..*", "there are no thread pools to size"),
+    (r"group\.coordinator\.(threads|new\.enable)", "each offsets partition is an actor of its own"),
+    (r"group\.coordinator\.append\.linger\.ms", "appends that wait are always written together"),
+    (r"socket\.(send|receive)\.buffer\.bytes", "the system sizes its buffers itself"),
+    (r"process\.roles|controller\..*|metadata\..*|inter\.broker\..*", "there is no KRaft quorum"),
+)
+"""Kafka properties that nothing here would obey, as patterns, and why."""
+
+LATER: tuple[str, ...] = (
+    r"ssl\..*|sasl\..*|security\..*|authorizer\..*|principal\..*|.*quota.*",
+    r"transaction\..*|transactional\..*|group\.(consumer|share)\..*",
+)
+"""Kafka properties of features that Muster does not have yet, as patterns."""
+
+
+class ConfigError(ValueError):
+    """Properties that are unknown or have a bad value. The text is one line and names each of them."""
+
+
+def _property_name(field_name: str) -> str:
+    return field_name.replace("_", ".")
+
+
+class MusterConfig(BaseModel):
+    """Every property with its value. Kafka's names have dots where the fields have underscores."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=_property_name)
+
+    # topics
+    num_partitions: Int = Field(1, ge=1, description="Partitions of a topic that is created without a number.")
+    auto_create_topics_enable: Bool = Field(True, description="Create a topic when a client first asks for it.")
+    default_replication_factor: Int = Field(
+        1, ge=1, le=32767, description="Stated only: there is one copy, as durable as storage.path."
+    )
+    delete_topic_enable: Bool = Field(True, description="Whether DeleteTopics is allowed.")
+    message_max_bytes: Int = Field(1_048_588, ge=0, description="Largest record batch that is accepted, in bytes.")
+    compression_type: Compression = Field("producer", description="The producer's own compression is kept.")
+    log_segment_bytes: Int = Field(1_073_741_824, ge=14, description="Size of a log segment file, in bytes.")
+    log_retention_ms: Long | None = Field(
+        None, ge=-1, description="How long records are kept, in ms; -1: for ever. Goes before .minutes and .hours."
+    )
+    log_retention_minutes: Int | None = Field(None, ge=-1, description="As log.retention.ms; goes before .hours.")
+    log_retention_hours: Int = Field(168, ge=-1, description="As log.retention.ms.")
+    log_retention_bytes: Long = Field(-1, ge=-1, description="Size at which a partition loses old segments; -1: none.")
+    log_retention_check_interval_ms: Long = Field(300_000, ge=1, description="How often retention is looked at, in ms.")
+    log_message_timestamp_type: TimestampType = Field(
+        "CreateTime", description="Whether a record's time is the producer's or the time of the append."
+    )
+    log_cleanup_policy: CleanupPolicy = Field("delete", description="delete, compact, or both.")
+
+    # groups
+    group_min_session_timeout_ms: Int = Field(
+        6_000, ge=1, description="Lowest session timeout that a member may ask, in ms, inclusive."
+    )
+    group_max_session_timeout_ms: Int = Field(
+        1_800_000, ge=1, description="Highest session timeout that a member may ask, in ms, inclusive."
+    )
+    group_initial_rebalance_delay_ms: Int = Field(
+        3_000, ge=0, description="How long an empty group waits for more members before its first rebalance, in ms."
+    )
+    group_max_size: Int = Field(_MAX_INT, ge=1, description="Most members that a group may have.")
+    group_coordinator_rebalance_protocols: Annotated[Literal["classic"], List] = Field(
+        "classic", description="Rebalance protocols that groups may use."
+    )
+    offset_metadata_max_bytes: Int = Field(
+        4_096, ge=0, description="Longest metadata of a committed offset, in UTF-16 units."
+    )
+    offsets_topic_num_partitions: Int = Field(
+        50, ge=1, description="Partitions of __consumer_offsets; read when the cluster is first started."
+    )
+    offsets_topic_replication_factor: Int = Field(
+        3, ge=1, le=32767, description="Stated only: there is one copy, as durable as storage.path."
+    )
+    offsets_topic_segment_bytes: Int = Field(
+        104_857_600, ge=1, description="Size of a segment file of __consumer_offsets, in bytes."
+    )
+    offsets_topic_compression_codec: Int = Field(
+        0, ge=0, le=4, description="Codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."
+    )
+    offsets_load_buffer_size: Int = Field(5_242_880, ge=1, description="Read size when loading offsets, in bytes.")
+    offsets_retention_minutes: Int = Field(
+        10_080, ge=1, description="How long offsets are kept that nobody uses, in minutes."
+    )
+    offsets_retention_check_interval_ms: Long = Field(
+        600_000, ge=1, description="How often expired offsets are looked for, in ms."
+    )
+    offsets_commit_timeout_ms: Int = Field(
+        5_000, ge=1, description="How long a write of the coordinator may take before it fails, in ms."
+    )
+
+    # connections
+    listeners: Text = Field(
+        f"PLAINTEXT://:{DEFAULT_PORT}",
+        description="PLAINTEXT://[HOST]:PORT; further gateways take the following ports, 0 takes free ones. "
+        "Without HOST: loopback with a Ray of Muster's own, else all interfaces.",
+    )
+    advertised_listeners: Text | None = Field(
+        None,
+        description="HOST[:PORT] that clients are told. {host} stands for the node's address, {id} for the "
+        "gateway's id; without either, PORT is the first gateway's and the others count up.",
+    )
+    socket_request_max_bytes: Int = Field(104_857_600, ge=1, description="Longest request that is read, in bytes.")
+    connections_max_idle_ms: Long = Field(600_000, ge=-1, description="When an idle connection is closed, in ms.")
+    max_connections: Int = Field(_MAX_INT, ge=0, description="Most connections that a gateway holds.")
+    fetch_max_bytes: Int = Field(57_671_680, ge=1024, description="Most bytes in the answer to one Fetch.")
+
+    # Muster
+    storage_path: Text = Field("./muster-data", description="Where everything is kept; shared by all nodes.")
+    zookeeper_connect: Text | None = Field(
+        None, description="HOST:PORT[,HOST:PORT...][/CHROOT] of a ZooKeeper; none: Muster runs its own."
+    )
+    zookeeper_session_timeout_ms: Int = Field(18_000, ge=1_000, description="ZooKeeper session timeout, in ms.")
+    gateway_count: Int | None = Field(
+        None, ge=1, description="Gateways; none: one, or one per node of a Ray that is not Muster's own."
+    )
+    log_actors: Int = Field(2, ge=1, description="Actors that share the topic partitions; fixed by the first start.")
+    metrics_port: Int = Field(
+        0, ge=0, le=65535, description="Port of the first gateway's /metrics, the others count up; 0: free ports."
+    )
+    reconciler_interval_ms: Long = Field(
+        10_000, ge=100, description="How often the client-to-group mapping is compared and repaired, in ms."
+    )
+    attribution_pending_ms: Long = Field(
+        60_000, ge=0, description="How long a fetch without a known group waits to be attributed, in ms."
+    )
+    attribution_simple_ttl_ms: Long = Field(
+        600_000, ge=1, description="How long a client that never joins counts for the group it commits for, in ms."
+    )
+    metrics_samples_flush_ms: Long = Field(5_000, ge=100, description="How often samples become Parquet, in ms.")
+    fault_injection_enable: Bool = Field(False, description="Reserved: fault injection comes with a later version.")
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> MusterConfig:
+        """The configuration that the properties say. ConfigError naming every property that cannot be."""
+        known = {str(field.alias) for field in cls.model_fields.values()}
+        problems = [_unknown(name, known) for name in sorted(set(properties) - known)]
+        try:
+            config = cls.model_validate({name: value for name, value in properties.items() if name in known})
+        except ValidationError as error:
+            problems += problems_of(error)
+        if problems:
+            raise ConfigError("; ".join(problems))
+        return config
+
+    @field_validator("fault_injection_enable")
+    @classmethod
+    def _faults_come_later(cls, enabled: bool) -> bool:
+        if enabled:
+            raise ValueError("fault injection comes with a later version")
+        return enabled
+
+    @field_validator("listeners")
+    @classmethod
+    def _one_plaintext_listener(cls, text: str) -> str:
+        if "," in text:
+            raise ValueError("one listener for now")
+        _listener(text)
+        return text
+
+    @field_validator("advertised_listeners")
+    @classmethod
+    def _host_and_port(cls, text: str | None) -> str | None:
+        if text is not None:
+            _advertised(text)
+        return text
+
+    @field_validator("zookeeper_connect")
+    @classmethod
+    def _not_empty(cls, hosts: str | None) -> str | None:
+        if hosts is not None and not hosts.split("/")[0].strip(" ,"):
+            raise ValueError("names no host")
+        return hosts
+
+    @model_validator(mode="after")
+    def _session_timeouts_admit_someone(self) -> MusterConfig:
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise ValueError(
+                "group.min.session.timeout.ms must not be greater than group.max.session.timeout.ms "
+                f"({self.group_min_session_timeout_ms} > {self.group_max_session_timeout_ms})"
+            )
+        return self
+
+    @property
+    def retention_ms(self) -> int:
+        """How long records are kept, in ms, after Kafka's precedence of .ms, .minutes and .hours; -1: for ever."""
+        if self.log_retention_ms is not None:
+            return self.log_retention_ms
+        if self.log_retention_minutes is not None:
+            return self.log_retention_minutes * 60_000 if self.log_retention_minutes >= 0 else -1
+        return self.log_retention_hours * 3_600_000 if self.log_retention_hours >= 0 else -1
+
+    @property
+    def listener(self) -> tuple[str, int]:
+        """Host ("" if none is named) and port of ``listeners``."""
+        return _listener(self.listeners)
+
+    def advertised(self, gateway: int, host: str, port: int) -> tuple[str, int]:
+        """What clients are told of a gateway: the address given, as ``advertised.listeners`` changes it.
+
+        ``gateway`` counts from 0.
+        """
+        if self.advertised_listeners is None:
+            return host, port
+        name, first_port = _advertised(self.advertised_listeners)
+        named = name.replace("{host}", host).replace("{id}", str(gateway))
+        if first_port is None:
+            return named, port
+        return named, first_port if "{" in name else first_port + gateway
+
+
+def _listener(text: str) -> tuple[str, int]:
+    found = re.fullmatch(r"(?:(\w+)://)?(\[[0-9a-fA-F:]+\]|[^:/\[\]]*):(\d{1,5})", text)
+    if not found or int(found[3]) > 65535:
+        raise ValueError("is not PLAINTEXT://[HOST]:PORT")
+    if found[1] not in (None, "PLAINTEXT"):
+        raise ValueError(f"{found[1]} comes with a later version; PLAINTEXT is what there is")
+    return found[2].strip("[]"), int(found[3])
+
+
+def _advertised(text: str) -> tuple[str, int | None]:
+    found = re.fullmatch(r"(?:PLAINTEXT://)?(\[[0-9a-fA-F:]+\]|(?:[\w.-]|\{host\}|\{id\})+)(?::(\d{1,5}))?", text)
+    if not found or not 0 < int(found[2] or 1) <= 65535:
+        raise ValueError("is not HOST[:PORT]")
+    return found[1].strip("[]"), int(found[2]) if found[2] else None
+
+
+def _unknown(name: str, known: set[str]) -> str:
+    for pattern, reason in NO_EFFECT:
+        if re.fullmatch(pattern, name):
+            return f"{name} has no effect in Muster ({reason}); leave it out"
+    if any(re.fullmatch(pattern, name) for pattern in LATER):
+        return f"{name} comes with a later version of Muster; leave it out"
+    nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
+    return f"unknown property {name}" + (f" (did you mean {nearest[0]}?)" if nearest else "")
+
+
+def group_config(config: MusterConfig) -> GroupConfig:
+    """The part of the configuration that the group coordinator obeys."""
+    from actors.group.config import GroupConfig
+
+    return GroupConfig(**_common(config, GroupConfig))
+
+
+def _common(config: MusterConfig, kind: Any) -> dict[str, Any]:
+    wanted = {field.name for field in dataclasses.fields(kind)}
+    return {name: getattr(config, name) for name in wanted & set(MusterConfig.model_fields)}
+
+
+def describe_broker(config: MusterConfig) -> list[ConfigRow]:
+    """Every property of a broker, for DescribeConfigs."""
+    return broker_rows(config)
+
+
+def describe_topic(config: MusterConfig, topic_overrides: Mapping[str, str]) -> list[ConfigRow]:
+    """Every config of a topic, for DescribeConfigs: what was set on the topic, else the broker's."""
+    return topic_rows(config, topic_overrides)
+
+
+__all__ = [
+    "DEFAULT_PORT",
+    "TOPIC_CONFIGS",
+    "ConfigError",
+    "ConfigRow",
+    "ConfigSource",
+    "ConfigType",
+    "MusterConfig",
+    "describe_broker",
+    "describe_topic",
+    "group_config",
+    "topic_config_errors",
+]

@@ -1,0 +1,104 @@
+"""How the text of a property becomes a value, and what is said when it does not."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+
+
+class ConfigType(IntEnum):
+    """Kafka's types of a config, as DescribeConfigs v3+ numbers them."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+List = ConfigType.LIST
+
+
+def _integer(value: Any) -> Any:
+    if isinstance(value, str):
+        if not re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
+            raise ValueError("is not a whole number")
+        return int(value)
+    return value
+
+
+def _boolean(value: Any) -> Any:
+    if isinstance(value, str):
+        lowered = value.strip().lower()
+        if lowered not in ("true", "false"):
+            raise ValueError("is neither true nor false")
+        return lowered == "true"
+    return value
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, str):
+        value = value.strip()
+        if not value:
+            raise ValueError("is empty")
+    return value
+
+
+def _one_of(*allowed: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if value not in allowed:
+            raise ValueError(f"is none of {', '.join(allowed)}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _policies(value: str) -> str:
+    named = [part.strip() for part in value.split(",")]
+    if not set(named) <= {"delete", "compact"}:
+        raise ValueError("is none of delete, compact, and both with a comma")
+    return ",".join(dict.fromkeys(named))
+
+
+def _producers_own(value: str) -> str:
+    if value != "producer":
+        raise ValueError("can only be producer: Muster keeps the batches as the producer compressed them")
+    return value
+
+
+Bool = Annotated[bool, BeforeValidator(_boolean), ConfigType.BOOLEAN]
+Int = Annotated[int, BeforeValidator(_integer), Field(ge=-(2**31), le=2**31 - 1), ConfigType.INT]
+Long = Annotated[int, BeforeValidator(_integer), Field(ge=-(2**63), le=2**63 - 1), ConfigType.LONG]
+Text = Annotated[str, BeforeValidator(_text), ConfigType.STRING]
+CleanupPolicy = Annotated[str, BeforeValidator(_text), AfterValidator(_policies), ConfigType.LIST]
+TimestampType = Annotated[str, BeforeValidator(_text), _one_of("CreateTime", "LogAppendTime"), ConfigType.STRING]
+Compression = Annotated[str, BeforeValidator(_text), AfterValidator(_producers_own), ConfigType.STRING]
+
+
+def problems_of(error: ValidationError) -> list[str]:
+    """One sentence for each problem, each beginning with the property's name and its value."""
+    return [_sentence(problem) for problem in error.errors()]
+
+
+def _sentence(problem: Any) -> str:
+    context = problem.get("ctx", {})
+    match problem["type"]:
+        case "greater_than_equal":
+            says = f"must be at least {context['ge']}"
+        case "less_than_equal":
+            says = f"must be at most {context['le']}"
+        case "literal_error":
+            says = f"must be {context['expected']}"
+        case "value_error":
+            says = str(context["error"])
+        case _:
+            says = problem["msg"]
+    return f"{problem['loc'][0]}={problem['input']} {says}" if problem["loc"] else says

@@ -1,0 +1,55 @@
+"""What ``muster up`` decides and the cluster is started with, and what the cluster answers once it serves."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from actors.config import MusterConfig
+
+NAMESPACE = "muster"
+"""Ray namespace of all of Muster's actors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """Everything that the actors are started with. Picklable; holds no secret."""
+
+    config: MusterConfig
+    storage: str
+    """Absolute path; the same directory on every node."""
+    cluster_id: str
+    zookeeper: str
+    """HOST:PORT[,HOST:PORT...][/CHROOT] of the ZooKeeper that serves already."""
+    host: str | None
+    """Address that gateways bind and tell clients. None: bind all interfaces, tell the address of their node."""
+    port: int
+    """Port of a gateway where ``gateway_ports`` is None; 0: a free one."""
+    gateway_ports: tuple[int, ...] | None
+    """Port of each gateway; their number is the number of gateways. None: one gateway on every node, at ``port``."""
+    metrics_ports: tuple[int, ...] | None
+    """Port of /metrics of each gateway, in the same order; 0: a free one. None: ``config.metrics_port`` on each."""
+    namespace: str = NAMESPACE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterReady:
+    """Where a cluster that serves can be reached."""
+
+    bootstrap: tuple[str, ...]
+    """HOST:PORT of each gateway, as clients use it."""
+    metrics: tuple[str, ...]
+    """URL of each gateway's /metrics."""
+    zookeeper: str
+
+    def line(self) -> str:
+        """The line that ``muster up`` prints when everything serves."""
+        return (
+            f"muster ready bootstrap={','.join(self.bootstrap)} metrics={','.join(self.metrics)} "
+            f"zookeeper={self.zookeeper}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same, as JSON shows it."""
+        return dataclasses.asdict(self)
