@@ -1,0 +1,1 @@
+"""What the actors record for analysis: tables of Parquet files under ``<storage>/metrics``."""

@@ -1,0 +1,115 @@
+"""The lines of a spool file. One line is one JSON array; what does not parse was torn by a kill or a full disk.
+
+``s`` a sample; ``p`` a sample whose attribution is pending, under a handle; ``r`` the resolution of a handle: the
+whole sample again, as it counts now. So the rows of a spool depend on that spool alone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from actors.tables.rollup import Rollup, Sample
+
+_log = logging.getLogger(__name__)
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+def sample_line(sample: Sample) -> bytes:
+    return _line(["s", *_values(sample)])
+
+
+def pending_line(handle: int, sample: Sample) -> bytes:
+    return _line(["p", handle, *_values(sample)])
+
+
+def resolution_line(handle: int, sample: Sample) -> bytes:
+    return _line(["r", handle, *_values(sample)])
+
+
+def _line(values: list[Any]) -> bytes:
+    return _encode(values).encode() + b"\n"
+
+
+def _values(sample: Sample) -> tuple[Any, ...]:
+    return (
+        sample.ts_ms,
+        sample.group,
+        sample.member_id,
+        sample.client_id,
+        sample.host,
+        sample.topic,
+        sample.partition,
+        sample.evidence,
+        sample.reason,
+        sample.messages,
+        sample.bytes,
+        sample.first_offset,
+        sample.last_offset,
+    )
+
+
+@dataclass(slots=True)
+class Spool:
+    """What one spool file says."""
+
+    rollup: Rollup = field(default_factory=Rollup)
+    pending: dict[int, Sample] = field(default_factory=dict)
+    resolved: set[int] = field(default_factory=set)
+
+
+def read(path: Path) -> Spool:
+    """Read a spool file. Lines that do not parse are dropped with a warning."""
+    spool = Spool()
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            _apply(spool, json.loads(line))
+        except (ValueError, TypeError):
+            _log.warning("%s: line %d is torn and dropped", path, number)
+    return spool
+
+
+def _apply(spool: Spool, values: Any) -> None:
+    match values:
+        case ["s", *rest]:
+            spool.rollup.add(_sample(rest))
+        case ["p", int(handle), *rest]:
+            spool.pending[handle] = _sample(rest)
+        case ["r", int(handle), *rest]:
+            spool.rollup.add(_sample(rest))
+            spool.resolved.add(handle)
+        case _:
+            raise ValueError(values)
+
+
+def _sample(values: list[Any]) -> Sample:
+    ts, group, member_id, client_id, host, topic, partition, evidence, reason, messages, size, first, last = values
+    return Sample(
+        ts_ms=ts,
+        group=group,
+        member_id=member_id,
+        client_id=client_id,
+        host=host,
+        topic=topic,
+        partition=partition,
+        evidence=evidence,
+        reason=reason,
+        messages=messages,
+        bytes=size,
+        first_offset=first,
+        last_offset=last,
+    )
+
+
+def unresolved(spools: Iterable[Spool]) -> dict[int, Sample]:
+    """Pending samples that no spool resolves, by handle."""
+    pending: dict[int, Sample] = {}
+    resolved: set[int] = set()
+    for spool in spools:
+        pending |= spool.pending
+        resolved |= spool.resolved
+    return {handle: sample for handle, sample in pending.items() if handle not in resolved}

@@ -1,0 +1,104 @@
+"""Samples of one flush window, summed up to rows of the ``samples`` table. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The batches of one topic partition in one Fetch response."""
+
+    ts_ms: int
+    """When the bytes were handed to the socket, ms since the epoch."""
+    group: str | None
+    member_id: str | None
+    client_id: str | None
+    host: str
+    topic: str
+    partition: int
+    evidence: str
+    reason: str | None
+    """Why ``group`` is None; None otherwise."""
+    messages: int
+    """Records in the batches as sent, whole batches; at least 1."""
+    bytes: int
+    first_offset: int
+    """The larger of the fetch offset and the first batch's base offset."""
+    last_offset: int
+    """Of the last batch, inclusive."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Row:
+    """One row of the ``samples`` table while it grows. ``head`` is what all its fetches have in common."""
+
+    head: Sample
+    last_ts_ms: int
+    messages: int
+    bytes: int
+    fetches: int
+    last_offset: int
+
+
+class Rollup:
+    """Sums up samples; the rows depend only on the samples and their order."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[object, ...], Row] = {}
+        self._done: list[Row] = []
+
+    def __len__(self) -> int:
+        return len(self._open) + len(self._done)
+
+    def add(self, sample: Sample) -> None:
+        """Extend the open run of the sample's (client, attribution, partition), or begin a new one."""
+        key = (
+            sample.partition,
+            sample.topic,
+            sample.group,
+            sample.member_id,
+            sample.client_id,
+            sample.host,
+            sample.evidence,
+            sample.reason,
+        )
+        row = self._open.get(key)
+        if row is not None:
+            if sample.first_offset == row.last_offset + 1 and sample.ts_ms // _HOUR_MS == row.head.ts_ms // _HOUR_MS:
+                row.last_ts_ms = sample.ts_ms
+                row.messages += sample.messages
+                row.bytes += sample.bytes
+                row.fetches += 1
+                row.last_offset = sample.last_offset
+                return
+            self._done.append(row)
+        self._open[key] = Row(
+            head=sample,
+            last_ts_ms=sample.ts_ms,
+            messages=sample.messages,
+            bytes=sample.bytes,
+            fetches=1,
+            last_offset=sample.last_offset,
+        )
+
+    def by_folder(self) -> dict[str, list[Row]]:
+        """Rows by the folder that their ``ts`` belongs to, ``date=YYYY-MM-DD/hour=HH``."""
+        folders: dict[str, list[Row]] = {}
+        for row in self._rows():
+            folders.setdefault(_folder(row.head.ts_ms), []).append(row)
+        return folders
+
+    def _rows(self) -> Iterator[Row]:
+        yield from self._done
+        yield from self._open.values()
+
+
+def _folder(ts_ms: int) -> str:
+    moment = _EPOCH + timedelta(milliseconds=ts_ms)
+    return f"date={moment:%Y-%m-%d}/hour={moment:%H}"

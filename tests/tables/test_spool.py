@@ -1,0 +1,334 @@
+"""Every sample that the store took reaches the table, once, whatever is killed when."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+
+from actors.tables import recovery
+from actors.tables.schema import SAMPLES_SCHEMA
+from actors.tables.spool import Sample, SampleStore
+
+HOUR_MS = 3_600_000
+NOON_MS = 1_700_049_600_000  # 2023-11-15T12:00:00Z
+
+BASE = Sample(
+    ts_ms=NOON_MS,
+    group="billing",
+    member_id="m-1",
+    client_id="rdkafka",
+    host="127.0.0.1",
+    topic="flights",
+    partition=0,
+    evidence="assignment",
+    reason=None,
+    messages=10,
+    bytes=1000,
+    first_offset=0,
+    last_offset=9,
+)
+
+
+def fetched(first: int, last: int, **changes: Any) -> Sample:
+    return replace(BASE, first_offset=first, last_offset=last, messages=last - first + 1, **changes)
+
+
+def pending(first: int, last: int) -> Sample:
+    return fetched(first, last, group=None, member_id=None, evidence="none", reason="pending")
+
+
+def open_store(directory: Path, gateway: int = 1) -> SampleStore:
+    return SampleStore(directory, gateway, flush_ms=5000, now_ms=lambda: NOON_MS)
+
+
+def rows(directory: Path) -> list[dict[str, Any]]:
+    if not (directory / "samples").exists():
+        return []
+    table = ds.dataset(directory / "samples", schema=SAMPLES_SCHEMA, format="parquet").to_table()
+    return sorted(table.to_pylist(), key=lambda row: (row["ts"], row["first_offset"]))
+
+
+def runs(directory: Path) -> list[tuple[int, int, int, int]]:
+    return [(r["first_offset"], r["last_offset"], r["messages"], r["fetches"]) for r in rows(directory)]
+
+
+def offsets(directory: Path) -> list[int]:
+    return sorted(o for r in rows(directory) for o in range(r["first_offset"], r["last_offset"] + 1))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SampleStore]:
+    store = open_store(tmp_path)
+    yield store
+    store.close()
+
+
+def die(store: SampleStore) -> None:
+    """What the kernel does to the store of a killed process: its lock is gone, its files stay."""
+    store._folder.release()
+
+
+def test_contiguous_fetches_are_one_row_and_a_refetch_begins_another(store: SampleStore, tmp_path: Path) -> None:
+    for first, last in ((0, 9), (10, 29), (20, 29), (30, 34)):
+        store.add(fetched(first, last))
+    assert store.flush() == 2
+    assert runs(tmp_path) == [(0, 29, 30, 2), (20, 34, 15, 2)]
+
+
+def test_a_row_says_everything_with_units(store: SampleStore, tmp_path: Path) -> None:
+    store.add(fetched(0, 9))
+    store.add(fetched(10, 19, ts_ms=NOON_MS + 250))
+    store.flush()
+    (row,) = rows(tmp_path)
+    assert row.pop("ts").isoformat() == "2023-11-15T12:00:00+00:00"
+    assert row.pop("last_ts").isoformat(timespec="milliseconds") == "2023-11-15T12:00:00.250+00:00"
+    assert row == {
+        "gateway": 1,
+        "group": "billing",
+        "member_id": "m-1",
+        "client_id": "rdkafka",
+        "host": "127.0.0.1",
+        "topic": "flights",
+        "partition": 0,
+        "evidence": "assignment",
+        "reason": None,
+        "messages": 20,
+        "bytes": 2000,
+        "fetches": 2,
+        "first_offset": 0,
+        "last_offset": 19,
+    }
+    assert SAMPLES_SCHEMA.field("bytes").metadata[b"unit"] == b"bytes"
+
+
+@pytest.mark.parametrize(
+    "change", [{"group": "archive"}, {"member_id": "m-2"}, {"client_id": None}, {"host": "::1"}, {"partition": 1}]
+)
+def test_different_consumers_and_partitions_are_different_rows(
+    store: SampleStore, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    store.add(fetched(0, 9))
+    store.add(fetched(10, 19, **change))
+    store.flush()
+    assert len(rows(tmp_path)) == 2
+
+
+def test_a_row_goes_to_the_folder_of_its_hour(store: SampleStore, tmp_path: Path) -> None:
+    store.add(fetched(0, 9, ts_ms=NOON_MS + HOUR_MS - 1))
+    store.add(fetched(10, 19, ts_ms=NOON_MS + HOUR_MS))
+    store.flush()
+    folders = {path.parent.relative_to(tmp_path / "samples").as_posix() for path in tmp_path.rglob("*.parquet")}
+    assert folders == {"date=2023-11-15/hour=12", "date=2023-11-15/hour=13"}
+
+
+def test_a_flush_of_nothing_writes_nothing(store: SampleStore, tmp_path: Path) -> None:
+    assert store.flush() == 0
+    assert not (tmp_path / "samples").exists()
+
+
+def test_a_pending_sample_waits_for_its_group(store: SampleStore, tmp_path: Path) -> None:
+    handle = store.add_pending(pending(0, 9))
+    store.add(fetched(10, 19))
+    store.flush()
+    assert offsets(tmp_path) == list(range(10, 20))
+    store.settle(handle, group="billing", member_id="m-1", evidence="assignment", reason=None)
+    store.flush()
+    assert [(r["group"], r["reason"], r["first_offset"]) for r in rows(tmp_path)] == [
+        ("billing", None, 0),
+        ("billing", None, 10),
+    ]
+    with pytest.raises(KeyError):
+        store.settle(handle, group="billing", member_id="m-1", evidence="assignment", reason=None)
+
+
+def test_close_counts_what_is_pending_and_leaves_no_spool(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.add_pending(pending(0, 9))
+    store.close()
+    store.close()
+    assert [(r["group"], r["reason"], r["messages"]) for r in rows(tmp_path)] == [(None, "pending", 10)]
+    assert not list((tmp_path / "spool").iterdir())
+    with pytest.raises(ValueError, match="closed"):
+        store.add(BASE)
+
+
+def test_a_successor_recovers_settled_and_pending_once(tmp_path: Path) -> None:
+    first = open_store(tmp_path)
+    first.add(fetched(0, 9))
+    settled, _forgotten = first.add_pending(pending(10, 19)), first.add_pending(pending(20, 29))
+    first.flush()
+    first.settle(settled, group="billing", member_id="m-1", evidence="assignment", reason=None)
+    first.flush()
+    first.add(fetched(30, 39))
+    die(first)
+
+    open_store(tmp_path).close()
+    assert [(r["first_offset"], r["group"], r["reason"]) for r in rows(tmp_path)] == [
+        (0, "billing", None),
+        (10, "billing", None),
+        (20, None, "pending"),
+        (30, "billing", None),
+    ]
+    assert not list((tmp_path / "spool").iterdir())
+
+
+def test_a_torn_last_line_is_dropped(tmp_path: Path) -> None:
+    first = open_store(tmp_path)
+    first.add(fetched(0, 9))
+    first.add(fetched(10, 19))
+    spool = next(tmp_path.rglob("*.jsonl"))
+    spool.write_bytes(spool.read_bytes()[:-7])
+    die(first)
+    open_store(tmp_path).close()
+    assert offsets(tmp_path) == list(range(10))
+
+
+def test_a_living_copy_and_another_gateway_keep_their_spools(tmp_path: Path) -> None:
+    living, other = open_store(tmp_path), open_store(tmp_path, gateway=11)
+    living.add(fetched(0, 9))
+    other.add(fetched(0, 9))
+    successor = open_store(tmp_path)
+    assert successor.flush() == 0
+    living.add(fetched(10, 19))
+    die(living)
+    successor.flush()
+    assert runs(tmp_path) == [(0, 19, 20, 2)]
+    successor.close()
+    other.close()
+
+
+def test_a_full_disk_delays_but_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("actors.tables.spool.os.write", lambda fd, data: _raise(OSError(28, "No space left on device")))
+        store.add(fetched(0, 9))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", lambda self, target: _raise(OSError(28, "No space left on device")))
+        with pytest.raises(OSError, match="No space"):
+            store.flush()
+    store.add(fetched(10, 19))
+    store.close()
+    assert offsets(tmp_path) == list(range(20))
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+class Killed(BaseException):
+    pass
+
+
+def _kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """The process dies before its ``step``-th change of the file system (of any later one, too: it is dead)."""
+    done = 0
+
+    def guarded(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal done
+            if done >= step:
+                raise Killed
+            done += 1
+            return original(*args, **kwargs)
+
+        return call
+
+    for name in ("replace", "rename", "unlink", "rmdir", "mkdir", "write_bytes"):
+        monkeypatch.setattr(Path, name, guarded(getattr(Path, name)))
+
+
+def _history(directory: Path) -> None:
+    store = open_store(directory)
+    handle = store.add_pending(pending(0, 9))
+    store.add_pending(pending(10, 19))
+    store.add(fetched(20, 29))
+    store.flush()
+    store.add(fetched(30, 39, ts_ms=NOON_MS + HOUR_MS))
+    store.settle(handle, group="billing", member_id="m-1", evidence="assignment", reason=None)
+    store.flush()
+    store.add(fetched(40, 49))
+    store.close()
+
+
+def test_killed_between_any_two_steps_of_flush_and_of_recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every step of the history, then every step of the recovery from it. Sums are checked against what was added."""
+    remember = SampleStore.add
+    added: list[int] = []
+
+    def add(self: SampleStore, sample: Sample) -> None:
+        remember(self, sample)
+        added.extend(range(sample.first_offset, sample.last_offset + 1))
+
+    folders: list[recovery.SpoolFolder] = []
+    create = recovery.SpoolFolder.create
+    monkeypatch.setattr(SampleStore, "add", add)
+    monkeypatch.setattr(recovery.SpoolFolder, "create", lambda *args: folders.append(folder := create(*args)) or folder)
+    finished = 0
+    for first_kill in range(100):
+        for second_kill in range(100):
+            directory = tmp_path / f"{first_kill}-{second_kill}"
+            directory.mkdir()
+            added.clear()
+            first_done = _killed(monkeypatch, first_kill, folders, lambda d=directory: _history(d))
+            second_done = _killed(monkeypatch, second_kill, folders, lambda d=directory: open_store(d).close())
+            open_store(directory).close()
+            found = offsets(directory)
+            assert len(found) == len(set(found)), "counted twice"
+            assert set(added) <= set(found), "lost"
+            assert second_done is False or not list((directory / "spool").glob("gateway-*"))
+            if second_done:
+                break
+        else:
+            pytest.fail("recovery never ended")
+        finished += 1
+        if first_done:
+            break
+    assert finished > 10
+
+
+def _killed(
+    monkeypatch: pytest.MonkeyPatch, step: int, folders: list[recovery.SpoolFolder], work: Callable[[], None]
+) -> bool:
+    """Whether the work was done before it was killed. The locks of the killed go with it."""
+    folders.clear()
+    with monkeypatch.context() as patch:
+        _kill_at(patch, step)
+        try:
+            work()
+        except Killed:
+            for folder in folders:
+                folder.release()
+            return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_writer_killed_at_a_random_moment(tmp_path: Path, seed: int) -> None:
+    """SIGKILL, twice in a row so that the second kill may hit the recovery; then a clean successor."""
+    chance = random.Random(seed)
+    taken: set[int] = set()
+    for first in (0, 1_000_000):
+        process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("writer.py")), str(tmp_path), str(first)],
+            stdout=subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        with process.stdout as pipe:
+            for _ in range(chance.randrange(1, 4000)):
+                taken.add(int(pipe.readline()))
+            process.kill()
+            taken.update(int(line) for line in pipe.read().split(b"\n")[:-1])
+        process.wait()
+    open_store(tmp_path).close()
+    found = offsets(tmp_path)
+    assert len(found) == len(set(found)), "counted twice"
+    assert taken <= set(found), "lost"
+    assert len(set(found) - taken) <= 2, "more than the one sample per kill that the process could not report"
