@@ -1,0 +1,295 @@
+"""The embedded ZooKeeper: a real server, out of the jars that pyspark ships, as a child process.
+
+The child must not outlive us, not even a ``kill -9``. Linux delivers a parent-death signal
+(``PR_SET_PDEATHSIG``) for that, with two traps. It is armed by the child itself between fork and exec; a
+``preexec_fn`` may deadlock in a process with threads, so a small Python start-up line arms it and then
+*becomes* java by exec, which keeps it. And the signal comes when the *thread* that forked ends; so that
+thread is one of ours, which does nothing but wait for the child. The signal is SIGKILL: ZooKeeper's
+transaction log is made for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from actors.java import JavaNotFound, find_java, java_environment
+from placement.zookeeper import ZooKeeperUnreachable, connect
+
+__all__ = ["EmbeddedZooKeeper", "ZooKeeperStartError", "find_java", "java_environment"]
+
+log = logging.getLogger(__name__)
+
+MAX_SESSION_TIMEOUT_MS = 60_000
+_TICK_MS = 1000
+_PORT_ATTEMPTS = 5
+_JARS = ("zookeeper-*", "slf4j-api-*", "log4j-*", "netty-*", "metrics-core-*", "commons-cli-*", "snappy-java-*")
+_JVM = (
+    "-Xmx128m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-Dzookeeper.jmx.log4j.disable=true",
+    "-Dlog4j2.disable.jmx=true",
+    "-Dzookeeper.preAllocSize=4096",
+)
+_BECOME = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("the parent is gone already")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+_LOGGING = """status = error
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {file}
+appender.file.filePattern = {file}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m %throwable{{1}}%n
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 1
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+"""
+
+
+class ZooKeeperStartError(RuntimeError):
+    """The embedded server could not be started; the message is one line and says what to do about it."""
+
+
+class _PortTaken(ZooKeeperStartError):
+    pass
+
+
+class EmbeddedZooKeeper:
+    """A running standalone ZooKeeper server. Made by :meth:`start`; a context manager that stops it."""
+
+    def __init__(self, data_dir: Path, host: str, port: int) -> None:
+        self.data_dir = data_dir
+        self.host = host
+        self.port = port
+        self._process: subprocess.Popen[bytes] | None = None
+        self._should_run = False
+        self._exited = threading.Event()
+
+    @classmethod
+    def start(
+        cls, data_dir: str | os.PathLike[str], port: int = 0, *, host: str = "127.0.0.1", timeout_s: float = 30
+    ) -> Self:
+        """Start a server on the data in ``data_dir`` (made if missing); returns once it serves sessions.
+
+        ``port`` 0 means a free one. ``host`` is the local address to bind, and to name in :attr:`hosts`.
+        Raises ZooKeeperStartError: the port is taken, the data cannot be written or are in use by another
+        server, no Java, or the server did not serve within ``timeout_s`` (with the end of its log).
+        """
+        directory = Path(data_dir).absolute()
+        with _exclusive(directory) as lock:
+            for _ in range(_PORT_ATTEMPTS):
+                server = cls(directory, host, port or _free_port(host))
+                try:
+                    server._launch(lock, time.monotonic() + timeout_s)
+                except _PortTaken:
+                    if port:
+                        raise
+                    continue
+                return server
+        raise ZooKeeperStartError(f"found no free port on {host} for ZooKeeper in {_PORT_ATTEMPTS} attempts")
+
+    @property
+    def hosts(self) -> str:
+        """Connect string, ``host:port``."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the server."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server process runs."""
+        return self._process is not None and not self._exited.is_set()
+
+    def stop(self, timeout_s: float = 10) -> None:
+        """Stop the server: SIGTERM, then SIGKILL after ``timeout_s``. The data stay. May be called again."""
+        self._should_run = False
+        for kind, wait_s in ((signal.SIGTERM, timeout_s), (signal.SIGKILL, None)):
+            if not self.alive:
+                return
+            assert self._process is not None
+            self._process.send_signal(kind)
+            self._exited.wait(wait_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _launch(self, lock: IO[str], deadline: float) -> None:
+        log_file = self.data_dir / "zookeeper.log"
+        log_start = log_file.stat().st_size if log_file.exists() else 0
+        try:
+            self._spawn(_command(self.data_dir, self.host, self.port), lock)
+            self._await_service(deadline)
+            self._should_run = True
+        except BaseException as error:
+            self.stop(timeout_s=2)
+            if not isinstance(error, ZooKeeperUnreachable):
+                raise
+            tail = _tail(log_file, log_start) or _tail(self.data_dir / "zookeeper.out", 0)
+            if "BindException" in tail:
+                reason = tail.rpartition("BindException")[2].lstrip(": ").split(" | ")[0]
+                raise _PortTaken(f"ZooKeeper cannot listen on {self.hosts}: {reason}") from None
+            raise ZooKeeperStartError(f"ZooKeeper on {self.hosts} did not start: {error}; its log: {tail}") from None
+
+    def _spawn(self, command: list[str], lock: IO[str]) -> None:
+        started: list[subprocess.Popen[bytes] | OSError] = []
+        ready = threading.Event()
+
+        def run() -> None:
+            become = [sys.executable, "-I", "-S", "-c", _BECOME, str(os.getpid()), *command]
+            try:
+                with (self.data_dir / "zookeeper.out").open("wb") as out:
+                    process = subprocess.Popen(
+                        become,
+                        stdin=subprocess.DEVNULL,
+                        stdout=out,
+                        stderr=out,
+                        pass_fds=[lock.fileno()],
+                        process_group=0,  # a Ctrl-C in the terminal is for us: we stop ZooKeeper last
+                    )
+            except OSError as error:
+                started.append(error)
+                return
+            else:
+                started.append(process)
+            finally:
+                ready.set()
+            code = process.wait()
+            self._exited.set()
+            if self._should_run:
+                log.error("ZooKeeper on %s ended by itself (exit code %s), see %s", self.hosts, code, self.data_dir)
+
+        threading.Thread(target=run, name="embedded-zookeeper", daemon=True).start()
+        ready.wait()
+        if isinstance(started[0], OSError):
+            raise ZooKeeperStartError(f"cannot run ZooKeeper: {started[0]}") from started[0]
+        self._process = started[0]
+
+    def _await_service(self, deadline: float) -> None:
+        while not self._answers():
+            if self._exited.wait(0.05):
+                raise ZooKeeperUnreachable("the process ended")
+            if time.monotonic() > deadline:
+                raise ZooKeeperUnreachable("it did not answer in time")
+        client = connect(self.hosts, timeout_s=max(1.0, deadline - time.monotonic()))
+        client.stop()
+        client.close()
+
+    def _answers(self) -> bool:
+        """Whether *our* server serves there: between choosing a free port and binding it, another may have come."""
+        try:
+            with socket.create_connection((self.host, self.port), timeout=1) as peer:
+                peer.sendall(b"conf")
+                answer = b"".join(iter(lambda: peer.recv(4096), b""))
+        except OSError:
+            return False
+        return f"dataDir={self.data_dir}{os.sep}".encode() in answer
+
+
+@contextlib.contextmanager
+def _exclusive(directory: Path) -> Iterator[IO[str]]:
+    """Hold the directory's lock. The server inherits it: it is free again when the server is really gone."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / "lock").open("a")
+    except OSError as error:
+        raise ZooKeeperStartError(
+            f"cannot write ZooKeeper's data in {directory}: {error.strerror}; choose another storage directory"
+        ) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ZooKeeperStartError(f"the ZooKeeper data in {directory} are in use by a running server") from None
+        yield lock
+
+
+def _command(directory: Path, host: str, port: int) -> list[str]:
+    """Write the configuration under ``directory``; returns java's command line."""
+    config = directory / "zoo.cfg"
+    logging_config = directory / "log4j2.properties"
+    settings = {
+        "tickTime": _TICK_MS,
+        "maxSessionTimeout": MAX_SESSION_TIMEOUT_MS,
+        "dataDir": directory,
+        "clientPortAddress": host,
+        "clientPort": port,
+        "maxClientCnxns": 0,
+        "admin.enableServer": "false",
+        "autopurge.snapRetainCount": 3,
+        "autopurge.purgeInterval": 1,
+        "4lw.commands.whitelist": "conf, srvr",
+    }
+    try:
+        config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        logging_config.write_text(_LOGGING.format(file=directory / "zookeeper.log"))
+        java = find_java()
+    except OSError as error:
+        raise ZooKeeperStartError(f"cannot write ZooKeeper's data in {directory}: {error.strerror}") from error
+    except JavaNotFound as error:
+        raise ZooKeeperStartError(str(error)) from error
+    options = [*_JVM, f"-Dlog4j2.configurationFile={logging_config}", "-cp", _class_path()]
+    return [str(java), *options, "org.apache.zookeeper.server.ZooKeeperServerMain", str(config)]
+
+
+def _class_path() -> str:
+    """ZooKeeper and what it needs; all of Spark's jars would do too, but make the start twice as long."""
+    spec = find_spec("pyspark")
+    jars = Path(spec.origin).parent / "jars" if spec and spec.origin else Path("pyspark/jars")
+    found = [str(jar) for pattern in _JARS for jar in sorted(jars.glob(f"{pattern}.jar"))]
+    if not any("zookeeper-" in Path(jar).name for jar in found):
+        raise ZooKeeperStartError(f"no ZooKeeper among Spark's jars in {jars}: pip install pyspark")
+    return os.pathsep.join(found)
+
+
+def _free_port(host: str) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family) as probe:
+            probe.bind((host, 0))
+            return int(probe.getsockname()[1])
+    except OSError as error:
+        raise ZooKeeperStartError(f"ZooKeeper cannot listen on {host}: {error.strerror}") from error
+
+
+def _tail(file: Path, start: int, lines: int = 3) -> str:
+    """The last lines written after byte ``start``, as one line."""
+    try:
+        with file.open("rb") as written:
+            written.seek(start)
+            text = written.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return " | ".join([line.strip() for line in text.splitlines() if line.strip()][-lines:])

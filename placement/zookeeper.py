@@ -1,0 +1,183 @@
+"""The ZooKeeper client: kazoo with our timeouts, bounded waiting, quiet logs, and recursive watches.
+
+kazoo 2.11 has no persistent watches (ZooKeeper 3.6, ZOOKEEPER-1416), so the one request and the one event
+dispatch that they need are here. Everything else is kazoo's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    ConnectionLoss,
+    KazooException,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import Watch, write_string
+from kazoo.protocol.states import EVENT_TYPE_MAP, Callback, KazooState, WatchedEvent
+from kazoo.retry import KazooRetry
+
+log = logging.getLogger(__name__)
+
+SESSION_TIMEOUT_S = 10.0
+"""Asked of the server, which may grant less. Ephemeral nodes outlive their owner by up to that."""
+_MAX_RECONNECT_DELAY_S = 2.0
+_RETRIABLE = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
+
+
+class ZooKeeperUnreachable(ConnectionError):
+    """ZooKeeper did not answer in time; the message names the hosts."""
+
+
+@dataclass(frozen=True)
+class _AddRecursiveWatch:
+    """ZooKeeper's AddWatchRequest (opcode 106) with mode PERSISTENT_RECURSIVE (1)."""
+
+    type: ClassVar[int] = 106
+
+    path: str
+
+    def serialize(self) -> bytes:
+        return bytes(write_string(self.path)) + struct.pack("!i", 1)
+
+    @classmethod
+    def deserialize(cls, buffer: bytes, offset: int) -> bool:
+        return True
+
+
+class _Connection(ConnectionHandler):  # type: ignore[misc]
+    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
+        event, _ = Watch.deserialize(buffer, offset)
+        if event.type in EVENT_TYPE_MAP:
+            self.client.dispatch_tree_event(event.type, event.path)
+        super()._read_watch_event(buffer, offset)
+
+
+class ZooKeeperClient(KazooClient):  # type: ignore[misc]
+    """A kazoo client. Made by :func:`connect` or, without waiting for the server, by :func:`client`."""
+
+    def __init__(self, hosts: str, *, logger: logging.Logger) -> None:
+        super().__init__(
+            hosts=hosts,
+            timeout=SESSION_TIMEOUT_S,
+            logger=logger,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=_MAX_RECONNECT_DELAY_S),
+            command_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0, deadline=SESSION_TIMEOUT_S),
+        )
+        self.hosts_text = hosts
+        self._connection = _Connection(self, self._conn_retry.copy(), logger=logger)
+        self._tree_watchers: dict[str, Callable[[WatchedEvent], None]] = {}
+
+    def ask(self, operation: Callable[..., Any], *args: Any, timeout_s: float = SESSION_TIMEOUT_S, **named: Any) -> Any:
+        """Call one of kazoo's ``*_async`` methods and wait; its result, or what ZooKeeper answered as error.
+
+        A lost connection is waited out and the call made again, up to ``timeout_s`` in all; then
+        ZooKeeperUnreachable. So the call may have been carried out although it failed, or twice: use it
+        with operations for which that does no harm.
+        """
+        deadline = time.monotonic() + timeout_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            if not self._live.wait(left_s):
+                break
+            try:
+                return operation(*args, **named).get(timeout=max(0.001, deadline - time.monotonic()))
+            except _RETRIABLE:
+                time.sleep(0.02)
+            except KazooTimeoutError:
+                break
+        raise ZooKeeperUnreachable(f"ZooKeeper at {self.hosts_text} did not answer within {timeout_s:g} s")
+
+    def commit(self, build: Callable[[Any], None], *, timeout_s: float = SESSION_TIMEOUT_S) -> None:
+        """Carry out the operations that ``build`` adds to a transaction, all or none, with :meth:`ask`'s retries.
+
+        Raises kazoo's error of the operation that could not be done; the ones around it only tell of the roll-back.
+        """
+
+        def attempt() -> Any:
+            transaction = self.transaction()
+            build(transaction)
+            return transaction.commit_async()
+
+        for result in self.ask(attempt, timeout_s=timeout_s):
+            if isinstance(result, KazooException) and not isinstance(result, RolledBackError | RuntimeInconsistency):
+                raise result
+
+    def watch_tree(self, path: str, callback: Callable[[WatchedEvent], None]) -> Any:
+        """Have ``callback`` called for every node at or under ``path`` that is created, changed or deleted.
+
+        Needs ZooKeeper 3.6. The path need not exist. The watch ends with the connection, not with the
+        session: set it again whenever the state becomes CONNECTED. Returns kazoo's async result.
+        """
+        full = f"{self.chroot}{path}"
+        self._tree_watchers[full] = callback
+        result = self.handler.async_result()
+        self._call(_AddRecursiveWatch(full), result)
+        return result
+
+    def dispatch_tree_event(self, kind: int, path: str) -> None:
+        """Hand an event to the recursive watches above its path, on kazoo's callback thread."""
+        for root, callback in tuple(self._tree_watchers.items()):
+            if path == root or path.startswith(root.rstrip("/") + "/"):
+                event = WatchedEvent(EVENT_TYPE_MAP[kind], self._state, self.unchroot(path))
+                self.handler.dispatch_callback(Callback("watch", callback, (event,)))
+
+    def shut(self) -> None:
+        """End the session and free everything; returns when done, without raising."""
+        with contextlib.suppress(Exception):
+            self.stop()
+        with contextlib.suppress(Exception):
+            self.close()
+
+
+def client(hosts: str) -> ZooKeeperClient:
+    """A client that is not started. ZooKeeperUnreachable if ``hosts`` is no connect string."""
+    # kazoo logs every attempt to reconnect; one line when it is gone and one when it is back are enough.
+    quiet = logging.getLogger("kazoo.quiet")
+    quiet.setLevel(logging.ERROR)
+    try:
+        zk = ZooKeeperClient(hosts, logger=quiet)
+    except (ValueError, KazooException) as error:
+        raise ZooKeeperUnreachable(f"not a ZooKeeper connect string: {hosts!r} ({error})") from error
+    zk.add_listener(_ConnectionLog(hosts))
+    return zk
+
+
+def connect(hosts: str, *, timeout_s: float) -> ZooKeeperClient:
+    """A connected client; ``hosts`` is ZooKeeper's connect string, with chroot if wanted.
+
+    ZooKeeperUnreachable if nobody there serves within ``timeout_s``. Afterwards it reconnects by itself,
+    for as long as it takes, with a new session where the old one expired.
+    """
+    zk = client(hosts)
+    if not zk.start_async().wait(timeout_s):
+        # kazoo may need its whole connect timeout to give up an attempt; nobody has to wait for that.
+        threading.Thread(target=zk.shut, name="zookeeper-give-up", daemon=True).start()
+        raise ZooKeeperUnreachable(f"no ZooKeeper answers at {hosts} within {timeout_s:g} s")
+    return zk
+
+
+class _ConnectionLog:
+    def __init__(self, hosts: str) -> None:
+        self._hosts = hosts
+        self._lost_at: float | None = None
+
+    def __call__(self, state: str) -> None:
+        if state == KazooState.CONNECTED and self._lost_at is not None:
+            log.warning("ZooKeeper at %s is back after %.1f s", self._hosts, time.monotonic() - self._lost_at)
+            self._lost_at = None
+        elif state == KazooState.SUSPENDED and self._lost_at is None:
+            log.warning("ZooKeeper at %s is away, reconnecting", self._hosts)
+            self._lost_at = time.monotonic()

@@ -1,0 +1,53 @@
+"""Shared by tests that need ZooKeeper: one embedded server for the session, a chroot of its own per test.
+
+Import the fixtures where they are needed: ``from tests.zookeeper_fixture import zookeeper, zk_hosts, zk``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from actors.zookeeper import EmbeddedZooKeeper
+from placement.zookeeper import ZooKeeperClient, connect
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    """A running embedded ZooKeeper. Tests that stop a server start one of their own."""
+    with EmbeddedZooKeeper.start(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture
+def zk_hosts(zookeeper: EmbeddedZooKeeper) -> str:
+    """Connect string with an empty chroot that no other test uses."""
+    chroot = f"/test-{next(_numbers)}"
+    root = connect(zookeeper.hosts, timeout_s=10)
+    root.create(chroot)
+    root.shut()
+    return zookeeper.hosts + chroot
+
+
+@pytest.fixture
+def zk(zk_hosts: str) -> Iterator[ZooKeeperClient]:
+    """A client in the test's own chroot."""
+    client = connect(zk_hosts, timeout_s=10)
+    yield client
+    client.shut()
+
+
+def eventually(condition: Callable[[], Any], what: str, *, within_s: float = 20) -> Any:
+    """Wait for something that another process or thread does; returns the first true answer."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        if answer := condition():
+            return answer
+        time.sleep(0.01)
+    raise AssertionError(f"not within {within_s} s: {what}")
