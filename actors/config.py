@@ -12,6 +12,7 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -23,6 +24,7 @@ from actors.config_entries import (
     broker_rows,
     topic_config_errors,
     topic_rows,
+    topic_values,
 )
 from actors.config_types import (
     Bool,
@@ -39,6 +41,7 @@ from actors.config_types import (
 
 if TYPE_CHECKING:
     from actors.group.config import GroupConfig
+    from actors.log.config import LogConfig
 
 DEFAULT_PORT = 9092
 _MAX_INT = 2**31 - 1
@@ -163,7 +166,7 @@ class MusterConfig(BaseModel):
     gateway_count: Int | None = Field(
         None, ge=1, description="Gateways; none: one, or one per node of a Ray that is not Muster's own."
     )
-    log_actors: Int = Field(2, ge=1, description="Actors that share the topic partitions; fixed by the first start.")
+    log_actors: Int = Field(2, ge=1, description="Actors that share the topic partitions.")
     metrics_port: Int = Field(
         0, ge=0, le=65535, description="Port of the first gateway's /metrics, the others count up; 0: free ports."
     )
@@ -288,12 +291,18 @@ def group_config(config: MusterConfig) -> GroupConfig:
     """The part of the configuration that the group coordinator obeys."""
     from actors.group.config import GroupConfig
 
-    return GroupConfig(**_common(config, GroupConfig))
+    return GroupConfig(**_known_to(GroupConfig, dict(config)))
 
 
-def _common(config: MusterConfig, kind: Any) -> dict[str, Any]:
-    wanted = {field.name for field in dataclasses.fields(kind)}
-    return {name: getattr(config, name) for name in wanted & set(MusterConfig.model_fields)}
+def log_config(config: MusterConfig, topic_overrides: Mapping[str, str] = MappingProxyType({})) -> LogConfig:
+    """What the log of a topic obeys. ``topic_overrides`` were checked by :func:`topic_config_errors`."""
+    from actors.log.config import LogConfig
+
+    return LogConfig(**_known_to(LogConfig, topic_values(config, topic_overrides)))
+
+
+def _known_to(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {field.name: values[field.name] for field in dataclasses.fields(kind) if field.name in values}
 
 
 def describe_broker(config: MusterConfig) -> list[ConfigRow]:
@@ -317,5 +326,7 @@ __all__ = [
     "describe_broker",
     "describe_topic",
     "group_config",
+    "log_config",
     "topic_config_errors",
+    "topic_values",
 ]

@@ -1,0 +1,51 @@
+# make setup | demo | test | lint | lock | clean. Needs Python 3.11 and nothing else.
+
+PYTHON := .venv/bin/python
+STAMP := .venv/.requirements.lock
+
+.PHONY: help setup demo test lint lock clean
+
+help:
+	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
+	@echo "make demo    the demonstration: real clients, real data, faults, a Spark report"
+	@echo "make test    the whole test suite; one test: $(PYTHON) -m pytest tests/FILE.py -k NAME"
+	@echo "make lint    ruff and mypy"
+	@echo "make lock    write requirements.lock anew out of pyproject.toml"
+	@echo "make clean   remove .venv, caches and what the demo wrote"
+
+# The stamp is a copy of the lock file, made last: whatever was interrupted or is out of date starts over.
+setup:
+	@set -e; found=; \
+	if cmp -s requirements.lock $(STAMP); then exit 0; fi; \
+	for python in python3.11 python3 python; do \
+	  if $$python -c 'import sys, ensurepip, venv; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; \
+	    then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "muster: no Python 3.11 with venv found as python3.11, python3 or python; install it" \
+	    "(Debian: python3.11 and python3.11-venv), then run make again" >&2; exit 1; fi; \
+	echo "== setting up .venv with $$found (about 1 GB, a minute or two)"; \
+	rm -rf .venv; \
+	$$found -m venv .venv; \
+	$(PYTHON) -m pip install --disable-pip-version-check --require-hashes -r requirements.lock; \
+	$(PYTHON) -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e .; \
+	cp requirements.lock $(STAMP)
+
+demo: setup
+	$(PYTHON) -m demo.run
+
+test: setup
+	$(PYTHON) -m pytest
+
+lint: setup
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+
+lock: setup
+	.venv/bin/pip-compile --quiet --all-extras --generate-hashes --allow-unsafe --strip-extras \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	  --output-file requirements.lock pyproject.toml
+
+clean:
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-data demo-report.html

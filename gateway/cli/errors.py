@@ -1,0 +1,15 @@
+"""What a command tells its user when it cannot go on."""
+
+from __future__ import annotations
+
+import click
+
+
+class CliError(click.ClickException):
+    """One line for the user: what is wrong and what to do about it. The command ends with exit code 1."""
+
+    exit_code = 1
+
+
+class StopRequested(BaseException):
+    """SIGINT or SIGTERM came. Not an Exception, so that nothing on the way swallows it."""

@@ -1,0 +1,102 @@
+"""The ``muster`` command: Muster's operations from a shell.
+
+stdout has results only; progress, logs and errors go to stderr. An error is one line, ``muster: ...``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+from rich.logging import RichHandler
+
+from gateway.cli.errors import StopRequested
+
+_COMMANDS = {
+    "up": "gateway.cli.up:up",
+    "down": "gateway.cli.down:down",
+    "status": "gateway.cli.status:status",
+    "groups": "gateway.cli.groups:groups",
+    "topics": "gateway.cli.topics:topics",
+}
+
+
+class _Lazy(click.Group):
+    """Imports a command when it is asked for: help and completion stay fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+
+def _version() -> str:
+    try:
+        return version("muster")
+    except PackageNotFoundError:
+        return "from a checkout that is not installed"
+
+
+@click.group(
+    cls=_Lazy, epilog="Example: muster up --port 9092", context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.option("-v", "--verbose", is_flag=True, help="Debug log and tracebacks, on stderr.")
+@click.version_option(_version(), prog_name="muster")
+def cli(verbose: bool) -> None:
+    """Kafka topics and consumer groups on a Ray cluster."""
+    from rich.console import Console
+
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.WARNING,
+        format="%(name)s: %(message)s",
+        handlers=[RichHandler(console=Console(stderr=True), show_path=False, rich_tracebacks=False)],
+    )
+
+
+def main() -> None:
+    """Run the command; ends the process. Exit code 0, 1 (it cannot), 2 (wrong usage) or 130 (interrupted)."""
+    sys.exit(_run(sys.argv[1:]))
+
+
+def _run(arguments: list[str]) -> int:
+    verbose = bool({"-v", "--verbose"} & set(arguments[:1]))
+    try:
+        cli.main(args=arguments, prog_name="muster", standalone_mode=False)
+        return 0
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "muster"
+        return _fail(f"{error.format_message()} See: {command} --help", error.exit_code)
+    except click.ClickException as error:
+        if verbose:
+            logging.getLogger(__name__).debug("the error came from here", exc_info=error)
+        return _fail(error.format_message(), error.exit_code)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except (click.Abort, KeyboardInterrupt, StopRequested):
+        return _fail("interrupted", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:
+        if verbose:
+            raise
+        text = " ".join(str(error).split()) or "no further text"
+        return _fail(f"unexpected {type(error).__name__}: {text}; muster -v shows where", 1)
+
+
+def _fail(text: str, code: int) -> int:
+    click.echo(f"muster: {' '.join(text.split())}", err=True)
+    return code
+
+
+if __name__ == "__main__":
+    main()

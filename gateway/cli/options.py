@@ -1,0 +1,42 @@
+"""From a property file, ``--set`` and flags to one checked configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import javaproperties
+
+from actors.config import DEFAULT_PORT, ConfigError, MusterConfig
+from gateway.cli.errors import CliError
+
+
+def read_config(file: Path | None, sets: tuple[str, ...], flags: Mapping[str, str | None]) -> MusterConfig:
+    """The configuration; ``sets`` (PROPERTY=VALUE) go before the file, ``flags`` (by property) before both.
+
+    The flag ``port`` stands for the port in ``listeners``. CliError naming every property that cannot be.
+    """
+    properties = _read(file) if file else {}
+    properties |= dict(_split(text) for text in sets)
+    properties |= {name: value for name, value in flags.items() if value is not None and name != "port"}
+    if (port := flags.get("port")) is not None:
+        host, _, _ = properties.get("listeners", f"PLAINTEXT://:{DEFAULT_PORT}").rpartition(":")
+        properties["listeners"] = f"{host}:{port}"
+    try:
+        return MusterConfig.from_properties(properties)
+    except ConfigError as error:
+        raise CliError(str(error)) from error
+
+
+def _read(file: Path) -> dict[str, str]:
+    try:
+        return {name: value.strip() for name, value in javaproperties.loads(file.read_text()).items()}
+    except (OSError, ValueError) as error:
+        raise CliError(f"{file} is not a property file that can be read: {error}") from error
+
+
+def _split(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise CliError(f"--set {text} is not PROPERTY=VALUE")
+    return name.strip(), value.strip()

@@ -1,0 +1,90 @@
+"""Ports for the gateways, looked at before anything starts."""
+
+from __future__ import annotations
+
+import errno
+import random
+import socket
+from collections.abc import Iterator
+
+import psutil
+
+from gateway.cli.errors import CliError
+
+_FREE_PORTS = range(20_000, 32_000)
+"""Below what systems give to outgoing connections, so that none takes a port between the look and its use."""
+_TRIES = 200
+
+
+class Ports:
+    """Ports that nobody else has. They are held until ``release``, so that two are never the same."""
+
+    def __init__(self, host: str) -> None:
+        """``host``: the address that gateways will bind; "" for all interfaces."""
+        self._host = host
+        self._held: list[socket.socket] = []
+
+    def take(self, first: int, count: int, hint: str) -> tuple[int, ...]:
+        """``first`` and the following, or free ones if it is 0. CliError naming a taken one and giving the hint."""
+        if first == 0:
+            return tuple(self._free() for _ in range(count))
+        wanted = range(first, first + count)
+        if wanted[-1] > 65535:
+            raise CliError(f"{count} gateways from port {first} on go beyond port 65535; {hint}")
+        for port in wanted:
+            self._bind(port, hint)
+        return tuple(wanted)
+
+    def release(self) -> None:
+        """Let the gateways have them."""
+        while self._held:
+            self._held.pop().close()
+
+    def _free(self) -> int:
+        for port in random.sample(_FREE_PORTS, _TRIES):
+            bound = _bound(self._host, port)
+            if isinstance(bound, socket.socket):
+                self._held.append(bound)
+                return port
+        raise CliError(f"no free port between {_FREE_PORTS.start} and {_FREE_PORTS.stop}; say one with --port")
+
+    def _bind(self, port: int, hint: str) -> None:
+        bound = _bound(self._host, port)
+        if isinstance(bound, socket.socket):
+            self._held.append(bound)
+            return
+        where = f"port {port} on {self._host or 'this host'}"
+        if bound.errno == errno.EADDRINUSE:
+            raise CliError(f"{where} is taken{_by_whom(port)}; {hint}") from bound
+        raise CliError(f"{where} cannot be bound: {bound.strerror or bound}; {hint}") from bound
+
+
+def _bound(host: str, port: int) -> socket.socket | OSError:
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        return error
+    listener = socket.socket(family, kind)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen()  # two sockets with SO_REUSEADDR may both bind; only one may listen
+    except OSError as error:
+        listener.close()
+        return error
+    return listener
+
+
+def _by_whom(port: int) -> str:
+    return next((f" by {who}" for who in _listeners(port)), "")
+
+
+def _listeners(port: int) -> Iterator[str]:
+    try:
+        for connection in psutil.net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
+                yield f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
+    except psutil.Error:
+        return

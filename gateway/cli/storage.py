@@ -1,0 +1,152 @@
+"""The storage directory: its format, who uses it, and what is running on it.
+
+``meta.properties`` says the format version and the cluster id, as Kafka's file of that name does.
+``run/lock`` is held (flock) by the ``muster up`` that uses the directory and holds its pid; ``run/cluster.json``
+tells the other commands where the cluster is.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import json
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import javaproperties
+
+from gateway.cli.errors import CliError
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """What other commands need to find a running cluster. Its file has mode 600: it says where the token is."""
+
+    pid: int
+    namespace: str
+    ray_address: str
+    ray_token_path: str | None
+    """File with Ray's authentication token; None for a Ray that is not Muster's own."""
+    ray_temp_dir: str | None
+    bootstrap: tuple[str, ...] = ()
+    """Empty until the cluster serves."""
+    metrics: tuple[str, ...] = ()
+    zookeeper: str = ""
+
+
+def prepare(storage: Path) -> str:
+    """Create the directory if need be and give its cluster id. CliError if it cannot be written or is too new."""
+    try:
+        (storage / "run").mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=storage):
+            pass
+        return _cluster_id(storage / "meta.properties")
+    except OSError as error:
+        raise CliError(
+            f"storage path {storage} cannot be written: {error.strerror}; "
+            "make it writable for this user or say another with --storage"
+        ) from error
+
+
+def _cluster_id(meta: Path) -> str:
+    if not meta.exists():
+        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        write_atomically(meta, javaproperties.dumps({"version": str(FORMAT_VERSION), "cluster.id": made}))
+        return made
+    properties = javaproperties.loads(meta.read_text())
+    try:
+        version, cluster_id = int(properties["version"]), properties["cluster.id"]
+    except (KeyError, ValueError):
+        raise CliError(f"{meta} is damaged: version and cluster.id are expected in it") from None
+    if version > FORMAT_VERSION:
+        raise CliError(
+            f"storage path {meta.parent} has format version {version}, this Muster reads up to "
+            f"{FORMAT_VERSION}; use a newer Muster or another --storage"
+        )
+    return cluster_id
+
+
+@contextlib.contextmanager
+def locked(storage: Path) -> Iterator[None]:
+    """Hold the directory for this process. CliError naming the holder if another has it."""
+    with open(storage / "run" / "lock", "a+", opener=_private) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CliError(
+                f"storage path {storage} is in use by the muster up with pid {_read_pid(storage) or 'unknown'}; "
+                "stop it with muster down or say another with --storage"
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+def holder(storage: Path) -> int | None:
+    """Pid of the ``muster up`` that uses the directory now; None if there is none."""
+    try:
+        with (storage / "run" / "lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        return _read_pid(storage)
+    return None
+
+
+def _read_pid(storage: Path) -> int | None:
+    text = (storage / "run" / "lock").read_text().strip()
+    return int(text) if text.isdigit() else None
+
+
+def write_state(storage: Path, state: RunState) -> None:
+    """Say where the cluster is."""
+    write_atomically(_state_file(storage), json.dumps(asdict(state), indent=2) + "\n")
+
+
+def read_state(storage: Path) -> RunState | None:
+    """What the last ``muster up`` said; None if nothing, or if it stopped in order."""
+    try:
+        fields: dict[str, Any] = json.loads(_state_file(storage).read_text())
+        return RunState(**{**fields, "bootstrap": tuple(fields["bootstrap"]), "metrics": tuple(fields["metrics"])})
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, TypeError, KeyError) as error:
+        raise CliError(f"{_state_file(storage)} is damaged ({error}); remove it") from error
+
+
+def remove_state(storage: Path) -> None:
+    """The cluster is gone."""
+    _state_file(storage).unlink(missing_ok=True)
+
+
+def _state_file(storage: Path) -> Path:
+    return storage / "run" / "cluster.json"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Put the text there, for the owner only; a reader sees all of it or what was there before."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    written = Path(name)
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(path)
+    except BaseException:
+        written.unlink()
+        raise
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

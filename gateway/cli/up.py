@@ -1,0 +1,109 @@
+"""``muster up``: check everything, start everything, serve until told to stop, stop in order."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gateway.cli import storage
+from gateway.cli.errors import CliError, StopRequested
+from gateway.cli.options import read_config
+from gateway.cli.output import Progress
+
+
+@click.command(epilog="Example: muster up --gateways 3 --storage ./muster-data --set num.partitions=6")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Property file with Kafka's names.",
+)
+@click.option("--set", "sets", multiple=True, metavar="PROPERTY=VALUE", help="One property; goes before the file.")
+@click.option("--gateways", metavar="N", help="How many gateways. Default 1, with --address one on every node.")
+@click.option("--port", metavar="P", help="First gateway's port, the others count up; 0: free ones. Default 9092.")
+@click.option("--storage", "directory", metavar="DIR", help="Where data are kept. Default ./muster-data.")
+@click.option("--zookeeper", "hosts", metavar="HOSTS", help="HOST:PORT[,...] of a ZooKeeper. Default: its own.")
+@click.option("--address", metavar="RAY_ADDRESS", help="A Ray that runs already, or auto. Default: its own.")
+@click.option(
+    "--ready-file", type=click.Path(dir_okay=False, path_type=Path), help="Written as JSON when everything serves."
+)
+def up(
+    file: Path | None,
+    sets: tuple[str, ...],
+    gateways: str | None,
+    port: str | None,
+    directory: str | None,
+    hosts: str | None,
+    address: str | None,
+    ready_file: Path | None,
+) -> None:
+    """Start Muster and serve until SIGINT or SIGTERM.
+
+    Starts Ray, ZooKeeper and the actors, then prints one line to stdout:
+    "muster ready bootstrap=HOST:PORT[,...] metrics=URL[,...] zookeeper=HOSTS".
+    Data stay in the storage directory; the next start finds topics, groups and offsets again.
+    Flags go before --set, and --set before the property file.
+    """
+    flags = {"gateway.count": gateways, "port": port, "storage.path": directory, "zookeeper.connect": hosts}
+    config = read_config(file, sets, flags)
+    if ready_file:
+        _remove_old(ready_file)
+    progress = Progress()
+    with _stopping_on_signals() as signals, contextlib.ExitStack() as undo:
+        try:
+            from gateway.cli.start import Start
+
+            start = Start(config, address, progress, undo)
+            ready = start.run()
+            progress.rest()
+            if ready_file:
+                undo.callback(ready_file.unlink, missing_ok=True)
+                storage.write_atomically(ready_file, json.dumps(ready.as_dict()) + "\n")
+            click.echo(ready.line())
+            start.watch()
+        except (StopRequested, SystemExit):  # while Ray starts, it turns SIGTERM into SystemExit
+            progress.step("stopping; a second signal ends at once")
+        finally:
+            signals.stopping = True
+    progress.rest()
+
+
+class _Signals:
+    """The first signal raises StopRequested where the main thread is; one that comes while stopping ends at once."""
+
+    def __init__(self) -> None:
+        self.stopping = False
+
+    def __call__(self, number: int, frame: Any) -> None:
+        if self.stopping:
+            os._exit(128 + number)
+        self.stopping = True
+        raise StopRequested
+
+
+@contextlib.contextmanager
+def _stopping_on_signals() -> Iterator[_Signals]:
+    signals = _Signals()
+    before = {number: signal.signal(number, signals) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _remove_old(ready_file: Path) -> None:
+    """A ready file of an earlier start must not look like this one's. CliError if there can be none."""
+    try:
+        ready_file.unlink(missing_ok=True)
+    except OSError as error:
+        raise CliError(f"ready file {ready_file} cannot be written: {error.strerror}; say another path") from error
+    if not os.access(ready_file.absolute().parent, os.W_OK):
+        raise CliError(f"ready file {ready_file} cannot be written: no directory for it; say another path")
