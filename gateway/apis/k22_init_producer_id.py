@@ -1,0 +1,45 @@
+"""InitProducerId (api key 22), v0-6: ids for idempotent producers.
+
+v3 producer id and epoch of a producer that wants a higher epoch (KIP-360) | v6 two-phase commit (KIP-939)
+A producer without a transactional id always gets a new id with epoch 0, whatever it had before: Kafka does the same.
+
+Transactions come with a later version. Of the errors that say so, TRANSACTIONAL_ID_AUTHORIZATION_FAILED is the one
+that every client takes as final at once: Java's TransactionManager and librdkafka's rd_kafka_idemp_check_error stop
+the producer with it, while librdkafka goes on asking after INVALID_REQUEST or UNSUPPORTED_VERSION until
+init_transactions() times out. COORDINATOR_LOAD_IN_PROGRESS, while the controller is away, is retried by all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.wire.codec import ErrorCode, field
+from gateway.registry import Call, Reply, api
+from gateway.server import ControllerUnavailable
+
+_NO_ID, _NO_EPOCH = -1, -1
+
+
+@api(22, "InitProducerId")
+async def init_producer_id(call: Call) -> Reply | None:
+    if (error := _error(call.entity())) is not ErrorCode.none:
+        return call.reply(_body(error, _NO_ID, _NO_EPOCH))
+    try:
+        producer_id = await call.gateway.next_producer_id()
+    except ControllerUnavailable:
+        return call.reply(_body(ErrorCode.coordinator_load_in_progress, _NO_ID, _NO_EPOCH))
+    return call.reply(_body(ErrorCode.none, producer_id, 0))
+
+
+def _error(request: Any) -> ErrorCode:
+    has_id = field(request, "producer_id", _NO_ID) != _NO_ID
+    has_epoch = field(request, "producer_epoch", _NO_EPOCH) != _NO_EPOCH
+    if has_id != has_epoch or request.transactional_id == "":
+        return ErrorCode.invalid_request
+    if request.transactional_id is not None:
+        return ErrorCode.transactional_id_authorization_failed
+    return ErrorCode.none
+
+
+def _body(error: ErrorCode, producer_id: int, epoch: int) -> dict[str, Any]:
+    return {"throttle_time": 0, "error_code": error, "producer_id": producer_id, "producer_epoch": epoch}
