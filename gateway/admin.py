@@ -1,0 +1,98 @@
+"""What the administrative APIs share: who may do what, the controller's answer, waiting until it shows here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from actors.admin import TopicOutcome
+from actors.wire.codec import ErrorCode
+from gateway.server import ControllerUnavailable
+from placement.topics import InvalidTopic, check_name
+from placement.view import OFFSETS_TOPIC, ClusterView
+
+if TYPE_CHECKING:
+    from gateway.server import Gateway
+
+T = TypeVar("T", bound=Hashable)
+
+MAX_PARTITIONS_PER_REQUEST = 10_000
+"""As Kafka's controller has it (MAX_PARTITIONS_PER_BATCH); more is POLICY_VIOLATION."""
+
+TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
+DUPLICATE_NAME = "Duplicate topic name."
+
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
+"""Topics that Kafka keeps for itself, whether they exist or not; a Metadata request does not create them."""
+
+_NOT_ASKED = -(2**31)
+
+
+def _bits(*operations: int) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
+_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12
+TOPIC_OPERATIONS = _bits(_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
+CLUSTER_OPERATIONS = _bits(
+    _CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE
+)
+
+
+def authorized_operations(asked: bool, operations: int) -> int:
+    """The bit field of KIP-430: without an authorizer all that the resource has, if the client asked."""
+    return operations if asked else _NOT_ASKED
+
+
+def repeated(names: Iterable[T]) -> set[T]:
+    """What comes more than once. Kafka refuses it once, and does none of it."""
+    return {name for name, times in Counter(names).items() if times > 1}
+
+
+def refusal(name: str, error: ErrorCode, message: str | None = None) -> TopicOutcome:
+    return TopicOutcome(name, int(error), message)
+
+
+def name_error(name: str) -> str | None:
+    """Why INVALID_TOPIC_EXCEPTION is the answer to this name of a topic; None for a good one."""
+    try:
+        check_name(name)
+    except InvalidTopic as error:
+        return str(error)
+    return None
+
+
+async def answered(names: Iterable[str], asked: Awaitable[list[TopicOutcome]]) -> dict[str, TopicOutcome]:
+    """The controller's outcome for each name; REQUEST_TIMED_OUT, which clients retry, where there is none."""
+    try:
+        outcomes = {outcome.name: outcome for outcome in await asked}
+    except ControllerUnavailable:
+        outcomes = {}
+    absent = "The controller did not answer in time."
+    return {name: outcomes.get(name) or refusal(name, ErrorCode.request_timed_out, absent) for name in names}
+
+
+async def shown(
+    gateway: Gateway,
+    outcomes: dict[str, TopicOutcome],
+    shows: Callable[[ClusterView, TopicOutcome], bool],
+    timeout_ms: int,
+) -> dict[str, TopicOutcome]:
+    """The outcomes once this gateway's view shows what was done, so that the client's next request finds it.
+
+    What the view does not show after the timeout becomes REQUEST_TIMED_OUT, as in Kafka (a timeout of 0 asks
+    for just that: not to wait).
+    """
+    done = [outcome for outcome in outcomes.values() if not outcome.error]
+    timeout_s = max(timeout_ms, 0) / 1000
+    if await gateway.until_view(lambda view: all(shows(view, outcome) for outcome in done), timeout_s):
+        return outcomes
+    late = "Done, but not everywhere known within the request's timeout."
+    return outcomes | {
+        outcome.name: replace(outcome, error=int(ErrorCode.request_timed_out), message=late)
+        for outcome in done
+        if not shows(gateway.view, outcome)
+    }

@@ -1,0 +1,101 @@
+"""DescribeConfigs (api key 32), v1-4, of topics and brokers. Kafka itself has no v0 any more (KIP-896).
+
+v1 sources and synonyms (KIP-226) | v3 type and documentation (KIP-569) | v4 flexible
+All gateways share one configuration, so any of them describes any broker, where Kafka wants the broker itself to be
+asked. The empty broker name is Kafka's cluster-wide dynamic default: there are no dynamic configs, so it is empty.
+Kafka's other resource types (broker loggers, client metrics, groups) are refused one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.config import ConfigRow, describe_broker, describe_topic
+from actors.wire.codec import ErrorCode, field
+from gateway.admin import name_error
+from gateway.registry import Call, Reply, api
+from gateway.server import Gateway
+
+_TOPIC, _BROKER = 2, 4
+
+
+class _Refused(Exception):
+    def __init__(self, error: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+
+
+@api(32, "DescribeConfigs")
+async def describe_configs(call: Call) -> Reply | None:
+    request = call.entity()
+    return call.reply(
+        {
+            "throttle_time": 0,
+            "results": [_result(call.gateway, request, resource) for resource in request.resources],
+        }
+    )
+
+
+def _result(gateway: Gateway, request: Any, resource: Any) -> dict[str, Any]:
+    error, message, configs = ErrorCode.none, None, []
+    try:
+        configs = [_config(row, request) for row in _rows(gateway, resource) if _asked(resource, row)]
+    except _Refused as refused:
+        error, message = refused.error, refused.message
+    return {
+        "error_code": error,
+        "error_message": message,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+        "configs": configs,
+    }
+
+
+def _rows(gateway: Gateway, resource: Any) -> list[ConfigRow]:
+    if resource.resource_type == _TOPIC:
+        return _topic_rows(gateway, resource.resource_name)
+    if resource.resource_type == _BROKER:
+        return _broker_rows(gateway, resource.resource_name)
+    raise _Refused(ErrorCode.invalid_request, f"Unsupported resource type: {resource.resource_type}")
+
+
+def _topic_rows(gateway: Gateway, name: str) -> list[ConfigRow]:
+    if (problem := name_error(name)) is not None:
+        raise _Refused(ErrorCode.invalid_topic_exception, problem)
+    topic = gateway.view.topics.get(name)
+    if topic is None:
+        raise _Refused(ErrorCode.unknown_topic_or_partition)
+    return describe_topic(gateway.config, topic.config)
+
+
+def _broker_rows(gateway: Gateway, name: str) -> list[ConfigRow]:
+    if not name:
+        return []
+    try:
+        broker_id = int(name)
+    except ValueError:
+        raise _Refused(ErrorCode.invalid_request, f"Broker id must be an integer, but it is: {name}") from None
+    if broker_id not in {gateway.id, *(broker.id for broker in gateway.view.brokers)}:
+        raise _Refused(ErrorCode.invalid_request, f"Unexpected broker id: there is no broker {broker_id}")
+    return describe_broker(gateway.config)
+
+
+def _asked(resource: Any, row: ConfigRow) -> bool:
+    return not resource.configuration_keys or row.name in resource.configuration_keys
+
+
+def _config(row: ConfigRow, request: Any) -> dict[str, Any]:
+    documentation = row.documentation if field(request, "include_documentation", False) else None
+    return {
+        "name": row.name,
+        "value": row.value,
+        "read_only": row.read_only,
+        "config_source": int(row.source),
+        "is_sensitive": False,
+        "synonyms": [{"name": name, "value": value, "source": int(source)} for name, value, source in row.synonyms]
+        if request.include_synonyms
+        else [],
+        "config_type": int(row.type),
+        "documentation": documentation,
+    }
