@@ -1,0 +1,168 @@
+"""CreateTopics (api key 19), v2-7. Kafka itself has no v0-1 any more (KIP-896).
+
+v4 -1 for the defaults of partitions and replication factor (KIP-464; taken in every version, as Kafka's broker does)
+v5 answers with partitions, replication factor and configs (KIP-525) | v7 topic id
+Checks and their order are those of Kafka's ReplicationControlManager. There is one copy of a partition, on the path
+that all nodes share, so the replication factor is 1. A manual assignment is checked and gives the number of
+partitions; who owns them is placement's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from actors.admin import NewTopic, TopicOutcome
+from actors.config import describe_topic, topic_config_errors
+from actors.wire.codec import ErrorCode, ms
+from gateway.admin import (
+    DUPLICATE_NAME,
+    MAX_PARTITIONS_PER_REQUEST,
+    TOO_MANY_PARTITIONS,
+    answered,
+    name_error,
+    refusal,
+    repeated,
+    shown,
+)
+from gateway.registry import Call, Reply, api
+from gateway.server import Gateway
+from placement.view import ClusterView
+
+_DEFAULT = -1
+_ONE_COPY = "Muster keeps one copy of a partition, on the path that all nodes share (storage.path)"
+
+
+@api(19, "CreateTopics")
+async def create_topics(call: Call) -> Reply | None:
+    request = call.entity()
+    gateway = call.gateway
+    wanted = _checked(gateway, request.topics)
+    good = [each for each in wanted if isinstance(each, NewTopic)]
+    outcomes = await _create(gateway, good, request.validate_only, ms(request.timeout)) if good else {}
+    results = [
+        _created(gateway, each, outcomes[each.name], request.validate_only)
+        if isinstance(each, NewTopic)
+        else _failed(each)
+        for each in wanted
+    ]
+    return call.reply({"throttle_time": 0, "topics": results})
+
+
+async def _create(
+    gateway: Gateway, topics: list[NewTopic], validate_only: bool, timeout_ms: int
+) -> dict[str, TopicOutcome]:
+    names = [topic.name for topic in topics]
+    outcomes = await answered(names, gateway.controller.create_topics(topics, validate_only))
+    return outcomes if validate_only else await shown(gateway, outcomes, _is_there, timeout_ms)
+
+
+def _is_there(view: ClusterView, outcome: TopicOutcome) -> bool:
+    topic = view.topics.get(outcome.name)
+    return topic is not None and (outcome.topic is None or topic.topic_id == outcome.topic.topic_id)
+
+
+def _checked(gateway: Gateway, topics: Sequence[Any]) -> list[NewTopic | TopicOutcome]:
+    """What to create and what to refuse, one for each name, in the request's order."""
+    wanted = {topic.name: topic for topic in topics}
+    duplicates = repeated(topic.name for topic in topics)
+    total = sum(_count(topic, gateway.config.num_partitions) for topic in topics)
+    if total > MAX_PARTITIONS_PER_REQUEST:
+        return [refusal(name, ErrorCode.policy_violation, TOO_MANY_PARTITIONS) for name in wanted]
+    return [
+        refusal(name, ErrorCode.invalid_request, DUPLICATE_NAME) if name in duplicates else _check(gateway.view, topic)
+        for name, topic in wanted.items()
+    ]
+
+
+def _count(topic: Any, default: int) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return default if topic.num_partitions == _DEFAULT else max(topic.num_partitions, 0)
+
+
+def _check(view: ClusterView, topic: Any) -> NewTopic | TopicOutcome:
+    name = topic.name
+    if (problem := name_error(name)) is not None:
+        return refusal(name, ErrorCode.invalid_topic_exception, problem)
+    if name in view.topics:
+        return refusal(name, ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+    configs = {config.name: config.value for config in topic.configs}
+    if (problem := topic_config_errors(configs)) is not None:
+        return refusal(name, ErrorCode.invalid_config, problem)
+    return _check_assignments(view, topic, configs) if topic.assignments else _check_counts(topic, configs)
+
+
+def _check_counts(topic: Any, configs: dict[str, str]) -> NewTopic | TopicOutcome:
+    name, factor, partitions = topic.name, topic.replication_factor, topic.num_partitions
+    if factor == 0 or factor < _DEFAULT:
+        problem = "Replication factor must be larger than 0, or -1 to use the default value."
+        return refusal(name, ErrorCode.invalid_replication_factor, problem)
+    if factor > 1:
+        problem = f"{_ONE_COPY}: replication factor {factor} must be 1, or -1 to use the default value."
+        return refusal(name, ErrorCode.invalid_replication_factor, problem)
+    if partitions == 0 or partitions < _DEFAULT:
+        problem = "Number of partitions was set to an invalid non-positive value."
+        return refusal(name, ErrorCode.invalid_partitions, problem)
+    return NewTopic(name, partitions, configs)
+
+
+def _check_assignments(view: ClusterView, topic: Any, configs: dict[str, str]) -> NewTopic | TopicOutcome:
+    name = topic.name
+    if (topic.num_partitions, topic.replication_factor) != (_DEFAULT, _DEFAULT):
+        problem = "A manual partition assignment was specified, but numPartitions or replication factor was not -1."
+        return refusal(name, ErrorCode.invalid_request, problem)
+    partitions = sorted(assignment.partition_index for assignment in topic.assignments)
+    if partitions != list(range(len(partitions))):
+        problem = "Partitions of a manual assignment must be consecutive integers from 0, each once."
+        return refusal(name, ErrorCode.invalid_replica_assignment, problem)
+    for assignment in topic.assignments:
+        if (unusable := assignment_error(view, assignment.broker_ids)) is not None:
+            return refusal(name, ErrorCode.invalid_replica_assignment, unusable)
+    return NewTopic(name, len(partitions), configs)
+
+
+def assignment_error(view: ClusterView, broker_ids: Sequence[int]) -> str | None:
+    """Why INVALID_REPLICA_ASSIGNMENT is the answer to these replicas of one partition; None if they are good."""
+    if not broker_ids:
+        return "The manual partition assignment includes an empty replica list."
+    if len(broker_ids) > 1:
+        return f"{_ONE_COPY}: a partition cannot have {len(broker_ids)} replicas."
+    if broker_ids[0] not in {broker.id for broker in view.brokers}:
+        return f"The manual partition assignment includes broker {broker_ids[0]}, but no such broker is registered."
+    return None
+
+
+def _created(gateway: Gateway, topic: NewTopic, outcome: TopicOutcome, validate_only: bool) -> dict[str, Any]:
+    if outcome.error:
+        return _failed(outcome)
+    created = outcome.topic
+    asked = gateway.config.num_partitions if topic.partitions == _DEFAULT else topic.partitions
+    return {
+        "name": topic.name,
+        "topic_id": created.topic_id if created and not validate_only else None,
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "num_partitions": created.partitions if created else asked,
+        "replication_factor": 1,
+        "configs": [
+            {
+                "name": row.name,
+                "value": row.value,
+                "read_only": row.read_only,
+                "config_source": int(row.source),
+                "is_sensitive": False,
+            }
+            for row in describe_topic(gateway.config, topic.config)
+        ],
+    }
+
+
+def _failed(outcome: TopicOutcome) -> dict[str, Any]:
+    return {
+        "name": outcome.name,
+        "topic_id": None,
+        "error_code": outcome.error,
+        "error_message": outcome.message,
+        "configs": [],
+    }
