@@ -11,7 +11,7 @@ import logging
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import (
     ConnectionLoss,
     KazooException,
+    NoNodeError,
     OperationTimeoutError,
     RolledBackError,
     RuntimeInconsistency,
@@ -27,7 +28,7 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import Watch, write_string
-from kazoo.protocol.states import EVENT_TYPE_MAP, Callback, KazooState, WatchedEvent
+from kazoo.protocol.states import EVENT_TYPE_MAP, Callback, KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 SESSION_TIMEOUT_S = 10.0
 """Asked of the server, which may grant less. Ephemeral nodes outlive their owner by up to that."""
 _MAX_RECONNECT_DELAY_S = 2.0
+_READ_WINDOW = 1000
 _RETRIABLE = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
 
 
@@ -100,20 +102,41 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
                 break
         raise ZooKeeperUnreachable(f"ZooKeeper at {self.hosts_text} did not answer within {timeout_s:g} s")
 
-    def commit(self, build: Callable[[Any], None], *, timeout_s: float = SESSION_TIMEOUT_S) -> None:
-        """Carry out the operations that ``build`` adds to a transaction, all or none, with :meth:`ask`'s retries.
+    def commit(self, operations: Iterable[tuple[Any, ...]], *, timeout_s: float = SESSION_TIMEOUT_S) -> None:
+        """Do all of the operations or none, as one transaction, with :meth:`ask`'s retries.
 
-        Raises kazoo's error of the operation that could not be done; the ones around it only tell of the roll-back.
+        An operation is the name and the arguments of a method of kazoo's TransactionRequest, as in
+        ``("create", path, data)``, ``("check", path, version)``. Raises kazoo's error of the operation that
+        could not be done; those around it only tell of the roll-back.
         """
+        wanted = tuple(operations)
 
         def attempt() -> Any:
             transaction = self.transaction()
-            build(transaction)
+            for name, *arguments in wanted:
+                getattr(transaction, name)(*arguments)
             return transaction.commit_async()
 
         for result in self.ask(attempt, timeout_s=timeout_s):
             if isinstance(result, KazooException) and not isinstance(result, RolledBackError | RuntimeInconsistency):
                 raise result
+
+    def read_many(
+        self, paths: Iterable[str], *, timeout_s: float = SESSION_TIMEOUT_S
+    ) -> dict[str, tuple[bytes, ZnodeStat]]:
+        """Data and stat of every path that exists, asked for without waiting in between."""
+        found = {}
+        wanted = list(paths)
+        for start in range(0, len(wanted), _READ_WINDOW):
+            window = wanted[start : start + _READ_WINDOW]
+            asked = {path: self.get_async(path) for path in window}
+            for path in window:
+                with contextlib.suppress(NoNodeError):
+                    found[path] = self.ask(self._first_or_again, asked, path, timeout_s=timeout_s)
+        return found
+
+    def _first_or_again(self, asked: dict[str, Any], path: str) -> Any:
+        return asked.pop(path, None) or self.get_async(path)
 
     def watch_tree(self, path: str, callback: Callable[[WatchedEvent], None]) -> Any:
         """Have ``callback`` called for every node at or under ``path`` that is created, changed or deleted.

@@ -1,0 +1,255 @@
+"""What is where in ZooKeeper, and how it is written: Kafka's layout and JSON, with a few fields of our own.
+
+Kafka's source: ``kafka.zk.ZkData`` (3.x). Our additions are extra JSON fields, which Kafka's readers ignore:
+``node_id`` of a broker, ``internal`` of a topic, ``owner`` of a partition.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from placement.view import Topic
+
+BROKER_IDS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+TOPIC_CONFIGS = "/config/topics"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+CLUSTER_ID = "/cluster/id"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+CLIENT_GROUP_ID = "/client_group_id"
+
+NO_LEADER = -1
+NO_EPOCH = -1
+
+
+class Malformed(ValueError):
+    """A node holds something else than its kind of node should."""
+
+
+def broker_path(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}"
+
+
+def topic_config_path(topic: str) -> str:
+    return f"{TOPIC_CONFIGS}/{topic}"
+
+
+def partition_state_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerNode:
+    """``/brokers/ids/<id>``, ephemeral: a gateway as Kafka's tools see a broker. Kafka's JSON version 5."""
+
+    host: str
+    port: int
+    node_id: str
+    """Ray's node id, hex."""
+    timestamp_ms: int
+    security_protocol: str = "PLAINTEXT"
+    """Of the one listener, whose name is the same."""
+
+    def encode(self) -> bytes:
+        protocol = self.security_protocol
+        address = f"[{self.host}]" if ":" in self.host else self.host
+        return _dump(
+            {
+                "version": 5,
+                "host": self.host,
+                "port": self.port,
+                "endpoints": [f"{protocol}://{address}:{self.port}"],
+                "listener_security_protocol_map": {protocol: protocol},
+                "jmx_port": -1,
+                "features": {},
+                "timestamp": str(self.timestamp_ms),
+                "node_id": self.node_id,
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> BrokerNode:
+        """Malformed if it is no broker."""
+        fields = _load(data, "broker")
+        try:
+            return cls(
+                host=str(fields["host"]),
+                port=int(fields["port"]),
+                node_id=str(fields.get("node_id", "")),
+                timestamp_ms=int(fields["timestamp"]),
+                security_protocol=next(iter(fields["listener_security_protocol_map"].values()), "PLAINTEXT"),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Malformed(f"not a broker: {data!r}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """``/brokers/topics/<topic>/partitions/<p>/state``: who leads, and since which epoch. Kafka's JSON version 1."""
+
+    leader: int = NO_LEADER
+    """Broker id. No broker holds our partitions; their actor does (``owner``)."""
+    leader_epoch: int = NO_EPOCH
+    isr: tuple[int, ...] = ()
+    controller_epoch: int = 0
+    owner: str = ""
+    """Whoever took ``leader_epoch``, in its own words."""
+
+    def encode(self) -> bytes:
+        return _dump(
+            {
+                "version": 1,
+                "leader": self.leader,
+                "leader_epoch": self.leader_epoch,
+                "isr": list(self.isr),
+                "controller_epoch": self.controller_epoch,
+                "owner": self.owner,
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> PartitionState:
+        """Malformed if it is no partition state."""
+        fields = _load(data, "partition state")
+        try:
+            return cls(
+                leader=int(fields["leader"]),
+                leader_epoch=int(fields["leader_epoch"]),
+                isr=tuple(int(broker) for broker in fields["isr"]),
+                controller_epoch=int(fields["controller_epoch"]),
+                owner=str(fields.get("owner", "")),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise Malformed(f"not a partition state: {data!r}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerNode:
+    """``/controller``, ephemeral: who is the controller. Kafka's JSON version 1."""
+
+    broker_id: int
+    timestamp_ms: int
+    node_id: str = field(default="")
+    """Ray's node id, hex."""
+
+    def encode(self) -> bytes:
+        return _dump(
+            {"version": 1, "brokerid": self.broker_id, "timestamp": str(self.timestamp_ms), "node_id": self.node_id}
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> ControllerNode:
+        """Malformed if it is no controller."""
+        fields = _load(data, "controller")
+        try:
+            return cls(
+                broker_id=int(fields["brokerid"]),
+                timestamp_ms=int(fields["timestamp"]),
+                node_id=str(fields.get("node_id", "")),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise Malformed(f"not a controller: {data!r}") from error
+
+
+def encode_topic(topic: Topic) -> bytes:
+    """``/brokers/topics/<topic>``, Kafka's JSON version 3. No partition lists replicas: the log is shared storage."""
+    return _dump(
+        {
+            "version": 3,
+            "topic_id": encode_topic_id(topic.topic_id),
+            "partitions": {str(partition): [] for partition in range(topic.partitions)},
+            "adding_replicas": {},
+            "removing_replicas": {},
+            "internal": topic.internal,
+        }
+    )
+
+
+def decode_topic(name: str, data: bytes, config: Mapping[str, str]) -> Topic:
+    """The topic of that name. Malformed if it is none, or has no topic id (Kafka before 2.8 wrote such)."""
+    fields = _load(data, "topic")
+    try:
+        return Topic(
+            name=name,
+            topic_id=decode_topic_id(fields["topic_id"]),
+            partitions=len(fields["partitions"]),
+            internal=bool(fields.get("internal", False)),
+            config=dict(config),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise Malformed(f"not a topic: {data!r}") from error
+
+
+def encode_topic_id(topic_id: UUID) -> str:
+    """As Kafka prints ids: URL-safe base64 without padding, 22 characters."""
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
+
+
+def decode_topic_id(text: str) -> UUID:
+    """ValueError if it is no topic id."""
+    return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    """``/config/topics/<topic>``, Kafka's JSON version 1."""
+    return _dump({"version": 1, "config": dict(sorted(config.items()))})
+
+
+def decode_config(data: bytes) -> dict[str, str]:
+    """Malformed if it is no configuration."""
+    fields = _load(data, "configuration")
+    config = fields.get("config")
+    if not isinstance(config, dict):
+        raise Malformed(f"not a configuration: {data!r}")
+    return {str(name): str(value) for name, value in config.items()}
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """``/cluster/id``, Kafka's JSON version 1."""
+    return _dump({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes) -> str:
+    """Malformed if it is no cluster id."""
+    cluster_id = _load(data, "cluster id").get("id")
+    if not isinstance(cluster_id, str) or not cluster_id:
+        raise Malformed(f"not a cluster id: {data!r}")
+    return cluster_id
+
+
+def encode_producer_id_block(block: range, broker_id: int) -> bytes:
+    """``/latest_producer_id_block``: the ids that were given out last. Kafka's JSON version 1."""
+    return _dump({"version": 1, "broker": broker_id, "block_start": str(block.start), "block_end": str(block.stop - 1)})
+
+
+def decode_producer_id_block(data: bytes) -> range:
+    """Malformed if it is no block of producer ids."""
+    fields = _load(data, "block of producer ids")
+    try:
+        return range(int(fields["block_start"]), int(fields["block_end"]) + 1)
+    except (KeyError, TypeError, ValueError) as error:
+        raise Malformed(f"not a block of producer ids: {data!r}") from error
+
+
+def _dump(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def _load(data: bytes, kind: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(data)
+    except ValueError as error:
+        raise Malformed(f"not a {kind}: {data!r}") from error
+    if not isinstance(fields, dict):
+        raise Malformed(f"not a {kind}: {data!r}")
+    return fields

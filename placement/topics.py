@@ -1,0 +1,244 @@
+"""The topics of the cluster, in ZooKeeper. Calls block on ZooKeeper: at most ~10 s, then ZooKeeperUnreachable."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from uuid import UUID, uuid4
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
+
+from placement import epochs
+from placement.layout import (
+    TOPIC_CONFIGS,
+    TOPICS,
+    decode_config,
+    decode_topic,
+    encode_config,
+    encode_topic,
+    encode_topic_id,
+    topic_config_path,
+    topic_path,
+)
+from placement.view import Topic
+from placement.zookeeper import ZooKeeperClient
+
+MAX_NAME_LENGTH = 249
+MAX_PARTITIONS = 1000
+"""Per topic, so that all of its nodes fit into one ZooKeeper transaction (jute.maxbuffer, 1 MiB)."""
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+class TopicError(Exception):
+    """A request about topics that cannot be done; nothing was changed. The message is fit for the client."""
+
+
+class TopicExists(TopicError):
+    """Kafka's TOPIC_ALREADY_EXISTS."""
+
+
+class UnknownTopic(TopicError):
+    """Kafka's UNKNOWN_TOPIC_OR_PARTITION."""
+
+
+class InvalidTopic(TopicError):
+    """Kafka's INVALID_TOPIC_EXCEPTION: an illegal name, or one that collides with a topic that exists."""
+
+
+class InvalidPartitions(TopicError):
+    """Kafka's INVALID_PARTITIONS."""
+
+
+def check_name(name: str) -> None:
+    """InvalidTopic unless Kafka would accept the name (``org.apache.kafka.common.internals.Topic``)."""
+    if not name:
+        raise InvalidTopic("Topic name is invalid: the empty string is not allowed")
+    if name in (".", ".."):
+        raise InvalidTopic("Topic name is invalid: '.' or '..' is not allowed")
+    if len(name) > MAX_NAME_LENGTH:
+        raise InvalidTopic(
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+        )
+    if not _LEGAL.fullmatch(name):
+        raise InvalidTopic(
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, "
+            "'.', '_' and '-'"
+        )
+
+
+def check_partitions(partitions: int) -> None:
+    """InvalidPartitions unless a topic can have that many."""
+    if partitions < 1:
+        raise InvalidPartitions(f"Number of partitions was set to an invalid non-positive value: {partitions}")
+    if partitions > MAX_PARTITIONS:
+        raise InvalidPartitions(f"{partitions} partitions are more than the {MAX_PARTITIONS} that a topic may have")
+
+
+class TopicRegistry:
+    """Creates, changes, deletes and lists topics. Any number may exist; ZooKeeper decides between them."""
+
+    def __init__(self, zk: ZooKeeperClient) -> None:
+        self._zk = zk
+
+    def load(self) -> dict[str, Topic]:
+        """All topics by name, in the order of names. layout.Malformed for a node that is no topic of ours."""
+        zk = self._zk
+        try:
+            zk.ask(zk.sync_async, TOPICS)
+            names = sorted(zk.ask(zk.get_children_async, TOPICS))
+        except NoNodeError:
+            return {}
+        nodes = zk.read_many([topic_path(name) for name in names])
+        configs = zk.read_many([topic_config_path(name) for name in names])
+        topics = {}
+        for name in names:
+            if node := nodes.get(topic_path(name)):
+                config = configs.get(topic_config_path(name))
+                topics[name] = decode_topic(name, node[0], decode_config(config[0]) if config else {})
+        return topics
+
+    def create(
+        self, name: str, partitions: int, config: Mapping[str, str] | None = None, *, internal: bool = False
+    ) -> Topic:
+        """Create the topic, whole or not at all. TopicExists, InvalidTopic, InvalidPartitions."""
+        check_name(name)
+        check_partitions(partitions)
+        topic = Topic(
+            name=name, topic_id=_new_topic_id(), partitions=partitions, internal=internal, config=dict(config or {})
+        )
+        while True:
+            names, version = self._names()
+            if name in names:
+                existing = self._read(name)
+                if existing is None:
+                    continue
+                if existing.topic_id == topic.topic_id:  # our own, written by a call whose answer was lost
+                    return topic
+                raise TopicExists(f"Topic '{name}' already exists.")
+            _check_collisions(name, names)
+            try:
+                self._write_new(topic, version)
+            except (BadVersionError, NodeExistsError):
+                continue
+            return topic
+
+    def delete(self, name: str) -> Topic:
+        """Delete the topic, whole or not at all; returns what it was. UnknownTopic."""
+        topic = self._require(name)
+        while True:
+            nodes = [*self._below(topic_path(name)), topic_path(name)]
+            if self._zk.ask(self._zk.exists_async, topic_config_path(name)):
+                nodes.append(topic_config_path(name))
+            try:
+                self._zk.commit([("delete", node) for node in nodes])
+            except (NoNodeError, NotEmptyError):
+                left = self._read(name)
+                if left is not None and left.topic_id == topic.topic_id:
+                    continue  # an epoch was taken meanwhile; otherwise it is gone, by a call whose answer was lost
+            return topic
+
+    def add_partitions(self, name: str, total: int) -> Topic:
+        """Grow the topic to ``total`` partitions. UnknownTopic; InvalidPartitions unless it grows."""
+        zk = self._zk
+        check_partitions(total)
+        while True:
+            try:
+                data, stat = zk.ask(zk.get_async, topic_path(name))
+            except NoNodeError:
+                raise _unknown(name) from None
+            topic = decode_topic(name, data, self._config(name))
+            if total == topic.partitions:
+                raise InvalidPartitions(f"Topic already has {total} partitions.")
+            if total < topic.partitions:
+                raise InvalidPartitions(
+                    f"Topic currently has {topic.partitions} partitions, which is higher than the requested {total}."
+                )
+            grown = dataclasses.replace(topic, partitions=total)
+            try:
+                zk.ask(zk.set_async, topic_path(name), encode_topic(grown), version=stat.version)
+            except (BadVersionError, NoNodeError):
+                continue
+            return grown
+
+    def set_config(self, name: str, config: Mapping[str, str]) -> Topic:
+        """Replace what is set on the topic. UnknownTopic."""
+        node = topic_config_path(name)
+        try:
+            self._zk.commit([("check", topic_path(name), -1), ("set_data", node, encode_config(config))])
+        except NoNodeError:
+            raise _unknown(name) from None
+        return dataclasses.replace(self._require(name), config=dict(config))
+
+    def next_producer_id_block(self, size: int = 1000) -> range:
+        """As :func:`placement.epochs.next_producer_id_block`."""
+        return epochs.next_producer_id_block(self._zk, size)
+
+    def next_epoch(self, topic: str, partition: int, owner: str) -> int:
+        """As :func:`placement.epochs.next_epoch`."""
+        return epochs.next_epoch(self._zk, topic, partition, owner)
+
+    def _names(self) -> tuple[frozenset[str], int]:
+        """Names that are taken, and the version that says so: every creation moves it."""
+        zk = self._zk
+        for path in (TOPICS, TOPIC_CONFIGS):
+            zk.ask(zk.ensure_path_async, path)
+        _, stat = zk.ask(zk.get_async, TOPICS)
+        return frozenset(zk.ask(zk.get_children_async, TOPICS)), int(stat.version)
+
+    def _write_new(self, topic: Topic, version: int) -> None:
+        config_node = topic_config_path(topic.name)
+        orphan = self._zk.ask(self._zk.exists_async, config_node)  # Kafka's tools can set one before the topic exists
+        self._zk.commit(
+            [
+                ("set_data", TOPICS, b"", version),
+                ("create", topic_path(topic.name), encode_topic(topic)),
+                ("set_data" if orphan else "create", config_node, encode_config(topic.config)),
+            ]
+        )
+
+    def _require(self, name: str) -> Topic:
+        topic = self._read(name)
+        if topic is None:
+            raise _unknown(name)
+        return topic
+
+    def _read(self, name: str) -> Topic | None:
+        zk = self._zk
+        try:
+            data, _ = zk.ask(zk.get_async, topic_path(name))
+        except NoNodeError:
+            return None
+        return decode_topic(name, data, self._config(name))
+
+    def _config(self, name: str) -> dict[str, str]:
+        try:
+            return decode_config(self._zk.ask(self._zk.get_async, topic_config_path(name))[0])
+        except NoNodeError:
+            return {}
+
+    def _below(self, path: str) -> list[str]:
+        """Every node under the path, children before parents."""
+        try:
+            children = sorted(self._zk.ask(self._zk.get_children_async, path))
+        except NoNodeError:
+            return []
+        return [found for child in children for found in (*self._below(f"{path}/{child}"), f"{path}/{child}")]
+
+
+def _check_collisions(name: str, names: frozenset[str]) -> None:
+    """Kafka's metric names turn '.' into '_', so it allows only one of two names that differ in nothing else."""
+    alike = sorted(other for other in names if other.replace(".", "_") == name.replace(".", "_"))
+    if alike:
+        raise InvalidTopic(f"Topic '{name}' collides with existing topics: {', '.join(alike)}")
+
+
+def _new_topic_id() -> UUID:
+    while True:
+        topic_id = uuid4()
+        if not encode_topic_id(topic_id).startswith("-"):  # as Kafka: a command line would take it for an option
+            return topic_id
+
+
+def _unknown(name: str) -> UnknownTopic:
+    return UnknownTopic(f"Topic '{name}' does not exist.")
