@@ -1,0 +1,1 @@
+"""Which group a fetched byte belongs to: a pure core, without I/O, clock or event loop."""

@@ -1,0 +1,162 @@
+"""Bytes that wait for evidence, so that what comes a little late still counts (spec F14).
+
+Entries of one connection and partition that came within a second are one, judged for the time of its first byte.
+Every byte that goes in comes out in exactly one settlement; until then it is in :meth:`Ledger.pending`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gateway.attribution.connection import ConnectionState
+from gateway.attribution.ladder import attribute
+from gateway.attribution.slot import Key
+from gateway.attribution.table import RegistrationTable
+from gateway.attribution.verdict import Reason, Verdict
+
+PENDING_MS = 60_000
+MAX_SENDS = 100_000
+_COALESCE_MS = 1_000
+_EXPIRED = Verdict.none(Reason.EXPIRED)
+
+
+@dataclass(slots=True)
+class Pending:
+    """What one connection was sent of one partition within a second."""
+
+    connection: ConnectionState
+    host: str
+    client_id: str | None
+    topic: str
+    partition: int
+    fetch_offset: int
+    """Of the first Fetch."""
+    at_ms: int
+    """When the first bytes were sent."""
+    verdict: Verdict
+    """Why it waits."""
+    messages: int = 0
+    bytes: int = 0
+    handles: list[int] = field(default_factory=list)
+    """The sample sink's handles, one per send."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The last word on an entry."""
+
+    entry: Pending
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    messages: int
+    bytes: int
+
+
+_Place = tuple[int, str, int]
+
+
+class Ledger:
+    """Holds at most ``max_sends`` sends; beyond that the oldest are given up with reason ``expired``."""
+
+    def __init__(self, table: RegistrationTable, *, pending_ms: int = PENDING_MS, max_sends: int = MAX_SENDS) -> None:
+        self._table = table
+        self._pending_ms = pending_ms
+        self._max_sends = max_sends
+        self._entries: dict[int, Pending] = {}
+        """By number, that is by age."""
+        self._by_key: dict[Key, dict[int, Pending]] = {}
+        self._open: dict[tuple[Key, _Place], int] = {}
+        self._next = 0
+        self._sends = 0
+        self._amounts: dict[tuple[str, int], list[int]] = {}
+
+    def __len__(self) -> int:
+        """Sends that wait."""
+        return self._sends
+
+    def pending(self) -> dict[tuple[str, int], Amount]:
+        """What waits, by (topic, partition); also of partitions of which nothing waits any more."""
+        return {place: Amount(messages, size_bytes) for place, (messages, size_bytes) in self._amounts.items()}
+
+    def add(self, entry: Pending) -> list[Settlement]:
+        """Let a send wait; returns what had to be given up for it."""
+        key = (entry.host, entry.client_id)
+        place = (key, (id(entry.connection), entry.topic, entry.partition))
+        number = self._open.get(place)
+        kept = self._entries.get(number) if number is not None else None
+        if kept is None or entry.at_ms - kept.at_ms >= _COALESCE_MS or entry.at_ms < kept.at_ms:
+            self._open[place] = self._next
+            self._entries[self._next] = self._by_key.setdefault(key, {})[self._next] = entry
+            self._next += 1
+        else:
+            kept.messages += entry.messages
+            kept.bytes += entry.bytes
+            kept.handles.extend(entry.handles)
+        self._sends += len(entry.handles)
+        self._count(entry, 1)
+        given_up = []
+        while self._sends > self._max_sends:
+            oldest = next(iter(self._entries))
+            given_up.append(Settlement(self._take(oldest), _EXPIRED))
+        return given_up
+
+    def settle(self, now_ms: int) -> list[Settlement]:
+        """Judge for the last time what has waited its time; it keeps the reason for which it waited."""
+        settled = []
+        while self._entries:
+            number, entry = next(iter(self._entries.items()))
+            if entry.at_ms + self._pending_ms > now_ms:
+                break
+            settled.append(Settlement(self._take(number), self._judge(entry)))
+        return settled
+
+    def changed(self, keys: Iterable[Key]) -> list[Settlement]:
+        """Judge again what waits under those keys, and settle what now has a group."""
+        settled = []
+        for key in keys:
+            for number, entry in list(self._by_key.get(key, {}).items()):
+                verdict = self._judge(entry)
+                if verdict.group is not None:
+                    settled.append(Settlement(self._take(number), verdict))
+                else:
+                    entry.verdict = verdict
+        return settled
+
+    def close(self) -> list[Settlement]:
+        """Settle everything as it stands."""
+        return [Settlement(self._take(number), self._judge(entry)) for number, entry in list(self._entries.items())]
+
+    def _judge(self, entry: Pending) -> Verdict:
+        return attribute(
+            self._table,
+            entry.connection,
+            entry.host,
+            entry.client_id,
+            entry.topic,
+            entry.partition,
+            entry.fetch_offset,
+            entry.at_ms,
+        )
+
+    def _take(self, number: int) -> Pending:
+        entry = self._entries.pop(number)
+        key = (entry.host, entry.client_id)
+        waiting = self._by_key[key]
+        del waiting[number]
+        if not waiting:
+            del self._by_key[key]
+        place = (key, (id(entry.connection), entry.topic, entry.partition))
+        if self._open.get(place) == number:
+            del self._open[place]
+        self._sends -= len(entry.handles)
+        self._count(entry, -1)
+        return entry
+
+    def _count(self, entry: Pending, sign: int) -> None:
+        amount = self._amounts.setdefault((entry.topic, entry.partition), [0, 0])
+        amount[0] += sign * entry.messages
+        amount[1] += sign * entry.bytes

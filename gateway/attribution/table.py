@@ -1,0 +1,196 @@
+"""Registrations as a gateway holds them: which groups may be behind a (host, client id), and what they own.
+
+Fed by the coordinators' statements, never by ZooKeeper and never by connections: a lost coordinator or client
+changes nothing here (spec F1, F2, F14). A coordinator that comes back states everything anew (:meth:`replace`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from gateway.attribution.slot import Key, Slot, Tenure
+from placement.registration import Kind, Registration, Statement, Withdrawal
+
+GRACE_MS = 30_000
+"""How long after a reassignment the previous owner still counts: its Fetch may be under way (spec F31)."""
+MEMORY_MS = 60_000
+"""How much longer ended tenures are remembered, to judge bytes that wait for evidence; at least their wait."""
+TOMBSTONES = 50_000
+
+_Order = tuple[int, int]
+_MemberKey = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Partition:
+    """What is known of the statements of one ``__consumer_offsets`` partition."""
+
+    epoch: int = -1
+    """The highest seen."""
+    floor: _Order = (-1, -1)
+    """Of members that are not known, statements up to here are history: withdrawn, or not in the last snapshot."""
+    members: set[_MemberKey] = field(default_factory=set)
+
+
+class RegistrationTable:
+    """The candidates per (host, client id).
+
+    Of two statements about one (group, member) the one with the higher (epoch, sequence) is right, in whichever
+    order they come. Withdrawals leave tombstones; when there are more than ``tombstones``, the oldest is folded
+    into a floor under its whole partition: a late registration may then be lost until the next snapshot, but
+    never resurrects a member that left. ``now_ms`` is one wall clock throughout, that of the samples.
+    """
+
+    def __init__(self, *, grace_ms: int = GRACE_MS, memory_ms: int = MEMORY_MS, tombstones: int = TOMBSTONES) -> None:
+        self._grace_ms = grace_ms
+        self._memory_ms = memory_ms
+        self._max_tombstones = tombstones
+        self._slots: dict[Key, Slot] = {}
+        self._ending: set[Key] = set()
+        """Keys with something to prune, sooner or later."""
+        self._members: dict[_MemberKey, tuple[_Order, Registration]] = {}
+        self._tombstones: dict[_MemberKey, tuple[_Order, int]] = {}
+        self._partitions: dict[int, _Partition] = {}
+        self._versions = 0
+
+    def __len__(self) -> int:
+        """Registrations that hold now."""
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Registration]:
+        return (registration for _, registration in self._members.values())
+
+    def slot(self, host: str, client_id: str | None) -> Slot | None:
+        """The candidates of that key, including those that left a short time ago; None if there are none."""
+        return self._slots.get((host, client_id))
+
+    def version(self, host: str, client_id: str | None) -> int:
+        """Changes with every change to the candidates of that key; 0 while it has none."""
+        slot = self._slots.get((host, client_id))
+        return 0 if slot is None else slot.version
+
+    def apply(self, statement: Statement, now_ms: int) -> frozenset[Key]:
+        """Take in one statement; returns the keys whose candidates changed. A stale one changes nothing."""
+        order = (statement.epoch, statement.sequence)
+        member = (statement.group, statement.member_id)
+        partition = self._partition(statement.offsets_partition)
+        if order <= self._known_order(member, partition):
+            return frozenset()
+        partition.epoch = max(partition.epoch, statement.epoch)
+        if isinstance(statement, Withdrawal):
+            changed = self._remove(member, now_ms)
+            self._bury(member, order, statement.offsets_partition)
+            return changed
+        return self._put(statement, order, now_ms, since_ms=now_ms)
+
+    def replace(
+        self,
+        offsets_partition: int,
+        epoch: int,
+        registrations: Iterable[Registration],
+        now_ms: int,
+        *,
+        sequence: int | None = None,
+    ) -> frozenset[Key]:
+        """Take in a snapshot: all registrations of that partition, as after a (re)connect to its coordinator.
+
+        Members that it does not name are withdrawn. It is ignored when a newer epoch (or, with ``sequence``, a newer
+        snapshot of the same one) was seen before. ``sequence`` is the last that the snapshot includes; a statement
+        beyond it that came first stands. Without it, the snapshot counts as newer than all that came before.
+        Returns the keys whose candidates changed.
+        """
+        partition = self._partition(offsets_partition)
+        if epoch < partition.epoch or (sequence is not None and (epoch, sequence) < partition.floor):
+            return frozenset()
+        partition.epoch = epoch
+        stated = {(r.group, r.member_id): r for r in registrations}
+        changed: set[Key] = set()
+        for member in partition.members - stated.keys():
+            order = self._members[member][0]
+            if sequence is None or order <= (epoch, sequence):
+                changed |= self._remove(member, now_ms)
+                self._bury(member, order, offsets_partition)
+        for member, registration in stated.items():
+            order = max((registration.epoch, registration.sequence), (epoch, 0))
+            known = (
+                self._members[member][0] if member in self._members else self._tombstones.get(member, ((-1, -1),))[0]
+            )
+            if order > known:
+                changed |= self._put(registration, order, now_ms, since_ms=0)
+        last = max((r.sequence for r in stated.values()), default=-1) if sequence is None else sequence
+        partition.floor = max(partition.floor, (epoch, last))
+        return frozenset(changed)
+
+    def prune(self, now_ms: int) -> None:
+        """Forget tenures that ended longer ago than anything may still ask for. Call it every few seconds."""
+        before_ms = now_ms - self._grace_ms - self._memory_ms
+        for key in list(self._ending):
+            slot = self._slots[key]
+            slot.prune(before_ms)
+            if not slot.ending:
+                self._ending.discard(key)
+            if slot.empty:
+                del self._slots[key]
+
+    def _partition(self, offsets_partition: int) -> _Partition:
+        return self._partitions.setdefault(offsets_partition, _Partition())
+
+    def _known_order(self, member: _MemberKey, partition: _Partition) -> _Order:
+        known = self._members.get(member)
+        if known is not None:
+            return known[0]
+        buried = self._tombstones.get(member)
+        return partition.floor if buried is None else max(buried[0], partition.floor)
+
+    def _put(self, registration: Registration, order: _Order, now_ms: int, *, since_ms: int) -> frozenset[Key]:
+        member = (registration.group, registration.member_id)
+        key = (registration.host, registration.client_id)
+        before = self._members.get(member)
+        self._members[member] = (order, registration)
+        self._tombstones.pop(member, None)
+        self._partition(registration.offsets_partition).members.add(member)
+        changed: set[Key] = set()
+        if before is not None:
+            old = before[1]
+            old_key = (old.host, old.client_id)
+            if old_key == key and (old.kind, old.partitions) == (registration.kind, registration.partitions):
+                return frozenset()
+            self._end(old_key, member, now_ms)
+            changed.add(old_key)
+        slot = self._slots.get(key)
+        if slot is None:
+            slot = self._slots[key] = Slot(self._grace_ms)
+        slot.begin(member, Tenure(registration.partitions, registration.kind is Kind.MEMBER, since_ms))
+        changed.add(key)
+        self._touch(changed)
+        return frozenset(changed)
+
+    def _remove(self, member: _MemberKey, now_ms: int) -> frozenset[Key]:
+        known = self._members.pop(member, None)
+        if known is None:
+            return frozenset()
+        registration = known[1]
+        key = (registration.host, registration.client_id)
+        self._partition(registration.offsets_partition).members.discard(member)
+        self._end(key, member, now_ms)
+        self._touch((key,))
+        return frozenset((key,))
+
+    def _end(self, key: Key, member: _MemberKey, now_ms: int) -> None:
+        self._slots[key].end(member, now_ms)
+        self._ending.add(key)
+
+    def _touch(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self._versions += 1
+            self._slots[key].changed(self._versions)
+
+    def _bury(self, member: _MemberKey, order: _Order, offsets_partition: int) -> None:
+        self._tombstones.pop(member, None)
+        self._tombstones[member] = (order, offsets_partition)
+        if len(self._tombstones) > self._max_tombstones:
+            oldest = next(iter(self._tombstones))
+            folded, folded_partition = self._tombstones.pop(oldest)
+            partition = self._partition(folded_partition)
+            partition.floor = max(partition.floor, folded)

@@ -1,0 +1,53 @@
+"""The words that attribution answers with; the same in metrics, samples and reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Evidence(StrEnum):
+    """How the group is known, strongest first (the rungs of :mod:`gateway.attribution.ladder`)."""
+
+    SAME_CONNECTION = "same_connection"
+    UNIQUE_CANDIDATE = "unique_candidate"
+    ASSIGNMENT = "assignment"
+    BINDING = "binding"
+    NONE = "none"
+    """There is no group; the reason says why."""
+
+
+class Reason(StrEnum):
+    """Why bytes have no group."""
+
+    NO_GROUP = "no_group"
+    """No group is known to have a client with this host and client id."""
+    AMBIGUOUS = "ambiguous"
+    """More than one group may have fetched them."""
+    UNKNOWN = "unknown"
+    """There are groups with such a client, and none of them is known to own the partition."""
+    EXPIRED = "expired"
+    """Given up before their time, because too much was waiting."""
+    PENDING = "pending"
+    """Not decided yet; evidence may still come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Either a group and the evidence for it, or no group and the reason."""
+
+    group: str | None
+    member_id: str | None
+    """None where the group is certain and the member is not."""
+    evidence: Evidence
+    reason: Reason | None
+
+    @classmethod
+    def of(cls, group: str, member_id: str | None, evidence: Evidence) -> Verdict:
+        """The bytes are the group's."""
+        return cls(group, member_id, evidence, None)
+
+    @classmethod
+    def none(cls, reason: Reason) -> Verdict:
+        """The bytes are nobody's that we could name."""
+        return cls(None, None, Evidence.NONE, reason)

@@ -1,0 +1,71 @@
+"""The gateway's HTTP side: /metrics for Prometheus and /healthz. It runs in the gateway's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Iterable
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+
+class PortTaken(OSError):
+    """Something else listens on the port that was asked for."""
+
+
+class _Moment(Collector):
+    """What a registry held at one moment."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = tuple(families)
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def make_app(registry: CollectorRegistry, is_serving: Callable[[], bool]) -> web.Application:
+    """An app with GET /metrics and GET /healthz; others may add their routes before it is started.
+
+    /metrics answers in the format that Accept asks for: OpenMetrics, else Prometheus' text format 0.0.4.
+    /healthz answers 200 while the gateway serves Kafka clients, else 503.
+    """
+
+    async def metrics(request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        moment = _Moment(registry.collect())
+        body = await asyncio.to_thread(encode, moment)
+        response = web.Response(body=body, headers={"Content-Type": content_type})
+        response.enable_compression()
+        return response
+
+    async def healthz(_request: web.Request) -> web.Response:
+        return web.Response(text="serving\n") if is_serving() else web.Response(status=503, text="not serving\n")
+
+    app = web.Application()
+    app.router.add_get("/metrics", metrics)
+    app.router.add_get("/healthz", healthz)
+    return app
+
+
+async def start_http(app: web.Application, host: str, port: int) -> tuple[web.AppRunner, int]:
+    """Serve the app; returns the runner, whose ``cleanup()`` ends it, and the port. Port 0 takes a free one.
+
+    :raises PortTaken: the port is in use.
+    :raises OSError: the host is not an address of this machine, or the port is not permitted.
+    """
+    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError as error:
+        await runner.cleanup()
+        if error.errno == errno.EADDRINUSE:
+            raise PortTaken(
+                error.errno, f"cannot serve metrics on {host}:{port}: the port is in use; name another or 0"
+            ) from error
+        raise
+    return runner, int(runner.addresses[0][1])

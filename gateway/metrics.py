@@ -1,0 +1,237 @@
+"""Prometheus metrics of one gateway.
+
+Recording is plain dictionary arithmetic on the gateway's event loop. A scrape reads everything in one go on the same
+loop, so its numbers are of one moment, and in each scrape, exactly, for every topic and partition::
+
+    muster_fetch_bytes_total == sum(muster_group_fetch_bytes_total)
+                                + sum(muster_unattributed_fetch_bytes_total) + muster_pending_fetch_bytes
+
+(the same for messages). Pending bytes are a gauge because they leave it, for a group or for a reason, when evidence
+came or the time for it is over; the counters hold what is settled and never go down. To get the share of a group
+without a dip at the right edge, allow for the wait (60 s).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gateway.attribution.account import Series
+from gateway.attribution.ledger import Amount
+
+LATENCY_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+"""Up to a Heartbeat's fraction of a millisecond, and up to a JoinGroup that waits for a whole rebalance."""
+
+_BUCKET_NAMES = (*(repr(float(bound)) for bound in LATENCY_BUCKETS_S), "+Inf")
+
+
+class Books(Protocol):
+    """What was sent and for whom (``gateway.attribution.account.Account``)."""
+
+    def totals(self) -> Mapping[tuple[str, int], Amount]: ...
+    def settled(self) -> Mapping[Series, Amount]: ...
+    def pending(self) -> Mapping[tuple[str, int], Amount]: ...
+    def registrations(self) -> int: ...
+
+
+class _Histogram:
+    __slots__ = ("counts", "sum_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * len(_BUCKET_NAMES)
+        self.sum_s = 0.0
+
+
+class GatewayMetrics(Collector):
+    """Everything that one gateway counts; ``registry`` holds nothing else. All series carry ``gateway``.
+
+    Label values that clients make up (topics, groups) are safe whatever they contain. ``api`` and ``actor`` must
+    come from a fixed set: name an unknown API key ``unknown``.
+    """
+
+    def __init__(self, gateway: int, books: Books) -> None:
+        self.registry = CollectorRegistry()
+        self._gateway = str(gateway)
+        self._books = books
+        self._requests: defaultdict[tuple[str, int, str], int] = defaultdict(int)
+        self._latencies: defaultdict[str, _Histogram] = defaultdict(_Histogram)
+        self._produced: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+        self._forward_errors: defaultdict[str, int] = defaultdict(int)
+        self._connections = 0
+        self._connections_opened = 0
+        self._received_bytes = 0
+        self._sent_bytes = 0
+        self._view_order = (0, 0)
+        self.registry.register(self)
+
+    def request(self, api: str, version: int, error: str, duration_s: float) -> None:
+        """A request was answered. ``api`` is Kafka's name (``JoinGroup``), ``error`` its error name (``NONE``)."""
+        self._requests[api, version, error] += 1
+        histogram = self._latencies[api]
+        histogram.counts[bisect_left(LATENCY_BUCKETS_S, duration_s)] += 1
+        histogram.sum_s += duration_s
+
+    def produced(self, topic: str, messages: int, size_bytes: int) -> None:
+        """Record batches were appended to that topic."""
+        amount = self._produced[topic]
+        amount[0] += messages
+        amount[1] += size_bytes
+
+    def connection_opened(self) -> None:
+        """A client connected."""
+        self._connections += 1
+        self._connections_opened += 1
+
+    def connection_closed(self) -> None:
+        """A client's connection is gone."""
+        self._connections -= 1
+
+    def received(self, size_bytes: int) -> None:
+        """Bytes came from clients, frame sizes included."""
+        self._received_bytes += size_bytes
+
+    def sent(self, size_bytes: int) -> None:
+        """Bytes were handed to clients' sockets, frame sizes included."""
+        self._sent_bytes += size_bytes
+
+    def forward_error(self, actor: str) -> None:
+        """A request could not be forwarded to that actor, or its answer did not come."""
+        self._forward_errors[actor] += 1
+
+    def view(self, order: tuple[int, int]) -> None:
+        """This ClusterView (its ``order``) is now in use."""
+        self._view_order = order
+
+    def collect(self) -> Iterator[Metric]:
+        """All families; call it on the event loop and do not await between them."""
+        yield from self._fetches()
+        yield from self._traffic()
+        yield from self._cluster()
+
+    def _fetches(self) -> Iterator[Metric]:
+        totals, settled, pending = self._books.totals(), self._books.settled(), self._books.pending()
+        partition = ("topic", "partition")
+        grouped = [
+            ((series[0], series[3], str(series[4]), series[2].value), amount)
+            for series, amount in settled.items()
+            if series[0] is not None
+        ]
+        nameless = [
+            ((series[1].value, series[3], str(series[4])), amount)
+            for series, amount in settled.items()
+            if series[1] is not None
+        ]
+        whole = [((topic, str(number)), amount) for (topic, number), amount in totals.items()]
+        waiting = [((topic, str(number)), amount) for (topic, number), amount in pending.items()]
+        for unit, what in (("bytes", "Bytes of record batches"), ("messages", "Records")):
+            yield self._counter(f"fetch_{unit}", f"{what} handed to sockets in Fetch answers.", partition, whole, unit)
+            yield self._counter(
+                f"group_fetch_{unit}",
+                f"{what} fetched by a consumer group; evidence tells how the group is known.",
+                ("group", *partition, "evidence"),
+                grouped,
+                unit,
+            )
+            yield self._counter(
+                f"unattributed_fetch_{unit}",
+                f"{what} fetched by nobody that could be named; reason tells why.",
+                ("reason", *partition),
+                nameless,
+                unit,
+            )
+            yield self._gauge(
+                f"pending_fetch_{unit}",
+                f"{what} sent that still wait for evidence of their group.",
+                partition,
+                [(labels, getattr(amount, unit)) for labels, amount in waiting],
+            )
+
+    def _traffic(self) -> Iterator[Metric]:
+        requests = CounterMetricFamily(
+            "muster_requests", "Requests answered.", labels=("gateway", "api", "version", "error")
+        )
+        for (api, version, error), count in self._requests.items():
+            requests.add_metric((self._gateway, _label(api), str(version), _label(error)), count)
+        yield requests
+        latency = HistogramMetricFamily(
+            "muster_request_duration_seconds",
+            "Time from a request's last byte in to its answer's hand-over to the socket, waiting included.",
+            labels=("gateway", "api"),
+        )
+        for api, histogram in self._latencies.items():
+            latency.add_metric((self._gateway, _label(api)), _cumulated(histogram.counts), histogram.sum_s)
+        yield latency
+        produced = [((topic,), Amount(*amount)) for topic, amount in self._produced.items()]
+        yield self._counter("produce_bytes", "Bytes of record batches appended.", ("topic",), produced, "bytes")
+        yield self._counter("produce_messages", "Records appended.", ("topic",), produced, "messages")
+        yield self._gauge("connections", "Client connections that are open.", (), [((), self._connections)])
+        yield self._plain_counter("connections_opened", "Client connections accepted.", self._connections_opened)
+        yield self._plain_counter("received_bytes", "Bytes received from clients.", self._received_bytes)
+        yield self._plain_counter("sent_bytes", "Bytes handed to clients' sockets.", self._sent_bytes)
+
+    def _cluster(self) -> Iterator[Metric]:
+        errors = CounterMetricFamily(
+            "muster_forward_errors",
+            "Requests that could not be forwarded to an actor, or whose answer did not come.",
+            labels=("gateway", "actor"),
+        )
+        for actor, count in self._forward_errors.items():
+            errors.add_metric((self._gateway, _label(actor)), count)
+        yield errors
+        epoch, version = self._view_order
+        yield self._gauge("controller_epoch", "Epoch of the controller whose view is in use.", (), [((), epoch)])
+        yield self._gauge("view_version", "Version of the cluster view in use.", (), [((), version)])
+        registrations = self._books.registrations()
+        yield self._gauge(
+            "registrations", "Clients that the group coordinators named to this gateway.", (), [((), registrations)]
+        )
+
+    def _counter(
+        self,
+        name: str,
+        help_text: str,
+        labels: tuple[str, ...],
+        amounts: Iterable[tuple[tuple[str, ...], Amount]],
+        unit: str,
+    ) -> Metric:
+        family = CounterMetricFamily(f"muster_{name}", help_text, labels=("gateway", *labels))
+        for values, amount in amounts:
+            family.add_metric((self._gateway, *map(_label, values)), getattr(amount, unit))
+        return family
+
+    def _plain_counter(self, name: str, help_text: str, value: int) -> Metric:
+        family = CounterMetricFamily(f"muster_{name}", help_text, labels=("gateway",))
+        family.add_metric((self._gateway,), value)
+        return family
+
+    def _gauge(
+        self, name: str, help_text: str, labels: tuple[str, ...], values: Iterable[tuple[tuple[str, ...], int]]
+    ) -> Metric:
+        family = GaugeMetricFamily(f"muster_{name}", help_text, labels=("gateway", *labels))
+        for label_values, value in values:
+            family.add_metric((self._gateway, *map(_label, label_values)), value)
+        return family
+
+
+def _cumulated(counts: list[int]) -> list[tuple[str, float]]:
+    running = 0
+    buckets: list[tuple[str, float]] = []
+    for name, count in zip(_BUCKET_NAMES, counts, strict=True):
+        running += count
+        buckets.append((name, running))
+    return buckets
+
+
+def _label(value: str) -> str:
+    """The value itself unless it cannot be encoded (lone surrogates): one such name must not cost the whole scrape."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return value.encode(errors="backslashreplace").decode()
+    return value

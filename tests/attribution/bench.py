@@ -1,0 +1,122 @@
+"""A coordinator that states registrations, and a gateway's books with their checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from actors.tables.rollup import Sample
+from gateway.attribution.account import Account
+from gateway.attribution.connection import ConnectionState
+from placement.registration import Kind, Registration, Withdrawal
+
+HOST = "10.0.0.1"
+CLIENT = "rdkafka"
+NOW_MS = 1_700_000_000_000
+
+
+class Coordinator:
+    """States registrations as the coordinator of one offsets partition would."""
+
+    def __init__(self, offsets_partition: int = 7, epoch: int = 1) -> None:
+        self.offsets_partition = offsets_partition
+        self.epoch = epoch
+        self.sequence = 0
+
+    def register(
+        self,
+        group: str,
+        member_id: str,
+        *partitions: int,
+        topic: str = "t",
+        known: bool = True,
+        kind: Kind = Kind.MEMBER,
+        host: str = HOST,
+        client_id: str | None = CLIENT,
+    ) -> Registration:
+        self.sequence += 1
+        return Registration(
+            group=group,
+            member_id=member_id,
+            kind=kind,
+            client_id=client_id,
+            host=host,
+            generation=1,
+            partitions=frozenset((topic, partition) for partition in partitions) if known else None,
+            offsets_partition=self.offsets_partition,
+            epoch=self.epoch,
+            sequence=self.sequence,
+        )
+
+    def withdraw(self, group: str, member_id: str) -> Withdrawal:
+        self.sequence += 1
+        return Withdrawal(
+            group=group,
+            member_id=member_id,
+            offsets_partition=self.offsets_partition,
+            epoch=self.epoch,
+            sequence=self.sequence,
+        )
+
+
+class Sink:
+    """Remembers samples; settling one twice, or one that is not pending, is a KeyError."""
+
+    def __init__(self) -> None:
+        self.final: list[Sample] = []
+        self.waiting: dict[int, Sample] = {}
+        self._handles = 0
+
+    def add(self, sample: Sample) -> None:
+        self.final.append(sample)
+
+    def add_pending(self, sample: Sample) -> int:
+        self._handles += 1
+        self.waiting[self._handles] = sample
+        return self._handles
+
+    def settle(
+        self, handle: int, *, group: str | None, member_id: str | None, evidence: str, reason: str | None
+    ) -> None:
+        sample = self.waiting.pop(handle)
+        self.final.append(replace(sample, group=group, member_id=member_id, evidence=evidence, reason=reason))
+
+
+@dataclass
+class Bench:
+    account: Account[Sample]
+    sink: Sink
+
+    def send(
+        self,
+        partition: int = 0,
+        *,
+        at_ms: int = NOW_MS,
+        connection: ConnectionState | None = None,
+        host: str = HOST,
+        client_id: str | None = CLIENT,
+        topic: str = "t",
+        size_bytes: int = 100,
+    ) -> ConnectionState:
+        connection = connection or ConnectionState()
+        self.account.sent(connection, host, client_id, topic, partition, 0, 0, 9, 10, size_bytes, at_ms)
+        self.check()
+        return connection
+
+    def check(self) -> None:
+        """Conservation, of the books and of the samples."""
+        sent = {place: (amount.messages, amount.bytes) for place, amount in self.account.totals().items()}
+        booked = dict.fromkeys(sent, (0, 0))
+        parts = [((series[3], series[4]), amount) for series, amount in self.account.settled().items()]
+        for place, amount in [*parts, *self.account.pending().items()]:
+            messages, size_bytes = booked[place]
+            booked[place] = (messages + amount.messages, size_bytes + amount.bytes)
+        assert booked == sent
+        samples = dict.fromkeys(sent, (0, 0))
+        for sample in [*self.sink.final, *self.sink.waiting.values()]:
+            messages, size_bytes = samples[sample.topic, sample.partition]
+            samples[sample.topic, sample.partition] = (messages + sample.messages, size_bytes + sample.bytes)
+        assert samples == sent
+
+    def labels(self) -> list[tuple[str | None, str | None, str, str | None]]:
+        """(group, member, evidence, reason) of the final samples, in the order in which they became final."""
+        return [(s.group, s.member_id, s.evidence, s.reason) for s in self.sink.final]

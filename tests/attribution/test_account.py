@@ -1,0 +1,136 @@
+"""The books balance at any time, and bytes that came before their evidence are settled by it."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.tables.rollup import Sample
+from gateway.attribution.account import Account
+from gateway.attribution.connection import ConnectionState
+from gateway.attribution.ledger import Ledger, Pending
+from gateway.attribution.table import RegistrationTable
+from gateway.attribution.verdict import Reason, Verdict
+from placement.registration import Kind
+from tests.attribution.bench import CLIENT, HOST, NOW_MS, Bench, Coordinator, Sink
+
+
+def test_a_statement_settles_what_waited_for_it(bench: Bench) -> None:
+    """F14: KoP keeps the negative answer for the connection's life."""
+    connection = bench.send(0)
+    bench.send(0, at_ms=NOW_MS + 10, connection=connection)
+    bench.send(0, at_ms=NOW_MS + 20, client_id="another id")
+    bench.account.statements([Coordinator().register("g", "m", 0)], NOW_MS + 500)
+    bench.check()
+    assert bench.labels() == [("g", "m", "unique_candidate", None)] * 2
+    assert bench.account.pending()["t", 0].bytes == 100
+    bench.send(0, at_ms=NOW_MS + 600, connection=connection)
+    assert len(bench.sink.final) == 3
+
+
+def test_a_snapshot_settles_what_waited_for_it(bench: Bench) -> None:
+    bench.send(0)
+    bench.account.replace(7, 1, [Coordinator().register("g", "m", 0)], NOW_MS + 59_000)
+    assert bench.labels() == [("g", "m", "unique_candidate", None)]
+
+
+def test_nothing_waits_longer_than_its_time(bench: Bench) -> None:
+    bench.send(0)
+    bench.account.settle(NOW_MS + 59_999)
+    assert len(bench.sink.waiting) == 1
+    bench.account.settle(NOW_MS + 60_000)
+    assert not bench.sink.waiting
+    bench.account.statements([Coordinator().register("g", "m", 0)], NOW_MS + 60_001)
+    assert bench.labels() == [(None, None, "none", "no_group")]
+    bench.check()
+
+
+def test_an_answer_without_batches_leaves_no_trace(bench: Bench) -> None:
+    bench.account.sent(ConnectionState(), HOST, CLIENT, "t", 0, 5, 5, 4, 0, 0, NOW_MS)
+    assert not bench.account.totals()
+    assert not bench.sink.waiting
+
+
+def test_closing_settles_what_waits_with_its_reason(bench: Bench) -> None:
+    bench.send(0)
+    bench.account.close()
+    bench.check()
+    assert bench.labels() == [(None, None, "none", "no_group")]
+
+
+def test_a_current_verdict_is_dropped_with_the_first_change_of_its_key(bench: Bench) -> None:
+    says = Coordinator()
+    bench.account.statements([says.register("a", "ma", 0)], NOW_MS)
+    connection = bench.send(0)
+    bench.account.statements([says.withdraw("a", "ma"), says.register("b", "mb", 0)], NOW_MS + 1)
+    bench.send(0, at_ms=NOW_MS + 40_000, connection=connection)
+    assert [label[0] for label in bench.labels()] == ["a", "b"]
+
+
+def test_a_full_ledger_gives_up_the_oldest() -> None:
+    ledger = Ledger(RegistrationTable(), max_sends=3)
+    connection = ConnectionState()
+    waiting = Verdict.none(Reason.NO_GROUP)
+    given_up = []
+    for number in range(5):
+        at_ms = NOW_MS + number * 10_000
+        entry = Pending(connection, HOST, CLIENT, "t", 0, 0, at_ms, waiting, 1, 10, [number])
+        given_up += ledger.add(entry)
+    assert [(s.entry.handles, s.verdict.reason) for s in given_up] == [([0], Reason.EXPIRED), ([1], Reason.EXPIRED)]
+    assert len(ledger) == 3
+    assert ledger.pending()["t", 0].bytes == 30
+
+
+GROUPS = st.sampled_from(["a", "b"])
+MEMBERS = st.sampled_from(["m", "n"])
+PARTITIONS = st.sets(st.integers(0, 2), max_size=3)
+CLIENTS = st.sampled_from([None, "", "rdkafka"])
+STEPS = st.one_of(
+    st.tuples(st.just("register"), GROUPS, MEMBERS, PARTITIONS, CLIENTS, st.booleans(), st.sampled_from(Kind)),
+    st.tuples(st.just("withdraw"), GROUPS, MEMBERS),
+    st.tuples(st.just("snapshot"), GROUPS, MEMBERS, PARTITIONS, CLIENTS),
+    st.tuples(st.just("send"), st.integers(0, 1), CLIENTS, st.integers(0, 2), st.integers(0, 1_000)),
+    st.tuples(st.just("group request"), st.integers(0, 1), CLIENTS, GROUPS),
+    st.tuples(st.just("reconnect"), st.integers(0, 1)),
+    st.tuples(st.just("wait"), st.sampled_from([1, 900, 5_000, 31_000, 61_000])),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(STEPS, max_size=60), st.integers(1, 10))
+def test_any_history_conserves_every_byte(steps: list[tuple], max_sends: int) -> None:
+    sink = Sink()
+    account = Account(sink, Sample, max_pending_sends=max_sends)
+    bench, says, now_ms = Bench(account, sink), Coordinator(), NOW_MS
+    connections = [ConnectionState(), ConnectionState()]
+    claimed: dict[str, set[int]] = {"a": set(), "b": set()}
+    for kind, *step in steps:
+        match kind, step:
+            case "register", (group, member, partitions, client_id, known, registration_kind):
+                statement = says.register(
+                    group, member, *partitions, client_id=client_id, known=known, kind=registration_kind
+                )
+                account.statements([statement], now_ms)
+                claimed[group] |= partitions if known else {0, 1, 2}
+            case "withdraw", (group, member):
+                account.statements([says.withdraw(group, member)], now_ms)
+            case "snapshot", (group, member, partitions, client_id):
+                says.epoch += 1
+                account.replace(7, says.epoch, [says.register(group, member, *partitions, client_id=client_id)], now_ms)
+                claimed[group] |= partitions
+            case "send", (number, client_id, partition, size):
+                account.sent(connections[number], HOST, client_id, "t", partition, 0, 0, size, size, size * 7, now_ms)
+            case "group request", (number, client_id, group):
+                account.group_request(connections[number], HOST, client_id, group)
+            case "reconnect", (number,):
+                connections[number] = ConnectionState()
+            case "wait", (passed_ms,):
+                now_ms += passed_ms
+                account.settle(now_ms)
+        bench.check()
+        assert len(sink.waiting) <= max_sends
+        assert all(sample.group is None or sample.partition in claimed[sample.group] for sample in sink.final)
+    account.settle(now_ms + 60_000)
+    bench.check()
+    assert not sink.waiting
+    assert all((sample.group is None) != (sample.reason is None) for sample in sink.final)

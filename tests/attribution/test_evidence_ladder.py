@@ -1,0 +1,231 @@
+"""The ladder, rung by rung. F numbers are the failure modes of KoP's mapping."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.attribution.connection import ConnectionState
+from placement.registration import Kind
+from tests.attribution.bench import NOW_MS, Bench, Coordinator
+
+GRACE_MS = 30_000
+
+
+def test_no_candidate_at_all_is_no_group(bench: Bench) -> None:
+    bench.send()
+    assert [s.reason for s in bench.sink.waiting.values()] == ["pending"]
+    bench.account.settle(NOW_MS + 60_000)
+    assert bench.labels() == [(None, None, "none", "no_group")]
+
+
+def test_a_unique_candidate_that_owns_the_partition(bench: Bench) -> None:
+    bench.account.statements([Coordinator().register("g", "m", 0)], NOW_MS)
+    bench.send(0)
+    assert bench.labels() == [("g", "m", "unique_candidate", None)]
+
+
+def test_a_unique_candidate_whose_assignment_is_not_known(bench: Bench) -> None:
+    bench.account.statements([Coordinator().register("g", "m", known=False)], NOW_MS)
+    bench.send(0)
+    assert bench.labels() == [("g", "m", "unique_candidate", None)]
+
+
+def test_a_lone_candidate_that_does_not_own_the_partition_is_a_contradiction(bench: Bench) -> None:
+    bench.account.statements([Coordinator().register("g", "m", 1)], NOW_MS)
+    bench.send(0)
+    bench.account.settle(NOW_MS + 60_000)
+    assert bench.labels() == [(None, None, "none", "unknown")]
+
+
+def test_members_of_one_group_are_told_apart_by_assignment(bench: Bench) -> None:
+    says = Coordinator()
+    bench.account.statements([says.register("g", "m0", 0), says.register("g", "m1", 1)], NOW_MS)
+    bench.send(0)
+    bench.send(1)
+    assert bench.labels() == [("g", "m0", "unique_candidate", None), ("g", "m1", "unique_candidate", None)]
+
+
+def test_the_group_is_certain_where_the_member_is_not(bench: Bench) -> None:
+    says = Coordinator()
+    bench.account.statements([says.register("g", f"m{n}", known=False) for n in range(2)], NOW_MS)
+    bench.send(0)
+    assert bench.labels() == [("g", None, "unique_candidate", None)]
+
+
+def test_two_groups_with_one_client_id_are_told_apart_by_assignment(bench: Bench) -> None:
+    """F4, F5: KoP gives both groups' bytes to whichever looked its coordinator up last."""
+    says = Coordinator()
+    bench.account.statements([says.register("a", "ma", 0), says.register("b", "mb", 1)], NOW_MS)
+    bench.send(0)
+    bench.send(1)
+    assert bench.labels() == [("a", "ma", "assignment", None), ("b", "mb", "assignment", None)]
+
+
+def test_two_groups_with_one_assignment_are_ambiguous(bench: Bench) -> None:
+    says = Coordinator()
+    bench.account.statements([says.register("a", "ma", 0), says.register("b", "mb", 0)], NOW_MS)
+    bench.send(0)
+    bench.account.settle(NOW_MS + 60_000)
+    assert bench.labels() == [(None, None, "none", "ambiguous")]
+
+
+def test_a_member_of_another_group_that_has_not_synced_may_own_it_too(bench: Bench) -> None:
+    says = Coordinator()
+    bench.account.statements([says.register("a", "ma", 0), says.register("b", "mb", known=False)], NOW_MS)
+    bench.send(0)
+    assert bench.labels() == []
+    bench.account.statements([says.register("b", "mb", 1)], NOW_MS + 3_000)
+    assert bench.labels() == [("a", "ma", "assignment", None)]
+
+
+def test_several_groups_of_which_none_owns_it(bench: Bench) -> None:
+    says = Coordinator()
+    bench.account.statements([says.register("a", "ma", 0), says.register("b", "mb", known=False)], NOW_MS)
+    bench.send(5)
+    bench.account.settle(NOW_MS + 60_000)
+    assert bench.labels() == [(None, None, "none", "unknown")]
+
+
+def test_a_simple_consumer_matches_on_its_partitions_only(bench: Bench) -> None:
+    says = Coordinator()
+    simple = says.register("s", "host/rdkafka", 0, kind=Kind.SIMPLE)
+    bench.account.statements([simple, says.register("x", "host/rdkafka", known=False, kind=Kind.SIMPLE)], NOW_MS)
+    bench.send(0)
+    bench.send(1)
+    bench.account.settle(NOW_MS + 60_000)
+    assert bench.labels() == [("s", "host/rdkafka", "assignment", None), (None, None, "none", "unknown")]
+
+
+def test_a_simple_consumer_had_fetched_what_it_commits(bench: Bench) -> None:
+    """F12: it is known by its first commit, seconds after its first Fetch; and so for each further partition."""
+    says = Coordinator()
+    bench.send(0)
+    bench.send(1)
+    bench.account.statements([says.register("s", "m", 0, kind=Kind.SIMPLE)], NOW_MS + 5_000)
+    assert [(s.group, s.partition) for s in bench.sink.final] == [("s", 0)]
+    bench.account.statements([says.register("s", "m", 0, 1, kind=Kind.SIMPLE)], NOW_MS + 55_000)
+    assert [(s.group, s.partition) for s in bench.sink.final] == [("s", 0), ("s", 1)]
+
+
+def test_a_group_request_on_the_same_connection_tells_groups_apart(bench: Bench) -> None:
+    says = Coordinator()
+    bench.account.statements([says.register("a", "ma", 0), says.register("b", "mb", 0)], NOW_MS)
+    connection = bench.send(0)
+    assert bench.labels() == []
+    bench.account.group_request(connection, "10.0.0.1", "rdkafka", "b")
+    bench.send(0, connection=connection)
+    assert bench.labels() == [("b", "mb", "same_connection", None)] * 2
+
+
+def test_a_group_request_is_no_evidence_against_the_assignment(bench: Bench) -> None:
+    says = Coordinator()
+    bench.account.statements([says.register("a", "ma", 0), says.register("b", "mb", 1)], NOW_MS)
+    connection = ConnectionState()
+    bench.account.group_request(connection, "10.0.0.1", "rdkafka", "b")
+    bench.send(0, connection=connection)
+    assert bench.labels() == [("a", "ma", "assignment", None)]
+
+
+@pytest.mark.parametrize("other", [("rdkafka", "a"), ("another id", "b")])
+def test_a_connection_shared_by_groups_or_clients_is_no_evidence(bench: Bench, other: tuple[str, str]) -> None:
+    """F15: a proxy carries several clients over one connection."""
+    says = Coordinator()
+    bench.account.statements([says.register("a", "ma", 0), says.register("b", "mb", 0)], NOW_MS)
+    connection = ConnectionState()
+    for client_id, group in (("rdkafka", "b"), other):
+        bench.account.group_request(connection, "10.0.0.1", client_id, group)
+    bench.send(0, connection=connection)
+    assert bench.labels() == []
+
+
+def test_one_connection_that_turns_out_to_be_shared_loses_its_evidence(bench: Bench) -> None:
+    says = Coordinator()
+    bench.account.statements([says.register("a", "ma", 0), says.register("b", "mb", 0)], NOW_MS)
+    connection = ConnectionState()
+    bench.account.group_request(connection, "10.0.0.1", "rdkafka", "b")
+    bench.send(0, connection=connection)
+    bench.send(0, connection=connection, client_id="another id")
+    bench.send(0, connection=connection)
+    assert [label[0] for label in bench.labels()] == ["b"]
+
+
+def test_after_a_rebalance_the_previous_owner_counts_for_the_grace_time(bench: Bench) -> None:
+    """F31: a Fetch that was under way is answered after the partition went to another member on another host."""
+    says = Coordinator()
+    bench.account.statements([says.register("g", "m", 0)], NOW_MS)
+    bench.account.statements([says.register("g", "m", 1), says.register("g", "n", 0, host="10.0.0.2")], NOW_MS + 1_000)
+    connection = bench.send(0, at_ms=NOW_MS + 1_000 + GRACE_MS)
+    assert bench.labels() == [("g", "m", "unique_candidate", None)]
+    bench.send(0, at_ms=NOW_MS + 1_001 + GRACE_MS, connection=connection)
+    bench.account.settle(NOW_MS + 200_000)
+    assert bench.labels()[1:] == [(None, None, "none", "unknown")]
+
+
+def test_a_client_that_changes_its_group_is_nobodys_while_both_may_be_meant(bench: Bench) -> None:
+    """F16: and the bytes of that time stay open, also when the old group is long gone as they are judged."""
+    says = Coordinator()
+    bench.account.statements([says.register("old", "m", 0)], NOW_MS)
+    bench.account.statements([says.withdraw("old", "m"), says.register("new", "n", 0)], NOW_MS + 1_000)
+    bench.send(0, at_ms=NOW_MS + 2_000)
+    bench.send(0, at_ms=NOW_MS + 1_001 + GRACE_MS)
+    assert bench.labels() == [("new", "n", "unique_candidate", None)]
+    bench.account.settle(NOW_MS + 62_000)
+    assert bench.labels()[1:] == [(None, None, "none", "ambiguous")]
+
+
+def test_bytes_from_before_a_rebalance_are_not_given_to_the_new_owner(bench: Bench) -> None:
+    """A lone candidate that contradicted its assignment does not come to own the bytes by a later assignment."""
+    says = Coordinator()
+    bench.account.statements([says.register("g", "m", 1)], NOW_MS)
+    bench.send(0, at_ms=NOW_MS + 1_000)
+    bench.account.statements([says.register("g", "m", 0, 1)], NOW_MS + 20_000)
+    assert bench.labels() == []
+    bench.account.settle(NOW_MS + 61_000)
+    assert bench.labels() == [(None, None, "none", "unknown")]
+
+
+def test_a_connection_keeps_its_group_when_a_rival_comes_later(bench: Bench) -> None:
+    says = Coordinator()
+    bench.account.statements([says.register("a", "ma", 0)], NOW_MS)
+    connection = bench.send(0)
+    bench.account.statements([says.register("b", "mb", 0)], NOW_MS + 10_000)
+    bench.send(0, at_ms=NOW_MS + 10_001, connection=connection)
+    bench.send(0, at_ms=NOW_MS + 10_001)
+    assert bench.labels() == [("a", "ma", "unique_candidate", None), ("a", "ma", "binding", None)]
+
+
+def test_a_binding_does_not_hold_against_a_rival_that_may_have_come_before_it(bench: Bench) -> None:
+    """The first Fetch of b's member may overtake its registration: that connection must not stay a's for ever."""
+    says = Coordinator()
+    bench.account.statements([says.register("a", "ma", 0)], NOW_MS - 100_000)
+    soon, late = bench.send(0), bench.send(0)
+    bench.account.statements([says.register("b", "mb", 0)], NOW_MS + 100)
+    bench.send(0, at_ms=NOW_MS + 200, connection=soon)
+    other = Coordinator(offsets_partition=8)
+    bench.account.replace(8, 1, [other.register("c", "mc", 0)], NOW_MS + 50_000)
+    bench.send(0, at_ms=NOW_MS + 50_001, connection=late)
+    assert [label[0] for label in bench.labels()] == ["a", "a"]
+
+
+def test_a_binding_ends_when_its_group_no_longer_owns_the_partition(bench: Bench) -> None:
+    says = Coordinator()
+    bench.account.statements([says.register("a", "ma", 0)], NOW_MS)
+    connection = bench.send(0)
+    later_ms = NOW_MS + 10_000
+    bench.account.statements(
+        [says.register("b", "mb", 0), says.register("c", "mc", 0), says.register("a", "ma", 1)], later_ms
+    )
+    bench.send(0, at_ms=later_ms + GRACE_MS, connection=connection)
+    bench.send(0, at_ms=later_ms + GRACE_MS + 1, connection=connection)
+    assert [label[2] for label in bench.labels()] == ["unique_candidate", "binding"]
+
+
+def test_hosts_and_client_ids_do_not_leak_into_each_other(bench: Bench) -> None:
+    says = Coordinator()
+    bench.account.statements([says.register("g", "m", 0, client_id=None)], NOW_MS)
+    for client_id in ("", "None", "rdkafka"):
+        bench.send(0, client_id=client_id)
+    bench.send(0, client_id=None, host="10.0.0.2")
+    assert bench.labels() == []
+    bench.send(0, client_id=None)
+    assert bench.labels() == [("g", "m", "unique_candidate", None)]

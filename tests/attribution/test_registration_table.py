@@ -1,0 +1,160 @@
+"""RegistrationTable: of two statements about one member the later one is right, in whichever order they come."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from gateway.attribution.table import RegistrationTable
+from placement.registration import Statement
+from tests.attribution.bench import CLIENT, HOST, NOW_MS, Coordinator
+
+
+def owners(table: RegistrationTable, partition: int, at_ms: int = NOW_MS, client_id: str | None = CLIENT) -> set[str]:
+    slot = table.slot(HOST, client_id)
+    return set() if slot is None else {claim.group for claim in slot.owners("t", partition, at_ms)}
+
+
+def names(table: RegistrationTable) -> set[tuple[str, str]]:
+    return {(registration.group, registration.member_id) for registration in table}
+
+
+def test_any_order_of_statements_about_one_member_ends_the_same() -> None:
+    says = Coordinator()
+    history = [says.register("g", "m", 0), says.register("g", "m", 1), says.withdraw("g", "m")]
+    for order in itertools.permutations([*history, *history]):
+        table = RegistrationTable()
+        for statement in order:
+            table.apply(statement, NOW_MS)
+        assert names(table) == set()
+
+
+def test_a_late_registration_does_not_resurrect() -> None:
+    table, says = RegistrationTable(), Coordinator()
+    registered = says.register("g", "m", 0)
+    table.apply(says.withdraw("g", "m"), NOW_MS)
+    assert table.apply(registered, NOW_MS) == frozenset()
+    assert table.slot(HOST, CLIENT) is None
+
+
+def test_a_late_withdrawal_does_not_remove_the_newer_registration() -> None:
+    table, says = RegistrationTable(), Coordinator()
+    old = says.withdraw("g", "m")
+    table.apply(says.register("g", "m", 0), NOW_MS)
+    table.apply(old, NOW_MS)
+    assert names(table) == {("g", "m")}
+
+
+def test_the_epoch_counts_before_the_sequence() -> None:
+    table, before, after = RegistrationTable(), Coordinator(epoch=1), Coordinator(epoch=2)
+    before.sequence = 1_000
+    table.apply(after.register("g", "m", 1), NOW_MS)
+    table.apply(before.register("g", "m", 0), NOW_MS)
+    table.apply(before.withdraw("g", "m"), NOW_MS)
+    assert owners(table, 1) == {"g"}
+    assert owners(table, 0) == set()
+
+
+def test_folded_tombstones_still_do_not_let_anyone_resurrect() -> None:
+    table, says = RegistrationTable(tombstones=3), Coordinator()
+    late: list[Statement] = []
+    for number in range(50):
+        late.append(says.register("g", f"m{number}", 0))
+        table.apply(says.withdraw("g", f"m{number}"), NOW_MS)
+    for statement in late:
+        table.apply(statement, NOW_MS)
+    assert names(table) == set()
+    table.apply(says.register("g", "m0", 0), NOW_MS)
+    assert names(table) == {("g", "m0")}
+
+
+def test_a_snapshot_replaces_its_partition_and_no_other() -> None:
+    table, one, other = RegistrationTable(), Coordinator(1), Coordinator(2)
+    table.apply(one.register("gone", "a", 0), NOW_MS)
+    table.apply(one.register("kept", "b", 1), NOW_MS)
+    table.apply(other.register("elsewhere", "c", 2), NOW_MS)
+    one.epoch, one.sequence = 2, 0
+    table.replace(1, 2, [one.register("kept", "b", 1), one.register("new", "d", 3)], NOW_MS)
+    assert names(table) == {("kept", "b"), ("new", "d"), ("elsewhere", "c")}
+
+
+def test_an_older_snapshot_is_ignored_whichever_way_the_newer_epoch_was_heard_of() -> None:
+    for heard_by_snapshot in (True, False):
+        table, before, after = RegistrationTable(), Coordinator(epoch=1), Coordinator(epoch=2)
+        if heard_by_snapshot:
+            table.replace(7, 2, [after.register("g", "m", 0)], NOW_MS)
+        else:
+            table.apply(after.register("g", "m", 0), NOW_MS)
+        assert table.replace(7, 1, [before.register("old", "m", 0)], NOW_MS) == frozenset()
+        assert names(table) == {("g", "m")}
+
+
+def test_after_a_snapshot_statements_from_before_it_are_history() -> None:
+    table, says = RegistrationTable(), Coordinator()
+    late = says.register("g", "left", 0)
+    says.withdraw("g", "left")
+    table.replace(7, 1, [says.register("g", "stays", 1)], NOW_MS, sequence=says.sequence)
+    table.apply(late, NOW_MS)
+    assert names(table) == {("g", "stays")}
+
+
+def test_a_statement_beyond_the_snapshot_stands() -> None:
+    table, says = RegistrationTable(), Coordinator()
+    included = says.register("g", "a", 0)
+    sequence = says.sequence
+    table.apply(says.register("g", "b", 1), NOW_MS)
+    table.apply(says.withdraw("g", "a"), NOW_MS)
+    table.replace(7, 1, [included], NOW_MS, sequence=sequence)
+    assert names(table) == {("g", "b")}
+
+
+def test_an_empty_snapshot_withdraws_everyone_with_grace() -> None:
+    table, says = RegistrationTable(grace_ms=1_000), Coordinator()
+    table.apply(says.register("g", "m", 0), NOW_MS)
+    table.replace(7, 2, [], NOW_MS)
+    assert len(table) == 0
+    assert owners(table, 0, NOW_MS + 1_000) == {"g"}
+    assert owners(table, 0, NOW_MS + 1_001) == set()
+
+
+def test_a_repeated_snapshot_changes_no_version() -> None:
+    table, says = RegistrationTable(), Coordinator()
+    snapshot = [says.register("g", "m", 0)]
+    table.replace(7, 1, snapshot, NOW_MS)
+    version = table.version(HOST, CLIENT)
+    assert table.replace(7, 1, snapshot, NOW_MS) == frozenset()
+    assert table.replace(7, 2, [replace(snapshot[0], epoch=2)], NOW_MS) == frozenset()
+    assert table.version(HOST, CLIENT) == version
+
+
+def test_null_and_empty_client_ids_are_different_clients() -> None:
+    table, says = RegistrationTable(), Coordinator()
+    table.apply(says.register("null", "m", 0, client_id=None), NOW_MS)
+    table.apply(says.register("empty", "m", 0, client_id=""), NOW_MS)
+    assert owners(table, 0, client_id=None) == {"null"}
+    assert owners(table, 0, client_id="") == {"empty"}
+
+
+def test_a_member_that_comes_back_from_another_host_leaves_its_old_key_after_the_grace_time() -> None:
+    table, says = RegistrationTable(grace_ms=1_000, memory_ms=5_000), Coordinator()
+    table.apply(says.register("g", "m", 0), NOW_MS)
+    changed = table.apply(says.register("g", "m", 0, host="10.0.0.2"), NOW_MS)
+    assert changed == {(HOST, CLIENT), ("10.0.0.2", CLIENT)}
+    assert owners(table, 0, NOW_MS + 1_001) == set()
+    table.prune(NOW_MS + 6_001)
+    assert table.slot(HOST, CLIENT) is None
+    assert table.version(HOST, CLIENT) == 0
+    assert table.slot("10.0.0.2", CLIENT) is not None
+
+
+@pytest.mark.parametrize("changes", [9, 100])
+def test_the_history_of_a_member_is_bounded(changes: int) -> None:
+    table, says = RegistrationTable(), Coordinator()
+    for number in range(changes):
+        table.apply(says.register("g", "m", number), NOW_MS)
+    slot = table.slot(HOST, CLIENT)
+    assert slot is not None
+    assert len({claim.since_ms for n in range(changes) for claim in slot.owners("t", n, NOW_MS)}) == 1
+    assert sum(len(history.ended) for history in slot._histories.values()) == 8
