@@ -146,7 +146,7 @@ class Start:
         )
 
     def _cluster(self, settings: ClusterSettings) -> ClusterReady:
-        from actors import cluster  # imports ray, which reads its environment only then
+        from gateway import cluster  # imports ray, which reads its environment only then
 
         self._progress.step("starting controller, log actors, reconciler and gateways")
         self._undo.callback(cluster.stop_cluster, settings)

@@ -1,0 +1,39 @@
+"""What gateways ask the controller to change, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placement.view import Broker, Endpoint, Topic
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    name: str
+    partitions: int
+    """-1: num.partitions."""
+    config: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOutcome:
+    """What became of one topic of an administrative request."""
+
+    name: str
+    error: int
+    """A Kafka error code; 0 when done (or when it would be, for validate_only)."""
+    message: str | None = None
+    topic: Topic | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """What an actor says of itself once it serves."""
+
+    pid: int
+    node_id: str
+    endpoint: Endpoint | None = None
+    """Its internal listener, if it has one."""
+    broker: Broker | None = None
+    """A gateway's Kafka listener."""
+    metrics_url: str | None = None

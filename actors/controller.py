@@ -1,0 +1,374 @@
+"""The controller: which topics there are, which actors run and where, told to everybody as a ClusterView.
+
+Topics live in ZooKeeper; actors are Ray's. The controller's own memory is only what it can ask both for
+again, so it may die at any time: its successor reads ZooKeeper, finds the named actors, and goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import ray
+
+from actors.admin import NewTopic, TopicOutcome
+from actors.ray_actors import LogActor, OffsetsActor, ReconcilerActor
+from actors.runtime import log_to_file
+from actors.settings import ClusterSettings
+from actors.supervisor import Managed, Supervisor, detached
+from actors.wire.codec import ErrorCode
+from placement.epochs import next_controller_epoch
+from placement.rendezvous import choose
+from placement.topics import (
+    InvalidPartitions,
+    InvalidTopic,
+    TopicError,
+    TopicExists,
+    TopicRegistry,
+    UnknownTopic,
+    check_name,
+    check_partitions,
+)
+from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
+from placement.zookeeper import connect
+
+log = logging.getLogger(__name__)
+
+_ZOOKEEPER_S = 15.0
+_WATCH_S = 20.0
+"""How long one ``watch`` call waits before it says that nothing changed."""
+_ACTIVATE_S = 30.0
+_READY_S = 120.0
+_NODES_S = 5.0
+_AT_ONCE = 4
+"""Actors of one kind that are started side by side when the cluster comes up."""
+
+
+class Controller:
+    """The Ray actor ``controller``. Every method may be called again: a caller that saw an error cannot know."""
+
+    def __init__(self, settings: ClusterSettings, secret: bytes, gateway_class: type) -> None:
+        log_to_file(Path(settings.storage), "controller")
+        self._settings = settings
+        self._secret = secret
+        self._gateway_class = gateway_class
+        self._topics: dict[str, Topic] = {}
+        self._registry: TopicRegistry | None = None
+        self._epoch = 0
+        self._version = 0
+        self._view: ClusterView | None = None
+        self._news = asyncio.Condition()
+        self._supervisor = Supervisor(self._publish)
+        self._starting: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._one_change = asyncio.Lock()
+
+    # -- start -----------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Come up once, whoever asks first; a successor is asked by the gateways' next ``watch``."""
+        if self._starting is None or (self._starting.done() and self._starting.exception()):
+            self._starting = asyncio.get_running_loop().create_task(self._start())
+        await asyncio.shield(self._starting)
+
+    async def _start(self) -> None:
+        await asyncio.to_thread(self._read_zookeeper)
+        self._publish()
+        for index in range(self._settings.config.log_actors):
+            self._manage(f"log-{index}", LogActor, index)
+        for partition in sorted(self._existing("offsets") | self._offsets_with_data()):
+            self._manage(f"offsets-{partition}", OffsetsActor, partition)
+        self._manage("reconciler", ReconcilerActor)
+        self._manage_gateways()
+        if self._settings.gateway_ports is None:
+            self._spawn(self._follow_nodes())
+        log.info("controller epoch %d serves", self._epoch)
+
+    def _read_zookeeper(self) -> None:
+        zk = connect(self._settings.zookeeper, timeout_s=_ZOOKEEPER_S)
+        self._registry = TopicRegistry(zk)
+        self._epoch = next_controller_epoch(zk)
+        self._topics = self._registry.load()
+        if OFFSETS_TOPIC not in self._topics:
+            partitions = self._settings.config.offsets_topic_num_partitions
+            config = {"cleanup.policy": "compact", "compression.type": "producer"}
+            self._topics[OFFSETS_TOPIC] = self._registry.create(OFFSETS_TOPIC, partitions, config, internal=True)
+
+    def _existing(self, kind: str) -> set[int]:
+        """Numbers of the named actors of a kind that a predecessor left."""
+        found = set()
+        for actor in ray.util.list_named_actors(all_namespaces=True):
+            match = re.fullmatch(rf"{kind}-(\d+)", actor["name"])
+            if match and actor["namespace"] == self._settings.namespace:
+                found.add(int(match[1]))
+        return found
+
+    def _offsets_with_data(self) -> set[int]:
+        folders = (Path(self._settings.storage) / "logs").glob(f"{OFFSETS_TOPIC}-*")
+        return {
+            int(folder.name.rpartition("-")[2])
+            for folder in folders
+            if folder.name.rpartition("-")[2].isdigit() and any(file.stat().st_size for file in folder.glob("*.log"))
+        }
+
+    def _manage(self, name: str, cls: type, *args: Any, node_id: str | None = None) -> Managed:
+        settings, secret = self._settings, self._secret
+
+        def make() -> Any:
+            node = node_id or choose(name, self._nodes())
+            return detached(cls, name, settings.namespace, settings, secret, *args, node_id=node)
+
+        return self._supervisor.manage(name, make)
+
+    def _nodes(self) -> list[str]:
+        return [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+
+    def _manage_gateways(self) -> None:
+        ports = self._settings.gateway_ports
+        if ports is not None:
+            metrics = self._settings.metrics_ports or tuple(self._metrics_port(number) for number in range(len(ports)))
+            for number, (port, metrics_port) in enumerate(zip(ports, metrics, strict=True)):
+                self._manage(f"gateway-{number + 1}", self._gateway_class, number + 1, port, metrics_port)
+            return
+        for number in sorted(self._existing("gateway")):
+            self._manage_gateway_on(None, number)
+
+    def _metrics_port(self, number: int) -> int:
+        first = self._settings.config.metrics_port
+        return first + number if first else 0
+
+    def _manage_gateway_on(self, node_id: str | None, number: int) -> None:
+        config = self._settings.config
+        arguments = (number, self._settings.port, config.metrics_port)
+        self._manage(f"gateway-{number}", self._gateway_class, *arguments, node_id=node_id)
+
+    async def _follow_nodes(self) -> None:
+        """One gateway on every node of the Ray cluster, also on those that come later."""
+        while True:
+            served = {
+                managed.started.node_id
+                for managed in self._supervisor.actors.values()
+                if managed.name.startswith("gateway-") and managed.started
+            }
+            starting = any(
+                managed.state == "starting"
+                for managed in self._supervisor.actors.values()
+                if managed.name.startswith("gateway-")
+            )
+            for node_id in await asyncio.to_thread(self._nodes) if not starting else ():
+                if node_id not in served:
+                    numbers = [int(name.partition("-")[2]) for name in self._supervisor.actors if "gateway-" in name]
+                    self._manage_gateway_on(node_id, max(numbers, default=0) + 1)
+            await asyncio.sleep(_NODES_S if not starting else 0.5)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def ready(self) -> list[dict[str, Any]]:
+        """Wait until every actor of the start serves. RuntimeError naming those that do not, and why."""
+        await self.start()
+        async with asyncio.timeout(_READY_S):
+            while self._settings.gateway_ports is None and not self._gateways():
+                await asyncio.sleep(0.1)
+        waited = list(self._supervisor.actors.values())
+        up = await asyncio.gather(*(self._supervisor.alive(managed, _READY_S) for managed in waited))
+        bad = [managed for managed, alive in zip(waited, up, strict=True) if not alive]
+        if bad:
+            raise RuntimeError("; ".join(f"{managed.name}: {managed.error or 'does not start'}" for managed in bad))
+        return self._gateways()
+
+    def _gateways(self) -> list[dict[str, Any]]:
+        found = [
+            {"broker": managed.started.broker, "metrics_url": managed.started.metrics_url}
+            for managed in self._supervisor.actors.values()
+            if managed.started and managed.started.broker
+        ]
+        return sorted(found, key=lambda gateway: gateway["broker"].id)
+
+    # -- the view --------------------------------------------------------------------------------------
+
+    def _publish(self) -> None:
+        brokers: list[Broker] = []
+        endpoints: dict[str, dict[int, Endpoint | None]] = {"log": {}, "offsets": {}}
+        for name, managed in self._supervisor.actors.items():
+            kind, _, number = name.partition("-")
+            alive = managed.started if managed.state == "alive" else None
+            if kind in endpoints and (managed.started or kind == "log"):
+                endpoints[kind][int(number)] = alive.endpoint if alive else None
+            elif kind == "gateway" and alive and alive.broker:
+                brokers.append(alive.broker)
+        for index in range(self._settings.config.log_actors):
+            endpoints["log"].setdefault(index, None)
+        self._version += 1
+        self._view = ClusterView(
+            cluster_id=self._settings.cluster_id,
+            controller_epoch=self._epoch,
+            version=self._version,
+            brokers=tuple(sorted(brokers, key=lambda broker: broker.id)),
+            topics=dict(self._topics),
+            logs=endpoints["log"],
+            offsets=endpoints["offsets"],
+        )
+        self._spawn(self._announce())
+
+    async def _announce(self) -> None:
+        async with self._news:
+            self._news.notify_all()
+
+    async def watch(self, after: tuple[int, int] | None) -> ClusterView | None:
+        """The view as soon as it is newer than ``after``; None when nothing came within 20 s."""
+        await self.start()
+        try:
+            async with asyncio.timeout(_WATCH_S), self._news:
+                await self._news.wait_for(lambda: self._view is not None and (after is None or self._view.order > after))
+        except TimeoutError:
+            return None
+        return self._view
+
+    # -- what gateways ask -----------------------------------------------------------------------------
+
+    async def activate(self, partition: int) -> None:
+        """Have ``offsets-<partition>`` running. RuntimeError if it does not come up."""
+        await self.start()
+        managed = self._manage(f"offsets-{partition}", OffsetsActor, partition)
+        if not await self._supervisor.alive(managed, _ACTIVATE_S):
+            raise RuntimeError(f"offsets-{partition}: {managed.error or 'does not start'}")
+
+    async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]:
+        """Create topics that do not exist yet; each for itself."""
+
+        def create(registry: TopicRegistry, topic: NewTopic) -> Topic:
+            partitions = topic.partitions if topic.partitions > 0 else self._settings.config.num_partitions
+            if validate_only:
+                check_name(topic.name)
+                check_partitions(partitions)
+                if topic.name in self._topics:
+                    raise TopicExists(f"Topic '{topic.name}' already exists.")
+                return Topic(name=topic.name, topic_id=_NO_ID, partitions=partitions, config=topic.config)
+            return registry.create(topic.name, partitions, topic.config)
+
+        return await self._change([(topic.name, lambda r, t=topic: create(r, t)) for topic in topics], validate_only)
+
+    async def delete_topics(self, names: Sequence[str]) -> list[TopicOutcome]:
+        """Delete topics; their data and their committed offsets go with them."""
+
+        def delete(registry: TopicRegistry, name: str) -> None:
+            registry.delete(name)
+
+        return await self._change([(name, lambda r, n=name: delete(r, n)) for name in names], False)
+
+    async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]:
+        """Grow topics to these numbers of partitions."""
+
+        def grow(registry: TopicRegistry, name: str, total: int) -> Topic:
+            if validate_only:
+                if name not in self._topics:
+                    raise UnknownTopic(f"Topic '{name}' does not exist.")
+                check_partitions(total)
+                if total <= self._topics[name].partitions:
+                    raise InvalidPartitions(f"Topic '{name}' has {self._topics[name].partitions} partitions already.")
+                return dataclasses.replace(self._topics[name], partitions=total)
+            return registry.add_partitions(name, total)
+
+        changes = [(name, lambda r, n=name, t=total: grow(r, n, t)) for name, total in totals.items()]
+        return await self._change(changes, validate_only)
+
+    async def _change(
+        self, changes: list[tuple[str, Callable[[TopicRegistry], Topic | None]]], validate_only: bool
+    ) -> list[TopicOutcome]:
+        """Carry the changes out in ZooKeeper one by one, then publish what is true."""
+        await self.start()
+        registry = self._registry
+        assert registry is not None
+        outcomes: list[TopicOutcome] = []
+        async with self._one_change:
+            for name, change in changes:
+                try:
+                    topic = await asyncio.to_thread(change, registry)
+                    outcomes.append(TopicOutcome(name, 0, None, topic))
+                except TopicError as error:
+                    outcomes.append(TopicOutcome(name, int(_CODES[type(error)]), str(error)))
+            if not validate_only:
+                self._topics = await asyncio.to_thread(registry.load)
+                self._publish()
+        return outcomes
+
+    async def producer_ids(self) -> range:
+        """A block of producer ids that nobody had before."""
+        await self.start()
+        assert self._registry is not None
+        return await asyncio.to_thread(self._registry.next_producer_id_block)
+
+    # -- operators -------------------------------------------------------------------------------------
+
+    async def status(self) -> dict[str, Any]:
+        """Nodes and actors, for ``muster status``."""
+        await self.start()
+        nodes = await asyncio.to_thread(ray.nodes)
+        return {
+            "cluster_id": self._settings.cluster_id,
+            "controller_epoch": self._epoch,
+            "nodes": [
+                {
+                    "node_id": node["NodeID"],
+                    "address": node["NodeManagerAddress"],
+                    "state": "alive" if node["Alive"] else "dead",
+                    "resources": node.get("Resources", {}),
+                }
+                for node in nodes
+            ],
+            "actors": [_describe_self(), *(_describe(managed) for _, managed in sorted(self._supervisor.actors.items()))],
+            "topics": len(self._topics),
+        }
+
+    async def stop(self) -> None:
+        """Stop in order: gateways, so that no request comes; coordinators; logs; the rest."""
+        for task in list(self._tasks):
+            task.cancel()
+        names = list(self._supervisor.actors)
+        for kind in ("gateway", "reconciler", "offsets", "log"):
+            await self._supervisor.stop([name for name in names if name.partition("-")[0] == kind])
+        log.info("controller stopped")
+
+
+def _describe(managed: Managed) -> dict[str, Any]:
+    started = managed.started
+    return {
+        "name": managed.name,
+        "state": managed.state,
+        "pid": started.pid if started else None,
+        "node_id": started.node_id if started else None,
+        "address": f"{started.broker.host}:{started.broker.port}" if started and started.broker else None,
+        "restarts": max(0, managed.starts - 1),
+        "error": managed.error,
+    }
+
+
+def _describe_self() -> dict[str, Any]:
+    return {
+        "name": "controller",
+        "state": "alive",
+        "pid": os.getpid(),
+        "node_id": ray.get_runtime_context().get_node_id(),
+        "address": None,
+        "restarts": None,
+        "error": None,
+    }
+
+
+_NO_ID = UUID(int=0)
+_CODES = {
+    TopicExists: ErrorCode.topic_already_exists,
+    UnknownTopic: ErrorCode.unknown_topic_or_partition,
+    InvalidTopic: ErrorCode.invalid_topic_exception,
+    InvalidPartitions: ErrorCode.invalid_partitions,
+}

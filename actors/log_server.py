@@ -1,0 +1,62 @@
+"""The internal listener of a log actor: Produce, Fetch and ListOffsets frames in, answers out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from actors.group.types import Context
+from actors.log.service import LogService
+from actors.wire import codec
+from actors.wire.codec import Header, UndecodableRequest, UnknownApi
+from actors.wire.server import Peer
+
+log = logging.getLogger(__name__)
+
+_Serve = Callable[[Any], Awaitable[dict[str, Any]]]
+
+
+class LogServer:
+    """A :class:`actors.wire.server.Handler`. Requests start in the order in which they come."""
+
+    def __init__(self, service: LogService) -> None:
+        self._serve: dict[int, _Serve] = {0: service.produce, 1: service.fetch, 2: service.list_offsets}
+        self._running: dict[tuple[Peer, int], asyncio.Task[None]] = {}
+
+    def joined(self, peer: Peer) -> None:
+        """Nothing to say to a gateway."""
+
+    def left(self, peer: Peer) -> None:
+        for key in [key for key in self._running if key[0] is peer]:
+            self.cancel(*key)
+
+    def cancel(self, peer: Peer, token: int) -> None:
+        """Only a waiting Fetch is given up; what writes goes on to its end."""
+        task = self._running.get((peer, token))
+        if task is not None and task.get_name() == "1":
+            task.cancel()
+
+    def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
+        try:
+            header = codec.decode_header(frame)
+            serve = self._serve[header.api_key]
+            entity = codec.decode_request(header, frame)
+        except (UndecodableRequest, UnknownApi, KeyError) as error:
+            log.warning("a gateway sent what cannot be read: %r", error)
+            peer.close()
+            return
+        answer = self._answer(peer, token, header, serve, entity)
+        task = asyncio.get_running_loop().create_task(answer, name=str(header.api_key))
+        self._running[peer, token] = task
+        task.add_done_callback(lambda _: self._running.pop((peer, token), None))
+
+    async def _answer(self, peer: Peer, token: int, header: Header, serve: _Serve, entity: Any) -> None:
+        try:
+            body = await serve(entity)
+        except Exception:
+            log.exception("api key %d failed", header.api_key)
+            peer.close()
+            return
+        peer.reply(token, codec.encode_response(header.api_key, header.api_version, header.correlation_id, body))

@@ -1,0 +1,230 @@
+"""The shell around one ``__consumer_offsets`` partition: socket and log outside, the pure core inside.
+
+It reads a request, lets the core decide, appends the core's records, waits until they are durable, lets
+the answers go. It knows no rule of the group protocol. If the log fails, the process ends after its
+clients were told: whoever comes next replays the log, which is the only recovery there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from actors.group import adapters
+from actors.group.config import GroupConfig
+from actors.group.coordinator import Coordinator
+from actors.group.types import Context, Outcome, Record, Token
+from actors.log.errors import LogError
+from actors.log.partition_log import PartitionLog
+from actors.runtime import now_ms
+from actors.wire import codec, envelope
+from actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
+from actors.wire.server import Peer
+from placement.registration import Registration, Statement
+
+log = logging.getLogger(__name__)
+
+FETCH, LIST_OFFSETS = 1, 2
+LogReader = Callable[[int, Any], "asyncio.Future[dict[str, Any]] | Any"]
+
+
+class StatementSink(Protocol):
+    """Where registrations go besides the gateways (ZooKeeper, behind)."""
+
+    def put(self, statements: tuple[Statement, ...]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    peer: Peer
+    token: int
+    header: Header
+
+
+class OffsetsPartition:
+    """Serves one partition; a :class:`actors.wire.server.Handler`."""
+
+    def __init__(
+        self,
+        *,
+        partition: int,
+        epoch: int,
+        config: GroupConfig,
+        partition_log: PartitionLog,
+        sink: StatementSink,
+        reader: Any,
+        fail: Callable[[], None] | None = None,
+    ) -> None:
+        self.partition = partition
+        self.epoch = epoch
+        self._log = partition_log
+        self._core = Coordinator(partition=partition, epoch=epoch, config=config, new_id=lambda: str(uuid.uuid4()))
+        self._sink = sink
+        self._reader = reader
+        self._fail = fail or (lambda: os._exit(1))
+        self._peers: set[Peer] = set()
+        self._asked: dict[Token, _Asked] = {}
+        self._reads: dict[tuple[Peer, int], asyncio.Task[None]] = {}
+        self._next_token = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms: int | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failed = False
+        self.events: Counter[str] = Counter()
+
+    def load(self) -> int:
+        """Replay the whole log into the core; blocking. The number of records."""
+        count = 0
+        for entry in self._log.replay():
+            self._core.replay(entry.offset, Record(entry.key or b"", entry.value), entry.timestamp_ms)
+            count += 1
+        return count
+
+    def activate(self) -> None:
+        """Begin to serve: members get a full session timeout from now."""
+        self._apply(self._core.loaded(now_ms()))
+
+    def registrations(self) -> tuple[Registration, ...]:
+        """Who consumes for which group, as this coordinator knows it now."""
+        return self._core.registrations()
+
+    def joined(self, peer: Peer) -> None:
+        self._peers.add(peer)
+        registrations = self._core.registrations()
+        peer.send(envelope.write_statements(self.partition, self.epoch, registrations, snapshot=True))
+
+    def left(self, peer: Peer) -> None:
+        self._peers.discard(peer)
+        for key in [key for key in self._reads if key[0] is peer]:
+            self._reads.pop(key).cancel()
+
+    def cancel(self, peer: Peer, token: int) -> None:
+        if task := self._reads.pop((peer, token), None):
+            task.cancel()
+
+    def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
+        try:
+            header = codec.decode_header(frame)
+            entity = codec.decode_request(header, frame)
+        except (UndecodableRequest, UnknownApi) as error:
+            log.warning("a gateway forwarded what cannot be read: %s", error)
+            peer.close()
+            return
+        asked = _Asked(peer, token, header)
+        if header.api_key in (FETCH, LIST_OFFSETS):
+            self._read_log(asked, entity)
+            return
+        try:
+            self._ask_core(asked, entity, replace(context, client_id=header.client_id))
+        except Exception:
+            log.exception("api key %d version %d failed", header.api_key, header.api_version)
+            body = adapters.error_body(header.api_key, header.api_version, entity, ErrorCode.unknown_server_error)
+            self._reply(asked, body)
+
+    def _ask_core(self, asked: _Asked, entity: Any, context: Context) -> None:
+        request = adapters.decode(asked.header.api_key, asked.header.api_version, entity)
+        token = Token(self._next_token)
+        self._next_token += 1
+        self._asked[token] = asked
+        try:
+            outcome = self._core.step(request, context, token, now_ms())
+        except Exception:
+            del self._asked[token]
+            raise
+        self._apply(outcome)
+
+    def _read_log(self, asked: _Asked, entity: Any) -> None:
+        async def serve() -> None:
+            read = self._reader.fetch if asked.header.api_key == FETCH else self._reader.list_offsets
+            self._reply(asked, await read(entity))
+            self._reads.pop((asked.peer, asked.token), None)
+
+        self._reads[asked.peer, asked.token] = asyncio.get_running_loop().create_task(serve())
+
+    def _reply(self, asked: _Asked, body: dict[str, Any]) -> None:
+        header = asked.header
+        frame = codec.encode_response(header.api_key, header.api_version, header.correlation_id, body)
+        asked.peer.reply(asked.token, frame)
+
+    def _apply(self, outcome: Outcome) -> None:
+        for token, response in outcome.replies:
+            asked = self._asked.pop(token, None)
+            if asked is not None:
+                self._reply(asked, adapters.encode(asked.header.api_version, response))
+        if outcome.statements:
+            self._tell(outcome.statements)
+        for event in outcome.events:
+            self.events[type(event).__name__] += 1
+            log.info("%s", event)
+        if outcome.write is not None:
+            task = asyncio.get_running_loop().create_task(self._write(outcome))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self._arm()
+
+    def _tell(self, statements: tuple[Statement, ...]) -> None:
+        message = envelope.write_statements(self.partition, self.epoch, statements, snapshot=False)
+        for peer in self._peers:
+            peer.send(message)
+        self._sink.put(statements)
+
+    async def _write(self, outcome: Outcome) -> None:
+        """Tasks start in the order of creation, so records reach the log in the order of the core's steps."""
+        assert outcome.write is not None
+        if self._failed:
+            return
+        try:
+            await self._log.append_records([(record.key, record.value) for record in outcome.records], now_ms())
+        except LogError as error:
+            log.error("partition %d: append failed, the actor ends: %s", self.partition, error)
+            self._give_up(outcome, error.code)
+            return
+        self._apply(self._core.written(outcome.write, now_ms()))
+
+    def _give_up(self, outcome: Outcome, error: ErrorCode) -> None:
+        """What memory holds may be ahead of the log: answer everybody, then let a successor replay it."""
+        if self._failed:
+            return
+        self._failed = True
+        assert outcome.write is not None
+        for last in (self._core.write_failed(outcome.write, error, now_ms()), self._core.resign(now_ms())):
+            for token, response in last.replies:
+                if asked := self._asked.pop(token, None):
+                    self._reply(asked, adapters.encode(asked.header.api_version, response))
+        asyncio.get_running_loop().call_later(0.05, self._fail)
+
+    def _arm(self) -> None:
+        due_ms = self._core.next_deadline_ms()
+        if due_ms == self._timer_at_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at_ms = None, due_ms
+        if due_ms is not None:
+            delay_s = max(0.0, (due_ms - now_ms()) / 1000)
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = self._timer_at_ms = None
+        self._apply(self._core.tick(now_ms()))
+
+    def topics_deleted(self, topics: set[str]) -> None:
+        """Offsets of deleted topics go."""
+        self._apply(self._core.topics_deleted(topics, now_ms()))
+
+    async def stop(self) -> None:
+        """Answer everything that waits with NOT_COORDINATOR, write what is pending, close the log."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._apply(self._core.resign(now_ms()))
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=5)
+        for task in self._reads.values():
+            task.cancel()
+        await self._log.close()

@@ -1,0 +1,41 @@
+"""What every actor process needs once: a clock, a log file, where its sockets go."""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import os
+import tempfile
+import time
+from pathlib import Path
+
+_STARTED_WALL_MS = time.time_ns() // 1_000_000
+_STARTED_MONOTONIC_NS = time.monotonic_ns()
+
+
+def now_ms() -> int:
+    """Milliseconds since the Unix epoch that never go back or jump while the process lives."""
+    return _STARTED_WALL_MS + (time.monotonic_ns() - _STARTED_MONOTONIC_NS) // 1_000_000
+
+
+def socket_path(cluster_id: str, actor: str) -> Path:
+    """A node-local path for an actor's Unix domain socket; short, since such paths end at 107 bytes.
+
+    Each process has its own: a successor must not take the path of a predecessor that is only paused.
+    """
+    folder = Path(tempfile.gettempdir()) / f"muster-{os.getuid()}-{cluster_id[:12]}"
+    return folder / f"{actor}-{os.getpid()}.sock"
+
+
+def log_to_file(storage: Path, actor: str) -> None:
+    """Send the log of this process to ``storage/run/log/<actor>.log`` (4 files of 8 MiB) and to stderr."""
+    folder = storage / "run" / "log"
+    folder.mkdir(parents=True, exist_ok=True)
+    to_file = logging.handlers.RotatingFileHandler(folder / f"{actor}.log", maxBytes=8 << 20, backupCount=3)
+    form = logging.Formatter("%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
+    root = logging.getLogger()
+    for handler in (to_file, logging.StreamHandler()):
+        handler.setFormatter(form)
+        root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    logging.getLogger("kazoo").setLevel(logging.WARNING)

@@ -1,0 +1,26 @@
+"""Whether ``storage.path`` on this node is the one that the cluster was started with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import javaproperties
+
+META = "meta.properties"
+
+
+class StorageNotShared(RuntimeError):
+    """This node sees another directory under ``storage.path`` than the node that started the cluster."""
+
+
+def check_shared(storage: Path, cluster_id: str) -> None:
+    """Raise StorageNotShared unless ``storage`` holds this cluster's meta.properties."""
+    try:
+        found = javaproperties.loads((storage / META).read_text()).get("cluster.id")
+    except OSError:
+        found = None
+    if found != cluster_id:
+        raise StorageNotShared(
+            f"storage.path {storage} on this node is not that of cluster {cluster_id}; "
+            "every node must see the same directory there (NFS or the like)"
+        )

@@ -1,0 +1,137 @@
+"""Keeps the cluster's actors running: Ray restarts a process, this makes it serve again and says so."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import ActorDiedError, RayActorError, RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from actors.admin import Started
+
+log = logging.getLogger(__name__)
+
+_RETRY_S = 0.1
+_FAILED_RETRY_S = 2.0
+_STOP_S = 10.0
+
+
+@dataclass(slots=True)
+class Managed:
+    """One actor: how to make it, and how it is."""
+
+    name: str
+    make: Callable[[], Any]
+    """Creates the named actor, or gives the handle of the one that is there."""
+    handle: Any = None
+    state: str = "starting"
+    """starting, alive, restarting, failed or stopped."""
+    started: Started | None = None
+    starts: int = 0
+    error: str | None = None
+
+
+def detached(cls: type, name: str, namespace: str, *args: Any, node_id: str | None = None) -> Any:
+    """Handle of the detached, named actor, created if it is not there; on ``node_id`` if that node can take it.
+
+    It uses no CPU slot (a slot is for work, and these mostly wait), restarts for ever and serves many calls
+    at once.
+    """
+    strategy = NodeAffinitySchedulingStrategy(node_id, soft=True) if node_id else "DEFAULT"
+    return (
+        ray.remote(cls)
+        .options(
+            name=name,
+            namespace=namespace,
+            lifetime="detached",
+            get_if_exists=True,
+            max_restarts=-1,
+            max_task_retries=0,
+            num_cpus=0,
+            max_concurrency=1000,
+            scheduling_strategy=strategy,
+        )
+        .remote(*args)
+    )
+
+
+class Supervisor:
+    """Calls ``start()`` on each actor whenever its process is new, and ``park()`` to learn of its death."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self.actors: dict[str, Managed] = {}
+        self._changed = changed
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._settled = asyncio.Condition()
+
+    def manage(self, name: str, make: Callable[[], Any]) -> Managed:
+        """Begin to keep an actor running; the one that is there if the name is known."""
+        if name not in self.actors:
+            self.actors[name] = Managed(name, make)
+            self._tasks[name] = asyncio.get_running_loop().create_task(self._keep(self.actors[name]))
+        return self.actors[name]
+
+    async def alive(self, managed: Managed, timeout_s: float) -> bool:
+        """Wait until the actor serves, has failed, or the time is over; whether it serves."""
+        try:
+            async with asyncio.timeout(timeout_s), self._settled:
+                await self._settled.wait_for(lambda: managed.state in ("alive", "failed"))
+        except TimeoutError:
+            return False
+        return managed.state == "alive"
+
+    async def _keep(self, managed: Managed) -> None:
+        while True:
+            try:
+                if managed.handle is None:
+                    managed.handle = await asyncio.to_thread(managed.make)
+                managed.started = await managed.handle.start.remote()
+                managed.starts += 1
+                managed.error = None
+                await self._set(managed, "alive")
+                await managed.handle.park.remote()
+            except ActorDiedError as error:  # for good: somebody killed it without restart
+                log.warning("%s died and is made anew: %s", managed.name, _first_line(error))
+                managed.handle = None
+            except RayTaskError as error:
+                managed.error = _first_line(error.cause) if error.cause else _first_line(error)
+                log.error("%s cannot start: %s", managed.name, managed.error)
+                await self._set(managed, "failed")
+                await asyncio.sleep(_FAILED_RETRY_S)
+                continue
+            except RayActorError as error:
+                log.warning("%s is down: %s", managed.name, _first_line(error))
+            await self._set(managed, "restarting")
+            await asyncio.sleep(_RETRY_S)
+
+    async def _set(self, managed: Managed, state: str) -> None:
+        managed.state = state
+        self._changed()
+        async with self._settled:
+            self._settled.notify_all()
+
+    async def stop(self, names: list[str]) -> None:
+        """Stop these actors in order of their kind at once: ask first, then end their processes."""
+        for name in names:
+            self._tasks.pop(name).cancel()
+        await asyncio.gather(*(self._stop(self.actors[name]) for name in names))
+
+    async def _stop(self, managed: Managed) -> None:
+        if managed.handle is None:
+            return
+        try:
+            async with asyncio.timeout(_STOP_S):
+                await managed.handle.stop.remote()
+        except (TimeoutError, RayError) as error:
+            log.warning("%s did not stop by itself: %r", managed.name, error)
+        managed.state = "stopped"
+        await asyncio.to_thread(ray.kill, managed.handle, no_restart=True)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

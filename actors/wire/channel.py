@@ -1,0 +1,147 @@
+"""A gateway's connection to one actor's listener: requests out, responses matched by token."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import secrets
+from collections.abc import Callable
+
+from actors.wire import envelope
+from actors.wire.envelope import Kind
+from actors.wire.framing import Framer, FrameTooLarge, framed
+from placement.registration import Statement
+from placement.view import Endpoint
+
+log = logging.getLogger(__name__)
+
+OnStatements = Callable[[int, int, tuple[Statement, ...], bool], None]
+"""Called with partition, epoch, statements and whether they are a snapshot."""
+
+_TOKENS = 1 << 32
+
+
+class ChannelLost(ConnectionError):
+    """The actor is gone. A request that waited may have taken effect or not."""
+
+
+class Channel(asyncio.Protocol):
+    """Open with :func:`connect`. All methods are for the event loop's thread."""
+
+    def __init__(self, endpoint: Endpoint, on_statements: OnStatements | None, on_lost: Callable[[], None]) -> None:
+        self.endpoint = endpoint
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._on_statements = on_statements
+        self._on_lost = on_lost
+        self._framer = Framer(envelope.LIMIT_BYTES)
+        self._nonce = secrets.token_bytes(envelope.NONCE_BYTES)
+        self._waiting: dict[int, asyncio.Future[bytes]] = {}
+        self._tokens = itertools.count(1)
+        self._transport: asyncio.Transport | None = None
+        self._out: list[bytes] = []
+
+    @property
+    def usable(self) -> bool:
+        return self._transport is not None and self.ready.done() and not self.ready.cancelled()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=64 << 20)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        error = ChannelLost(str(exc) if exc else "closed by the actor")
+        if not self.ready.done():
+            self.ready.set_exception(error)
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(error)
+        self._on_lost()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for message in self._framer.feed(data):
+                self._receive(message)
+        except (FrameTooLarge, envelope.Refused, ValueError, IndexError) as error:
+            log.warning("connection to %s closed: %s", self.endpoint.path, error)
+            self.close()
+
+    def _receive(self, message: bytes) -> None:
+        kind = message[0]
+        if kind == Kind.RESPONSE:
+            token, frame = envelope.read_token(message)
+            future = self._waiting.pop(token, None)
+            if future is not None and not future.done():
+                future.set_result(frame)
+        elif kind == Kind.STATEMENTS:
+            if self._on_statements is not None:
+                self._on_statements(*envelope.read_statements(message))
+        elif kind == Kind.CHALLENGE:
+            self._answer_challenge(message[1:])
+        else:
+            raise ValueError(f"unexpected internal message of kind {kind}")
+
+    def _answer_challenge(self, body: bytes) -> None:
+        secret = self.endpoint.secret
+        if len(body) == envelope.NONCE_BYTES:
+            self._send(bytes([Kind.CHALLENGE]) + envelope.proof(secret, b"gateway", body) + self._nonce)
+        elif envelope.same_proof(body, envelope.proof(secret, b"actor", self._nonce)):
+            self.ready.set_result(None)
+        else:
+            raise envelope.Refused("an actor without the cluster's secret")
+
+    def call(self, context: bytes, frame: bytes) -> asyncio.Future[bytes]:
+        """Send a Kafka request frame; the future gives the response frame or ChannelLost.
+
+        Nothing is awaited before the frame is queued: frames arrive in the order of the calls. Cancelling
+        the future tells the actor that the answer is no longer wanted.
+        """
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        if self._transport is None:
+            future.set_exception(ChannelLost("not connected"))
+            return future
+        token = next(self._tokens) % _TOKENS
+        self._waiting[token] = future
+        future.add_done_callback(lambda done: self._cancelled(token) if done.cancelled() else None)
+        self._send(envelope.request_head(token, context), frame)
+        return future
+
+    def _cancelled(self, token: int) -> None:
+        if self._waiting.pop(token, None) is not None:
+            self._send(envelope.token_head(Kind.CANCEL, token))
+
+    def _send(self, *parts: bytes) -> None:
+        if self._transport is None:
+            return
+        if not self._out:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._out.append(framed(*parts))
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if self._transport is not None:
+            self._transport.writelines(out)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
+async def connect(
+    endpoint: Endpoint, node_id: str, *, on_statements: OnStatements | None, on_lost: Callable[[], None]
+) -> Channel:
+    """Connect and prove both sides; by Unix domain socket when the actor is on ``node_id``. OSError if it fails."""
+    loop = asyncio.get_running_loop()
+
+    def protocol() -> Channel:
+        return Channel(endpoint, on_statements, on_lost)
+
+    if endpoint.node_id == node_id:
+        _, channel = await loop.create_unix_connection(protocol, endpoint.path)
+    else:
+        _, channel = await loop.create_connection(protocol, endpoint.host, endpoint.port)
+    await channel.ready
+    return channel

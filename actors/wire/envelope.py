@@ -1,0 +1,124 @@
+"""What gateways and actors say to each other on the internal socket.
+
+Each message is one frame whose first byte is its :class:`Kind`. A request carries the client's own Kafka
+frame unchanged, and where it came from; the response is the Kafka frame as it goes to the client. (Kafka's
+own answer to the same need is the Envelope request, KIP-590.) A connection starts with a mutual
+challenge: each side proves that it knows the cluster's secret, which travels by Ray only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import struct
+from enum import IntEnum
+from functools import lru_cache
+from typing import Any
+
+from actors.group.types import Context
+from placement.registration import Kind as RegistrationKind
+from placement.registration import Registration, Statement, Withdrawal
+
+NONCE_BYTES = 16
+LIMIT_BYTES = 512 << 20
+"""Largest internal frame: well above socket.request.max.bytes and fetch.max.bytes."""
+
+
+class Kind(IntEnum):
+    CHALLENGE = 0
+    """Server's nonce; the client's proof and nonce; the server's proof."""
+    REQUEST = 1
+    """token u32, context length u16, context, Kafka request frame."""
+    RESPONSE = 2
+    """token u32, Kafka response frame; empty where Kafka sends none (acks=0)."""
+    CANCEL = 3
+    """token u32: the answer is no longer wanted; none is sent."""
+    STATEMENTS = 4
+    """JSON: what an offsets partition says about its clients; unasked, to every gateway."""
+
+
+_REQUEST = struct.Struct(">BIH")
+_TOKEN = struct.Struct(">BI")
+
+
+class Refused(ConnectionError):
+    """The peer does not know the cluster's secret."""
+
+
+def proof(secret: bytes, role: bytes, nonce: bytes) -> bytes:
+    """What the side with that role answers to a nonce."""
+    return hmac.digest(secret, role + nonce, hashlib.sha256)
+
+
+def same_proof(left: bytes, right: bytes) -> bool:
+    return hmac.compare_digest(left, right)
+
+
+def request_head(token: int, context: bytes) -> bytes:
+    """What precedes the Kafka frame in a REQUEST."""
+    return _REQUEST.pack(Kind.REQUEST, token, len(context)) + context
+
+
+def read_request(message: bytes) -> tuple[int, Context, bytes]:
+    """Token, context and Kafka frame of a REQUEST."""
+    _, token, size = _REQUEST.unpack_from(message)
+    start = _REQUEST.size
+    return token, _context(message[start : start + size]), message[start + size :]
+
+
+def token_head(kind: Kind, token: int) -> bytes:
+    """A CANCEL, or what precedes the Kafka frame in a RESPONSE."""
+    return _TOKEN.pack(kind, token)
+
+
+def read_token(message: bytes) -> tuple[int, bytes]:
+    """Token and the rest of a RESPONSE or CANCEL."""
+    return _TOKEN.unpack_from(message)[1], message[_TOKEN.size :]
+
+
+def write_context(host: str, connection: str, principal: str) -> bytes:
+    """The part of a Context that is the same for all requests of a connection."""
+    return json.dumps([host, connection, principal]).encode()
+
+
+@lru_cache(maxsize=8192)
+def _context(data: bytes) -> Context:
+    host, connection, principal = json.loads(data)
+    return Context(client_id=None, host=host, connection=connection, principal=principal)
+
+
+def write_statements(partition: int, epoch: int, statements: tuple[Statement, ...], *, snapshot: bool) -> bytes:
+    """A STATEMENTS message. A snapshot names every registration of the partition."""
+    body = {
+        "partition": partition,
+        "epoch": epoch,
+        "snapshot": snapshot,
+        "statements": [_statement_to_json(statement) for statement in statements],
+    }
+    return bytes([Kind.STATEMENTS]) + json.dumps(body).encode()
+
+
+def read_statements(message: bytes) -> tuple[int, int, tuple[Statement, ...], bool]:
+    """Partition, epoch, statements and whether they are a snapshot."""
+    body = json.loads(memoryview(message)[1:].tobytes())
+    statements = tuple(_statement_from_json(item) for item in body["statements"])
+    return body["partition"], body["epoch"], statements, body["snapshot"]
+
+
+def _statement_to_json(statement: Statement) -> dict[str, Any]:
+    if isinstance(statement, Withdrawal):
+        return {"withdrawn": True, **{name: getattr(statement, name) for name in Withdrawal.__slots__}}
+    fields = {name: getattr(statement, name) for name in Registration.__slots__}
+    if statement.partitions is not None:
+        fields["partitions"] = sorted(statement.partitions)
+    return fields
+
+
+def _statement_from_json(fields: dict[str, Any]) -> Statement:
+    if fields.pop("withdrawn", False):
+        return Withdrawal(**fields)
+    fields["kind"] = RegistrationKind(fields["kind"])
+    if fields["partitions"] is not None:
+        fields["partitions"] = frozenset((topic, partition) for topic, partition in fields["partitions"])
+    return Registration(**fields)

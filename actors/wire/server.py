@@ -1,0 +1,151 @@
+"""The listener inside an actor: gateways connect, prove that they belong here, and send requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+from pathlib import Path
+from typing import Protocol
+
+from actors.group.types import Context
+from actors.wire import envelope
+from actors.wire.envelope import Kind
+from actors.wire.framing import Framer, FrameTooLarge, framed
+from placement.view import Endpoint
+
+log = logging.getLogger(__name__)
+
+
+class Handler(Protocol):
+    """What serves the requests. All methods are called on the event loop and must not block."""
+
+    def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
+        """A Kafka request frame; answer it, now or later, with ``peer.reply(token, frame)``."""
+
+    def cancel(self, peer: Peer, token: int) -> None:
+        """The answer under that token is no longer wanted."""
+
+    def joined(self, peer: Peer) -> None:
+        """A gateway is connected and proven."""
+
+    def left(self, peer: Peer) -> None:
+        """It is gone; nothing can be answered to it."""
+
+
+class Peer(asyncio.Protocol):
+    """One gateway's connection, seen from the actor."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._framer = Framer(envelope.LIMIT_BYTES)
+        self._nonce = secrets.token_bytes(envelope.NONCE_BYTES)
+        self._proven = False
+        self._transport: asyncio.Transport | None = None
+        self._out: list[bytes] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=64 << 20)
+        self.send(bytes([Kind.CHALLENGE]) + self._nonce)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._server.forget(self)
+        if self._proven:
+            self._server.handler.left(self)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for message in self._framer.feed(data):
+                self._receive(message)
+        except (FrameTooLarge, envelope.Refused, ValueError, IndexError) as error:
+            log.warning("internal connection closed: %s", error)
+            self.close()
+
+    def _receive(self, message: bytes) -> None:
+        kind = message[0]
+        if not self._proven:
+            self._prove(message)
+        elif kind == Kind.REQUEST:
+            self._server.handler.request(self, *envelope.read_request(message))
+        elif kind == Kind.CANCEL:
+            self._server.handler.cancel(self, envelope.read_token(message)[0])
+        else:
+            raise ValueError(f"unexpected internal message of kind {kind}")
+
+    def _prove(self, message: bytes) -> None:
+        claim, nonce = message[1:33], message[33:]
+        expected = envelope.proof(self._server.secret, b"gateway", self._nonce)
+        if len(nonce) != envelope.NONCE_BYTES or not envelope.same_proof(claim, expected):
+            raise envelope.Refused("a peer without the cluster's secret")
+        self._proven = True
+        self.send(bytes([Kind.CHALLENGE]) + envelope.proof(self._server.secret, b"actor", nonce))
+        self._server.handler.joined(self)
+
+    def reply(self, token: int, frame: bytes) -> None:
+        """Answer a request; dropped when the gateway is gone."""
+        self.send(envelope.token_head(Kind.RESPONSE, token), frame)
+
+    def send(self, *parts: bytes) -> None:
+        """Queue a message; all of one turn of the event loop go out in one write."""
+        if self._transport is None:
+            return
+        if not self._out:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._out.append(framed(*parts))
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if self._transport is not None:
+            self._transport.writelines(out)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._flush()
+            self._transport.close()
+
+
+class Server:
+    """Listens on a Unix domain socket for this node and on TCP for others."""
+
+    def __init__(self, handler: Handler, secret: bytes) -> None:
+        self.handler = handler
+        self.secret = secret
+        self._peers: set[Peer] = set()
+        self._servers: list[asyncio.Server] = []
+        self._path: Path | None = None
+
+    async def start(self, *, node_id: str, host: str, path: Path) -> Endpoint:
+        """Listen; ``host`` is this node's address, ``path`` the socket file (replaced if it is there)."""
+        loop = asyncio.get_running_loop()
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.unlink(missing_ok=True)
+        local = await loop.create_unix_server(self._accept, str(path))
+        os.chmod(path, 0o600)  # noqa: PTH101 - the socket was made just now
+        remote = await loop.create_server(self._accept, host, 0)
+        self._servers = [local, remote]
+        self._path = path
+        port = remote.sockets[0].getsockname()[1]
+        return Endpoint(node_id=node_id, host=host, port=port, path=str(path), secret=self.secret)
+
+    def _accept(self) -> Peer:
+        peer = Peer(self)
+        self._peers.add(peer)
+        return peer
+
+    def forget(self, peer: Peer) -> None:
+        self._peers.discard(peer)
+
+    async def stop(self) -> None:
+        """Stop listening and close every connection after what was queued for it."""
+        for server in self._servers:
+            server.close()
+        for peer in list(self._peers):
+            peer.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+

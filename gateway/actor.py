@@ -1,0 +1,165 @@
+"""The Ray actor ``gateway-<id>``: one Kafka broker to its clients, and /metrics beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import ray
+from ray.exceptions import RayError
+
+import gateway.apis  # registers the handlers
+from actors.admin import NewTopic, Started, TopicOutcome
+from actors.follow import ViewFollower, controller_of
+from actors.runtime import log_to_file, now_ms
+from actors.settings import ClusterSettings
+from actors.storage import check_shared
+from actors.tables.spool import Sample, SampleStore
+from gateway.attribution.account import Account
+from gateway.broker_node import BrokerRegistration
+from gateway.http import make_app, start_http
+from gateway.metrics import GatewayMetrics
+from gateway.server import ControllerUnavailable, Gateway
+from placement.view import Broker
+
+log = logging.getLogger(__name__)
+
+_CONTROLLER_S = 30.0
+_SETTLE_S = 1.0
+T = TypeVar("T")
+
+__all__ = ["GatewayActor", "gateway"]
+
+
+class RayController:
+    """The controller, asked over Ray; a :class:`gateway.server.Controller`."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    async def _ask(self, call: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(_CONTROLLER_S):
+                return await call
+        except (RayError, TimeoutError) as error:
+            text = (str(error).strip() or type(error).__name__).splitlines()[-1]
+            log.warning("the controller could not do it: %s", text)
+            raise ControllerUnavailable(text) from error
+
+    async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]:
+        return await self._ask(self._handle.create_topics.remote(topics, validate_only))
+
+    async def delete_topics(self, names: Sequence[str]) -> list[TopicOutcome]:
+        return await self._ask(self._handle.delete_topics.remote(names))
+
+    async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]:
+        return await self._ask(self._handle.add_partitions.remote(totals, validate_only))
+
+    async def producer_ids(self) -> range:
+        return await self._ask(self._handle.producer_ids.remote())
+
+    async def activate(self, offsets_partition: int) -> None:
+        await self._ask(self._handle.activate.remote(offsets_partition))
+
+
+class GatewayActor:
+    """``start`` is called whenever the process is new, and perhaps more than once."""
+
+    def __init__(
+        self, settings: ClusterSettings, secret: bytes, gateway_id: int, port: int, metrics_port: int
+    ) -> None:
+        log_to_file(Path(settings.storage), f"gateway-{gateway_id}")
+        self._settings = settings
+        self._id = gateway_id
+        self._ports = (port, metrics_port)
+        self._started: asyncio.Future[Started] | None = None
+        self._loops: list[asyncio.Task[None]] = []
+
+    async def start(self) -> Started:
+        """Come up; the same answer however often it is asked. OSError when a port is taken."""
+        if self._started is None or (self._started.done() and self._started.exception()):
+            self._started = asyncio.ensure_future(self._start())
+        return await asyncio.shield(self._started)
+
+    async def _start(self) -> Started:
+        settings, config = self._settings, self._settings.config
+        await asyncio.to_thread(check_shared, Path(settings.storage), settings.cluster_id)
+        node_id, address = ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address()
+        self._follower = ViewFollower(settings, lambda view: self._gateway.follow(view))
+        view = await self._follower.first()
+        self._store = await asyncio.to_thread(self._open_store)
+        account = Account(self._store, Sample, pending_ms=config.attribution_pending_ms)
+        metrics = GatewayMetrics(self._id, account)
+        self._gateway = Gateway(
+            gateway_id=self._id,
+            node_id=node_id,
+            config=config,
+            controller=RayController(await controller_of(settings)),
+            account=account,
+            metrics=metrics,
+            view=view,
+        )
+        port, metrics_port = self._ports
+        bound = await self._gateway.listen(settings.host or "0.0.0.0", port)
+        self._http, metrics_port = await start_http(
+            make_app(metrics.registry, lambda: self._gateway.serving), settings.host or "0.0.0.0", metrics_port
+        )
+        self._loops = [
+            self._every(config.metrics_samples_flush_ms / 1000, lambda: asyncio.to_thread(self._store.flush)),
+            self._every(_SETTLE_S, self._settle),
+        ]
+        host, told_port = config.advertised(self._id - 1, settings.host or address, bound)
+        broker = Broker(id=self._id, host=host, port=told_port, node_id=node_id)
+        self._registration = BrokerRegistration(settings.zookeeper, broker)
+        log.info("gateway %d serves %s:%d", self._id, host, told_port)
+        return Started(
+            pid=os.getpid(),
+            node_id=node_id,
+            broker=broker,
+            metrics_url=f"http://{settings.host or address}:{metrics_port}/metrics",
+        )
+
+    def _open_store(self) -> SampleStore:
+        folder = Path(self._settings.storage) / "metrics"
+        flush_ms = self._settings.config.metrics_samples_flush_ms
+        return SampleStore(folder, self._id, flush_ms=flush_ms, now_ms=now_ms)
+
+    def _every(self, period_s: float, work: Callable[[], Awaitable[Any]]) -> asyncio.Task[None]:
+        async def run() -> None:
+            while True:
+                await asyncio.sleep(period_s)
+                try:
+                    await work()
+                except OSError as error:
+                    log.error("samples cannot be written: %s", error)
+
+        return asyncio.get_running_loop().create_task(run())
+
+    async def _settle(self) -> None:
+        self._gateway.account.settle(now_ms())
+
+    async def park(self) -> None:
+        """Never returns: a caller that waits learns of this process's death from Ray."""
+        await asyncio.Event().wait()
+
+    async def flush(self) -> int:
+        """Write the samples so far as Parquet; the number of rows."""
+        await self.start()
+        return await asyncio.to_thread(self._store.flush)
+
+    async def stop(self) -> None:
+        """Close the clients' connections, write what was counted."""
+        if self._started is None:
+            return
+        self._follower.stop()
+        for loop in self._loops:
+            loop.cancel()
+        await self._gateway.stop()
+        await self._http.cleanup()
+        self._gateway.account.close()
+        await asyncio.to_thread(self._store.close)
+        await asyncio.to_thread(self._registration.close)

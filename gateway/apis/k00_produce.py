@@ -1,0 +1,145 @@
+"""Produce (api key 0), v3-13.
+
+The batches go to the log actors as the producer sent them; a request for several actors is split and the
+answers are put together. v13 names topics by id (KIP-516); v10 adds the current leader (not told: every
+gateway serves every partition). Transactions are not served yet: a transactional id is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from actors.wire import codec
+from actors.wire.channel import ChannelLost
+from actors.wire.codec import ErrorCode, field, ms
+from gateway.connection import BadRequest
+from gateway.forward import Key
+from gateway.partitions import Named, ask, by_topic, existence_error, named, owner_of, summarize
+from gateway.registry import Call, Reply, api
+
+PRODUCE = 0
+INTERNAL_VERSION = 13
+_GRACE_S = 5.0
+"""How much longer than the client's timeout the log may take before the answer is REQUEST_TIMED_OUT."""
+
+
+@api(PRODUCE, "Produce")
+async def produce(call: Call) -> Reply | None:
+    request = call.entity()
+    wanted = [
+        (named(call.gateway, field(topic, "name", None), field(topic, "topic_id", None), data.index), data.records)
+        for topic in request.topic_data
+        for data in topic.partition_data
+    ]
+    results: dict[Any, dict[str, Any]] = {}
+    accepted: dict[Key, list[tuple[Named, bytes]]] = {}
+    for partition, records in wanted:
+        error = _refusal(request, partition)
+        if error is not None:
+            results[partition.key] = _failed(partition, error)
+        else:
+            assert partition.topic is not None
+            owner = owner_of(call.gateway, partition.topic, partition.partition)
+            accepted.setdefault(owner, []).append((partition, records))
+    answers = {owner: ask(call, owner, PRODUCE, INTERNAL_VERSION, _body(request, accepted[owner])) for owner in accepted}
+    for owner, answer in answers.items():
+        results.update(await _collect(answer, [partition for partition, _ in accepted[owner]], ms(request.timeout)))
+    _count(call, wanted, results)
+    if request.acks == 0:
+        failed = next((result["error_code"] for result in results.values() if result["error_code"]), None)
+        if failed is not None:
+            raise BadRequest(f"Produce with acks=0 failed: {ErrorCode(failed).name}")
+        return None
+    return call.reply(
+        {
+            "responses": [
+                {
+                    "name": topic.name,
+                    "topic_id": topic.topic_id,
+                    "partition_responses": [results[partition.key] for partition in partitions],
+                }
+                for topic, partitions in by_topic(partition for partition, _ in wanted)
+            ],
+            "throttle_time": 0,
+        }
+    )
+
+
+def _refusal(request: Any, partition: Named) -> ErrorCode | None:
+    if request.acks not in (-1, 0, 1):
+        return ErrorCode.invalid_required_acks
+    if request.transactional_id is not None:
+        return ErrorCode.invalid_txn_state
+    if (error := existence_error(partition)) is not None:
+        return error
+    assert partition.topic is not None
+    return ErrorCode.invalid_topic_exception if partition.topic.internal else None
+
+
+def _body(request: Any, partitions: list[tuple[Named, bytes]]) -> dict[str, Any]:
+    records = {partition.key: data for partition, data in partitions}
+    return {
+        "transactional_id": None,
+        "acks": -1,
+        "timeout": ms(request.timeout),
+        "topic_data": [
+            {
+                "topic_id": topic.topic.topic_id if topic.topic else None,
+                "partition_data": [{"index": item.partition, "records": records[item.key]} for item in members],
+            }
+            for topic, members in by_topic(partition for partition, _ in partitions)
+        ],
+    }
+
+
+async def _collect(
+    answer: asyncio.Future[bytes], partitions: list[Named], timeout_ms: int
+) -> dict[Any, dict[str, Any]]:
+    try:
+        async with asyncio.timeout(timeout_ms / 1000 + _GRACE_S):
+            _, response = codec.decode_response(PRODUCE, INTERNAL_VERSION, await answer)
+    except ChannelLost:
+        return {item.key: _failed(item, ErrorCode.not_leader_or_follower) for item in partitions}
+    except TimeoutError:
+        return {item.key: _failed(item, ErrorCode.request_timed_out) for item in partitions}
+    by_id = {(item.topic.topic_id, item.partition): item for item in partitions if item.topic}
+    return {
+        by_id[topic.topic_id, result.index].key: _result(result)
+        for topic in response.responses
+        for result in topic.partition_responses
+    }
+
+
+def _result(result: Any) -> dict[str, Any]:
+    appended = result.log_append_time
+    return {
+        "index": result.index,
+        "error_code": result.error_code,
+        "base_offset": result.base_offset,
+        "log_append_time": None if appended is None else round(appended.timestamp() * 1000),
+        "log_start_offset": result.log_start_offset,
+        "record_errors": [
+            {"batch_index": item.batch_index, "batch_index_error_message": item.batch_index_error_message}
+            for item in result.record_errors
+        ],
+        "error_message": result.error_message,
+    }
+
+
+def _failed(partition: Named, error: ErrorCode) -> dict[str, Any]:
+    return {
+        "index": partition.partition,
+        "error_code": error,
+        "base_offset": -1,
+        "log_append_time": None,
+        "log_start_offset": -1,
+        "record_errors": [],
+        "error_message": None,
+    }
+
+
+def _count(call: Call, wanted: list[tuple[Named, bytes]], results: dict[Any, dict[str, Any]]) -> None:
+    for partition, records in wanted:
+        if not results[partition.key]["error_code"] and partition.topic is not None and records:
+            call.gateway.metrics.produced(partition.topic.name, summarize(records)[2], len(records))

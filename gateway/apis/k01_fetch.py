@@ -1,0 +1,224 @@
+"""Fetch (api key 1), v4-18.
+
+Waits up to max_wait for min_bytes over all partitions, however many log actors own them; max_bytes holds
+overall and per partition, but a first batch is always given whole (KIP-74). No fetch session is ever
+opened (KIP-227: session id 0 in the answer says so), so every request names all its partitions. What is
+sent is counted for the group that fetches when it is handed to the socket, not before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from actors.wire import codec
+from actors.wire.channel import ChannelLost
+from actors.wire.codec import ErrorCode, field, ms
+from gateway.forward import Key
+from gateway.partitions import Named, ask, by_topic, existence_error, named, owner_of, summarize
+from gateway.registry import Call, Reply, api
+
+FETCH = 1
+INTERNAL_VERSION = 16
+_GRACE_S = 10.0
+
+
+class _Wanted:
+    """One partition of the request, and what was read of it so far."""
+
+    __slots__ = ("fetch_offset", "max_bytes", "named", "result")
+
+    def __init__(self, partition: Named, item: Any) -> None:
+        self.named = partition
+        self.fetch_offset = item.fetch_offset
+        self.max_bytes = item.partition_max_bytes
+        self.result: dict[str, Any] = {}
+
+    def fail(self, error: ErrorCode) -> None:
+        self.result = {
+            "partition_index": self.named.partition,
+            "error_code": error,
+            "high_watermark": -1,
+            "last_stable_offset": -1,
+            "log_start_offset": -1,
+            "aborted_transactions": None,
+            "records": b"",
+        }
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.result.get("records") or b"")
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.result and self.result["error_code"])
+
+
+@api(FETCH, "Fetch")
+async def fetch(call: Call) -> Reply | None:
+    request = call.entity()
+    if field(request, "session_id", 0) != 0:
+        return call.reply(_envelope(ErrorCode.fetch_session_id_not_found, []))
+    wanted = [
+        _Wanted(named(call.gateway, field(topic, "topic", None), field(topic, "topic_id", None), item.partition), item)
+        for topic in request.topics
+        for item in topic.partitions
+    ]
+    await _read(call, request, wanted)
+    _cut(wanted, min(field(request, "max_bytes", 2**31 - 1), call.gateway.config.fetch_max_bytes))
+    results = {item.named.key: item.result for item in wanted}
+    responses = [
+        {
+            "topic": topic.name,
+            "topic_id": topic.topic_id,
+            "partitions": [results[partition.key] for partition in partitions],
+        }
+        for topic, partitions in by_topic(item.named for item in wanted)
+    ]
+    reply = call.reply(_envelope(ErrorCode.none, responses))
+    return Reply(reply.frame, lambda: _account(call, wanted))
+
+
+def _envelope(error: ErrorCode, responses: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"throttle_time": 0, "error_code": error, "session_id": 0, "responses": responses}
+
+
+async def _read(call: Call, request: Any, wanted: list[_Wanted]) -> None:
+    """Fill every partition's result: at once if there is enough or an error, else when there is, or in time."""
+    owners: dict[Key, list[_Wanted]] = {}
+    for item in wanted:
+        if (error := existence_error(item.named)) is not None:
+            item.fail(error)
+            continue
+        assert item.named.topic is not None
+        owners.setdefault(owner_of(call.gateway, item.named.topic, item.named.partition), []).append(item)
+    loop = asyncio.get_running_loop()
+    max_wait_ms, min_bytes = ms(request.max_wait), request.min_bytes
+    deadline = loop.time() + max_wait_ms / 1000
+    if len(owners) == 1 and not any(item.failed for item in wanted):
+        (owner,) = owners
+        await _ask(call, request, owner, owners[owner], max_wait_ms, min_bytes)
+        return
+    await asyncio.gather(*(_ask(call, request, owner, items, 0, 0) for owner, items in owners.items()))
+    while not _enough(wanted, min_bytes) and (left_s := deadline - loop.time()) > 0:
+        await _wait_for_more(call, request, owners, round(left_s * 1000))
+
+
+def _enough(wanted: Iterable[_Wanted], min_bytes: int) -> bool:
+    items = list(wanted)
+    return not items or any(item.failed for item in items) or sum(item.size_bytes for item in items) >= min_bytes
+
+
+async def _wait_for_more(call: Call, request: Any, owners: dict[Key, list[_Wanted]], max_wait_ms: int) -> None:
+    """Until any actor has more than it gave before."""
+    waits = [
+        asyncio.ensure_future(
+            _ask(call, request, owner, items, max_wait_ms, 1 + sum(item.size_bytes for item in items))
+        )
+        for owner, items in owners.items()
+    ]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+
+async def _ask(
+    call: Call, request: Any, owner: Key, items: list[_Wanted], max_wait_ms: int, min_bytes: int
+) -> None:
+    body = {
+        "max_wait": max_wait_ms,
+        "min_bytes": min_bytes,
+        "max_bytes": min(field(request, "max_bytes", 2**31 - 1), call.gateway.config.fetch_max_bytes),
+        "isolation_level": field(request, "isolation_level", 0),
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": _topics(items),
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+    try:
+        async with asyncio.timeout(max_wait_ms / 1000 + _GRACE_S):
+            frame = await ask(call, owner, FETCH, INTERNAL_VERSION, body)
+    except ChannelLost:
+        for item in items:
+            item.fail(ErrorCode.not_leader_or_follower)
+        return
+    except TimeoutError:
+        for item in items:
+            item.fail(ErrorCode.request_timed_out)
+        return
+    _, response = codec.decode_response(FETCH, INTERNAL_VERSION, frame)
+    _take(items, response)
+
+
+def _topics(items: list[_Wanted]) -> list[dict[str, Any]]:
+    wanted = {item.named.key: item for item in items}
+    return [
+        {
+            "topic_id": topic.topic.topic_id if topic.topic else None,
+            "partitions": [
+                {
+                    "partition": partition.partition,
+                    "fetch_offset": wanted[partition.key].fetch_offset,
+                    "partition_max_bytes": wanted[partition.key].max_bytes,
+                }
+                for partition in partitions
+            ],
+        }
+        for topic, partitions in by_topic(item.named for item in items)
+    ]
+
+
+def _take(items: list[_Wanted], response: Any) -> None:
+    if response.error_code is not ErrorCode.none:
+        for item in items:
+            item.fail(response.error_code)
+        return
+    by_id = {(item.named.topic.topic_id, item.named.partition): item for item in items if item.named.topic}
+    for topic in response.responses:
+        for data in topic.partitions:
+            item = by_id[topic.topic_id, data.partition_index]
+            item.result = {
+                "partition_index": data.partition_index,
+                "error_code": data.error_code,
+                "high_watermark": data.high_watermark,
+                "last_stable_offset": data.last_stable_offset,
+                "log_start_offset": data.log_start_offset,
+                "aborted_transactions": None,
+                "records": data.records or b"",
+            }
+
+
+def _cut(wanted: list[_Wanted], max_bytes: int) -> None:
+    """Keep max_bytes over all actors' answers; the first partition with records keeps what it has."""
+    total = 0
+    for item in wanted:
+        if total and total + item.size_bytes > max_bytes:
+            item.result["records"] = b""
+        total += item.size_bytes
+
+
+def _account(call: Call, wanted: list[_Wanted]) -> None:
+    connection, now_ms = call.connection, call.gateway.now_ms()
+    for item in wanted:
+        records = item.result["records"]
+        if not records or item.named.topic is None:
+            continue
+        base_offset, last_offset, messages = summarize(records)
+        call.gateway.account.sent(
+            connection.attribution,
+            connection.host,
+            call.header.client_id,
+            item.named.topic.name,
+            item.named.partition,
+            item.fetch_offset,
+            max(base_offset, item.fetch_offset),
+            last_offset,
+            messages,
+            len(records),
+            now_ms,
+        )

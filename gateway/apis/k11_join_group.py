@@ -1,0 +1,6 @@
+"""JoinGroup (api key 11), v0-9: forwarded undecoded; the group's actor answers when the join phase completes."""
+
+from gateway.groups import forward_whole
+from gateway.registry import api
+
+join_group = api(11, "JoinGroup")(forward_whole)

@@ -1,0 +1,63 @@
+"""DescribeGroups (api key 15), v0-6: split by the groups' actors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.wire.codec import field
+from gateway.groups import ask_each, down_error
+from gateway.registry import Call, Reply, api
+
+DESCRIBE_GROUPS = 15
+
+
+@api(DESCRIBE_GROUPS, "DescribeGroups")
+async def describe_groups(call: Call) -> Reply | None:
+    request = call.entity()
+    version = call.header.api_version
+    operations = field(request, "include_authorized_operations", False)
+
+    def body_of(groups: list[str | None]) -> dict[str, Any]:
+        return {"groups": groups, "include_authorized_operations": operations}
+
+    answers: dict[str, dict[str, Any]] = {}
+    for groups, response in await ask_each(call, request.groups, body_of, version):
+        for group in groups if response is None else ():
+            answers[group or ""] = _down(group or "")
+        for found in response.groups if response else ():
+            answers[found.group_id] = _copy(found)
+    return call.reply({"throttle_time": 0, "groups": [answers[group] for group in request.groups]})
+
+
+def _down(group: str) -> dict[str, Any]:
+    return {
+        "error_code": down_error(DESCRIBE_GROUPS),
+        "group_id": group,
+        "group_state": "",
+        "protocol_type": "",
+        "protocol_data": "",
+        "members": [],
+    }
+
+
+def _copy(group: Any) -> dict[str, Any]:
+    return {
+        "error_code": group.error_code,
+        "error_message": field(group, "error_message", None),
+        "group_id": group.group_id,
+        "group_state": group.group_state,
+        "protocol_type": group.protocol_type,
+        "protocol_data": group.protocol_data,
+        "authorized_operations": field(group, "authorized_operations", -(2**31)),
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": field(member, "group_instance_id", None),
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.member_metadata,
+                "member_assignment": member.member_assignment,
+            }
+            for member in group.members
+        ],
+    }

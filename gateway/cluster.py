@@ -1,0 +1,76 @@
+"""Starts, asks and stops the actors of a cluster; Ray is connected already. What ``muster up`` and others call."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from actors.controller import Controller
+from actors.settings import NAMESPACE, ClusterReady, ClusterSettings
+from actors.supervisor import detached
+from gateway.actor import GatewayActor
+
+_STOP_S = 40.0
+_STATUS_S = 15.0
+
+
+class ClusterError(RuntimeError):
+    """The cluster did not come up, or does not answer; the message says which part and why."""
+
+
+def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) -> ClusterReady:
+    """Start every actor and wait until all serve. ClusterError if one cannot."""
+    controller = detached(
+        Controller, "controller", settings.namespace, settings, secrets.token_bytes(32), GatewayActor
+    )
+    try:
+        ray.get(controller.start.remote())
+        progress("waiting for the log actors and the gateways")
+        gateways = ray.get(controller.ready.remote())
+    except RayError as error:
+        raise ClusterError(_last_line(error)) from error
+    return ClusterReady(
+        bootstrap=tuple(f"{gateway['broker'].host}:{gateway['broker'].port}" for gateway in gateways),
+        metrics=tuple(gateway["metrics_url"] for gateway in gateways),
+        zookeeper=settings.zookeeper,
+    )
+
+
+def stop_cluster(settings: ClusterSettings) -> None:
+    """Stop in order; what does not stop in time is killed. Nothing happens when nothing runs."""
+    try:
+        controller = ray.get_actor("controller", settings.namespace)
+    except ValueError:
+        return
+    try:
+        ray.get(controller.stop.remote(), timeout=_STOP_S)
+    except (RayError, TimeoutError):
+        for actor in ray.util.list_named_actors(all_namespaces=True):
+            if actor["namespace"] == settings.namespace and actor["name"] != "controller":
+                _kill(actor["name"], settings.namespace)
+    ray.kill(controller, no_restart=True)
+
+
+def _kill(name: str, namespace: str) -> None:
+    try:
+        ray.kill(ray.get_actor(name, namespace), no_restart=True)
+    except ValueError:
+        return
+
+
+def cluster_status(namespace: str = NAMESPACE) -> dict[str, Any]:
+    """Nodes and actors as the controller sees them. ClusterError if it does not answer."""
+    try:
+        controller = ray.get_actor("controller", namespace)
+        status: dict[str, Any] = ray.get(controller.status.remote(), timeout=_STATUS_S)
+    except (ValueError, RayError, TimeoutError) as error:
+        raise ClusterError(f"the controller does not answer: {_last_line(error)}") from error
+    return status
+
+
+def _last_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[-1]

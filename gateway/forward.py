@@ -1,0 +1,111 @@
+"""The gateway's connections to the actors that own partitions: one channel each, kept up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from actors.wire.channel import Channel, OnStatements, connect
+from placement.view import ClusterView, Endpoint
+
+log = logging.getLogger(__name__)
+
+_FIRST_RETRY_S = 0.05
+_LAST_RETRY_S = 1.0
+
+Key = tuple[str, int]
+"""("log", index) or ("offsets", partition)."""
+
+
+class Forwarder:
+    """Follows the cluster view: connects to every actor in it, again and again while it is in it."""
+
+    def __init__(self, node_id: str, on_statements: OnStatements) -> None:
+        self._node_id = node_id
+        self._on_statements = on_statements
+        self._wanted: dict[Key, Endpoint] = {}
+        self._channels: dict[Key, Channel] = {}
+        self._keepers: dict[Key, asyncio.Task[None]] = {}
+        self._changed: set[asyncio.Future[None]] = set()
+
+    def log(self, index: int) -> Channel | None:
+        """The channel to ``log-<index>``, or None while it is down."""
+        return self._usable(("log", index))
+
+    def offsets(self, partition: int) -> Channel | None:
+        """The channel to ``offsets-<partition>``, or None while it is down or was never started."""
+        return self._usable(("offsets", partition))
+
+    def _usable(self, key: Key) -> Channel | None:
+        channel = self._channels.get(key)
+        return channel if channel is not None and channel.usable else None
+
+    def follow(self, view: ClusterView) -> None:
+        """Connect to what the view names, drop what it does not."""
+        wanted = {**_endpoints("log", view.logs), **_endpoints("offsets", view.offsets)}
+        for key in list(self._keepers):
+            if wanted.get(key) != self._wanted.get(key):
+                self._drop(key)
+        self._wanted = wanted
+        for key in wanted:
+            if key not in self._keepers:
+                self._keepers[key] = asyncio.get_running_loop().create_task(self._keep(key))
+
+    def _drop(self, key: Key) -> None:
+        self._keepers.pop(key).cancel()
+        if channel := self._channels.pop(key, None):
+            channel.close()
+
+    async def _keep(self, key: Key) -> None:
+        endpoint, pause_s = self._wanted[key], _FIRST_RETRY_S
+        while True:
+            lost = asyncio.Event()
+            try:
+                channel = await connect(
+                    endpoint, self._node_id, on_statements=self._on_statements, on_lost=lost.set
+                )
+            except OSError as error:
+                log.debug("%s-%d is not there: %s", *key, error)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LAST_RETRY_S)
+                continue
+            pause_s = _FIRST_RETRY_S
+            self._channels[key] = channel
+            self._wake()
+            log.info("connected to %s-%d", *key)
+            try:
+                await lost.wait()
+            finally:
+                channel.close()
+            if self._channels.get(key) is channel:
+                del self._channels[key]
+            log.warning("lost %s-%d", *key)
+
+    async def until(self, ready: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until ``ready()`` holds, looked at after every change of a channel; False after the timeout."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while not ready():
+            left_s = deadline - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                return False
+            changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._changed.add(changed)
+            try:
+                await asyncio.wait([changed], timeout=left_s)
+            finally:
+                self._changed.discard(changed)
+        return True
+
+    def _wake(self) -> None:
+        for future in self._changed:
+            if not future.done():
+                future.set_result(None)
+
+    def close(self) -> None:
+        for key in list(self._keepers):
+            self._drop(key)
+
+
+def _endpoints(kind: str, endpoints: Mapping[int, Endpoint | None]) -> dict[Key, Endpoint]:
+    return {(kind, index): endpoint for index, endpoint in endpoints.items() if endpoint is not None}

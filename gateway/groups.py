@@ -1,0 +1,107 @@
+"""Forwarding of group requests to the actor that owns the group, and what is answered when it is down."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from actors.group import adapters
+from actors.wire import codec
+from actors.wire.channel import ChannelLost
+from actors.wire.codec import ErrorCode
+from gateway.registry import Call, Reply
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT, SYNC_GROUP = 12, 14
+EVIDENCE = frozenset((8, 9, 11, 12, 14))
+"""OffsetCommit, OffsetFetch, JoinGroup, Heartbeat, SyncGroup: only a consumer of the group sends them."""
+
+
+def down_error(api_key: int) -> ErrorCode:
+    """What a client is told while its group's actor is down or starts: Kafka's words for "loading".
+
+    A heartbeat is answered NONE, as by a Kafka broker that still loads the partition, so that members
+    survive. SyncGroup says NOT_COORDINATOR, since clients (the Java consumer) take "loading" there as fatal.
+    """
+    if api_key == HEARTBEAT:
+        return ErrorCode.none
+    return ErrorCode.not_coordinator if api_key == SYNC_GROUP else ErrorCode.coordinator_load_in_progress
+
+
+def first_string(frame: bytes, start: int, *, compact: bool) -> str | None:
+    """The string at ``start``: the group id of nearly every group request. None for null.
+
+    codec.UndecodableRequest when the frame ends before it.
+    """
+    size, shift, at = 0, 0, start
+    try:
+        if compact:
+            while True:
+                byte = frame[at]
+                size |= (byte & 0x7F) << shift
+                at, shift = at + 1, shift + 7
+                if byte < 0x80:
+                    break
+            size -= 1
+        else:
+            size = int.from_bytes(frame[at : at + 2], "big", signed=True)
+            at += 2
+        text = frame[at : at + size] if size >= 0 else None
+        if text is not None and len(text) != size:
+            raise IndexError
+        return None if text is None else text.decode()
+    except (IndexError, UnicodeDecodeError) as error:
+        raise codec.UndecodableRequest(f"no group id: {error!r}") from error
+
+
+async def forward_whole(call: Call) -> Reply | None:
+    """Forward a request about one group, undecoded; the group id is its first field."""
+    header = call.header
+    flexible = codec.request_type(header.api_key, header.api_version).__flexible__
+    group_id = first_string(call.frame, header.end, compact=flexible)
+    if header.api_key in EVIDENCE:
+        connection = call.connection
+        call.gateway.account.group_request(connection.attribution, connection.host, header.client_id, group_id or "")
+    frame = await ask_coordinator(call, group_id or "", call.frame)
+    if frame is not None:
+        return Reply(frame)
+    error = down_error(header.api_key)
+    return call.reply(adapters.error_body(header.api_key, header.api_version, call.entity(), error))
+
+
+async def ask_coordinator(call: Call, group_id: str, frame: bytes) -> bytes | None:
+    """The answer of the group's actor to a frame; None when it is down or was lost on the way."""
+    gateway = call.gateway
+    partition = gateway.partition_of(group_id)
+    channel = gateway.forwarder.offsets(partition)
+    if channel is None:
+        if gateway.view.offsets.get(partition) is None:
+            gateway.activate(partition)
+        return None
+    try:
+        return await channel.call(call.connection.context, frame)
+    except ChannelLost:
+        gateway.metrics.forward_error(f"offsets-{partition}")
+        return None
+
+
+async def ask_each(
+    call: Call, groups: Iterable[str | None], body_of: Any, version: int
+) -> list[tuple[list[str | None], Any | None]]:
+    """Split a request about several groups by their partitions: (groups, response entity or None) for each."""
+    gateway, header = call.gateway, call.header
+    parts: dict[int, list[str | None]] = {}
+    for group_id in dict.fromkeys(groups):
+        parts.setdefault(gateway.partition_of(group_id or ""), []).append(group_id)
+
+    async def ask(members: list[str | None]) -> tuple[list[str | None], Any | None]:
+        frame = codec.encode_request(
+            header.api_key, version, header.correlation_id, header.client_id, body_of(members)
+        )
+        answer = await ask_coordinator(call, members[0] or "", frame)
+        return members, None if answer is None else codec.decode_response(header.api_key, version, answer)[1]
+
+    return list(await asyncio.gather(*(ask(members) for members in parts.values())))

@@ -1,0 +1,87 @@
+"""From the partitions that a request names to the actors that own them, and back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from actors.log.batch import iter_headers
+from actors.wire import codec
+from actors.wire.channel import Channel, ChannelLost
+from actors.wire.codec import ErrorCode
+from placement.view import OFFSETS_TOPIC, Topic
+
+if TYPE_CHECKING:
+    from gateway.forward import Key
+    from gateway.registry import Call
+    from gateway.server import Gateway
+
+
+class Named(NamedTuple):
+    """A partition as the request names it, and the topic if there is one of that name or id."""
+
+    name: str
+    topic_id: UUID | None
+    partition: int
+    topic: Topic | None
+
+    @property
+    def key(self) -> tuple[str, UUID | None, int]:
+        return (self.name, self.topic_id, self.partition)
+
+
+def named(gateway: Gateway, name: str | None, topic_id: UUID | None, partition: int) -> Named:
+    """Look the topic up."""
+    return Named(name or "", topic_id, partition, gateway.topic(name, topic_id))
+
+
+def existence_error(partition: Named) -> ErrorCode | None:
+    """Kafka's error for a topic or partition that does not exist."""
+    if partition.topic is None:
+        by_id = not partition.name and partition.topic_id
+        return ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
+    if not 0 <= partition.partition < partition.topic.partitions:
+        return ErrorCode.unknown_topic_or_partition
+    return None
+
+
+def owner_of(gateway: Gateway, topic: Topic, partition: int) -> Key:
+    """The actor that owns the partition's log."""
+    if topic.name == OFFSETS_TOPIC:
+        return ("offsets", partition)
+    return ("log", gateway.view.log_of(topic, partition))
+
+
+def channel_to(gateway: Gateway, owner: Key) -> Channel | None:
+    """The channel to that actor, or None while it is down."""
+    kind, index = owner
+    return gateway.forwarder.log(index) if kind == "log" else gateway.forwarder.offsets(index)
+
+
+def ask(call: Call, owner: Key, api_key: int, version: int, body: dict[str, Any]) -> asyncio.Future[bytes]:
+    """Send an actor a request of our own making, before anything is awaited. The future may give ChannelLost."""
+    channel = channel_to(call.gateway, owner)
+    if channel is None:
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        future.set_exception(ChannelLost(f"{owner[0]}-{owner[1]} is down"))
+        return future
+    frame = codec.encode_request(api_key, version, call.header.correlation_id, call.header.client_id, body)
+    return channel.call(call.connection.context, frame)
+
+
+def summarize(records: bytes) -> tuple[int, int, int]:
+    """First base offset, last offset and number of messages of whole batches, one after the other."""
+    headers = [header for _, header in iter_headers(records)]
+    if not headers:
+        return -1, -1, 0
+    return headers[0].base_offset, headers[-1].last_offset, sum(header.count for header in headers)
+
+
+def by_topic(partitions: Iterable[Named]) -> list[tuple[Named, list[Named]]]:
+    """Grouped by topic in the order in which topics come first; each with one of its partitions as its name."""
+    groups: dict[tuple[str, UUID | None], list[Named]] = {}
+    for partition in partitions:
+        groups.setdefault((partition.name, partition.topic_id), []).append(partition)
+    return [(members[0], members) for members in groups.values()]

@@ -1,0 +1,69 @@
+"""Which Kafka APIs the gateway serves. ApiVersions answers from this table, so it cannot lie."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from actors.wire import codec
+
+if TYPE_CHECKING:
+    from gateway.connection import Connection
+    from gateway.server import Gateway
+
+
+class Reply(NamedTuple):
+    """A response frame without its size, and what to do when it is handed to the socket."""
+
+    frame: bytes
+    on_sent: Callable[[], None] | None = None
+
+
+@dataclass(slots=True)
+class Call:
+    """One request on one connection."""
+
+    gateway: Gateway
+    connection: Connection
+    header: codec.Header
+    frame: bytes
+
+    def entity(self) -> Any:
+        """The request as kio's entity of its own version. codec.UndecodableRequest."""
+        return codec.decode_request(self.header, self.frame)
+
+    def reply(self, body: dict[str, Any]) -> Reply:
+        """A response in the request's version."""
+        header = self.header
+        return Reply(codec.encode_response(header.api_key, header.api_version, header.correlation_id, body))
+
+
+Handler = Callable[[Call], Awaitable[Reply | None]]
+"""Answers a call; None where Kafka sends no response. Handlers of one connection start in the order of
+its requests and may run side by side; the connection sends their answers in that order. What must keep
+its order (Produce) is forwarded before the first await."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    key: int
+    name: str
+    """As in the protocol guide, for logs and metrics."""
+    versions: range
+    handler: Handler
+
+
+APIS: dict[int, Api] = {}
+
+
+def api(key: int, name: str, *, versions: range | None = None) -> Callable[[Handler], Handler]:
+    """Register a handler for an API; ``versions`` where fewer than kio's are served."""
+
+    def register(handler: Handler) -> Handler:
+        if key in APIS:
+            raise ValueError(f"{name}: api key {key} is registered twice")
+        APIS[key] = Api(key, name, versions or codec.versions_of(key), handler)
+        return handler
+
+    return register

@@ -1,0 +1,192 @@
+"""The gateway: what its API handlers work with, and its listener. No Ray in here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+from uuid import UUID
+
+from actors.admin import NewTopic, TopicOutcome
+from actors.config import MusterConfig
+from actors.runtime import now_ms
+from gateway.attribution.account import Account
+from gateway.connection import Connection
+from gateway.forward import Forwarder
+from gateway.metrics import GatewayMetrics
+from placement.hashing import partition_for
+from placement.registration import Registration, Statement
+from placement.view import OFFSETS_TOPIC, ClusterView, Topic
+
+log = logging.getLogger(__name__)
+
+_IDLE_SWEEP_S = 10.0
+
+
+class Controller(Protocol):
+    """What a gateway asks of the controller. Each raises ControllerUnavailable when nobody answers in time.
+
+    A change is in the view with the order that comes back, or a later one.
+    """
+
+    async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]: ...
+    async def delete_topics(self, names: Sequence[str]) -> list[TopicOutcome]: ...
+    async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]: ...
+    async def producer_ids(self) -> range: ...
+    async def activate(self, offsets_partition: int) -> None: ...
+
+
+class ControllerUnavailable(ConnectionError):
+    """The controller is down or restarting; the request can be tried again."""
+
+
+class Gateway:
+    """One Kafka broker, as its clients see it."""
+
+    def __init__(
+        self,
+        *,
+        gateway_id: int,
+        node_id: str,
+        config: MusterConfig,
+        controller: Controller,
+        account: Account,
+        metrics: GatewayMetrics,
+        view: ClusterView,
+    ) -> None:
+        self.id = gateway_id
+        self.config = config
+        self.controller = controller
+        self.account = account
+        self.metrics = metrics
+        self.view = view
+        self.forwarder = Forwarder(node_id, self._heard)
+        self.connections: dict[str, Connection] = {}
+        self._accepted = 0
+        self._producer_ids: list[int] = []
+        self._producer_ids_lock = asyncio.Lock()
+        self._activating: dict[int, asyncio.Task[None]] = {}
+        self._server: asyncio.Server | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+        self._view_changed = asyncio.Event()
+        self.forwarder.follow(view)
+
+    async def listen(self, host: str, port: int) -> int:
+        """Accept clients; the port that is really bound. OSError when it is taken."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._accept, host, port, backlog=1024)
+        self._sweeper = loop.create_task(self._close_idle())
+        return int(self._server.sockets[0].getsockname()[1])
+
+    @property
+    def serving(self) -> bool:
+        """Whether clients can connect."""
+        return self._server is not None and self._server.is_serving()
+
+    def now_ms(self) -> int:
+        """The gateway's clock, ms since the Unix epoch; never goes back."""
+        return now_ms()
+
+    def _accept(self) -> Connection:
+        self._accepted += 1
+        return Connection(self, self._accepted)
+
+    def opened(self, connection: Connection) -> None:
+        self.connections[connection.id] = connection
+        self.metrics.connection_opened()
+        if len(self.connections) > self.config.max_connections:
+            connection.close(f"max.connections={self.config.max_connections} is reached")
+
+    def closed(self, connection: Connection) -> None:
+        if self.connections.pop(connection.id, None):
+            self.metrics.connection_closed()
+
+    async def _close_idle(self) -> None:
+        while True:
+            await asyncio.sleep(_IDLE_SWEEP_S)
+            if self.config.connections_max_idle_ms < 0:
+                continue
+            limit_s = time.monotonic() - self.config.connections_max_idle_ms / 1000
+            for connection in list(self.connections.values()):
+                if connection.last_active_s < limit_s and not connection.waiting:
+                    connection.close()
+
+    def follow(self, view: ClusterView) -> None:
+        """Take a newer view; an older one is ignored."""
+        if view.order <= self.view.order:
+            return
+        self.view = view
+        self.forwarder.follow(view)
+        self.metrics.view(view.order)
+        changed, self._view_changed = self._view_changed, asyncio.Event()
+        changed.set()
+
+    async def until_view(self, ready: Any, timeout_s: float) -> bool:
+        """Wait until ``ready(view)`` holds; False after the timeout."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not ready(self.view):
+                    await self._view_changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _heard(self, partition: int, epoch: int, statements: tuple[Statement, ...], snapshot: bool) -> None:
+        if snapshot:
+            registrations = (item for item in statements if isinstance(item, Registration))
+            self.account.replace(partition, epoch, registrations, now_ms())
+        else:
+            self.account.statements(statements, now_ms())
+
+    def topic(self, name: str | None, topic_id: UUID | None) -> Topic | None:
+        """The topic by name or, where the request has none, by id."""
+        if name:
+            return self.view.topics.get(name)
+        return self.view.topic_by_id(topic_id) if topic_id else None
+
+    def partition_of(self, group_id: str) -> int:
+        """The offsets partition of a group."""
+        topic = self.view.topics.get(OFFSETS_TOPIC)
+        return partition_for(group_id, topic.partitions if topic else self.config.offsets_topic_num_partitions)
+
+    def activate(self, partition: int) -> asyncio.Task[None]:
+        """Have the partition's actor started; asks the controller once, however many wait."""
+        task = self._activating.get(partition)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._activate(partition))
+            self._activating[partition] = task
+            task.add_done_callback(lambda _: self._activating.pop(partition, None))
+        return task
+
+    async def _activate(self, partition: int) -> None:
+        try:
+            await self.controller.activate(partition)
+        except ControllerUnavailable as error:
+            log.warning("offsets-%d cannot be started now: %s", partition, error)
+
+    async def coordinator_ready(self, partition: int, timeout_s: float) -> bool:
+        """Whether the partition's actor is there, started if it was not; waits for it."""
+        if self.forwarder.offsets(partition) is not None:
+            return True
+        if self.view.offsets.get(partition) is None:
+            self.activate(partition)
+        return await self.forwarder.until(lambda: self.forwarder.offsets(partition) is not None, timeout_s)
+
+    async def next_producer_id(self) -> int:
+        """An id that no other producer of this cluster has or had. ControllerUnavailable."""
+        async with self._producer_ids_lock:
+            if not self._producer_ids:
+                self._producer_ids = list(reversed(await self.controller.producer_ids()))
+            return self._producer_ids.pop()
+
+    async def stop(self) -> None:
+        """Take no more connections, close those that are there."""
+        if self._server is not None:
+            self._server.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in list(self.connections.values()):
+            connection.close()
+        self.forwarder.close()
