@@ -1,0 +1,154 @@
+"""The internal socket for real: a server and channels over Unix domain sockets and TCP."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from actors.group.types import Context
+from actors.wire import envelope
+from actors.wire.channel import Channel, ChannelLost, connect
+from actors.wire.server import Peer, Server
+from placement.registration import Kind, Registration, Withdrawal
+from placement.view import Endpoint
+
+CONTEXT = envelope.write_context("10.0.0.7", "1-5", "User:ANONYMOUS")
+REGISTRATION = Registration(
+    group="g",
+    member_id="m",
+    kind=Kind.MEMBER,
+    client_id=None,
+    host="::1",
+    generation=3,
+    partitions=frozenset({("t", 1), ("t", 0)}),
+    offsets_partition=7,
+    epoch=2,
+    sequence=9,
+)
+
+
+class Echo:
+    """Answers a frame with itself; holds back frames that say so until told."""
+
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+        self.contexts: list[Context] = []
+        self.held: dict[int, tuple[Peer, bytes]] = {}
+        self.cancelled = asyncio.Event()
+        self.peers: list[Peer] = []
+
+    def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
+        self.seen.append(frame)
+        self.contexts.append(context)
+        if frame.startswith(b"hold"):
+            self.held[token] = (peer, frame)
+        else:
+            peer.reply(token, frame)
+
+    def cancel(self, peer: Peer, token: int) -> None:
+        del self.held[token]
+        self.cancelled.set()
+
+    def joined(self, peer: Peer) -> None:
+        self.peers.append(peer)
+        peer.send(envelope.write_statements(7, 2, (REGISTRATION,), snapshot=True))
+
+    def left(self, peer: Peer) -> None:
+        self.peers.remove(peer)
+
+
+def run(tmp_path: Path, scenario: Callable[[Echo, Server, Endpoint], object]) -> None:
+    async def main() -> None:
+        echo = Echo()
+        server = Server(echo, b"secret")
+        endpoint = await server.start(node_id="here", host="127.0.0.1", path=tmp_path / "actor.sock")
+        try:
+            async with asyncio.timeout(20):
+                await scenario(echo, server, endpoint)  # type: ignore[misc]
+        finally:
+            await server.stop()
+
+    asyncio.run(main())
+
+
+async def open_channel(endpoint: Endpoint, node_id: str = "here") -> Channel:
+    return await connect(endpoint, node_id, on_statements=None, on_lost=lambda: None)
+
+
+@pytest.mark.parametrize("node_id", ["here", "elsewhere"])
+def test_answers_find_their_requests_in_any_order(tmp_path: Path, node_id: str) -> None:
+    async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
+        channel = await open_channel(endpoint, node_id)
+        held = channel.call(CONTEXT, b"hold")
+        rest = [channel.call(CONTEXT, b"%d" % number) for number in range(100)]
+        assert await asyncio.gather(*rest) == [b"%d" % number for number in range(100)]
+        assert echo.seen == [b"hold", *(b"%d" % number for number in range(100))]
+        assert echo.contexts[0] == Context(client_id=None, host="10.0.0.7", connection="1-5")
+        ((token, (peer, frame)),) = echo.held.items()
+        peer.reply(token, frame)
+        assert await held == b"hold"
+
+    run(tmp_path, scenario)
+
+
+def test_a_lost_actor_fails_what_waits_at_once(tmp_path: Path) -> None:
+    async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
+        lost = asyncio.Event()
+        channel = await connect(endpoint, "here", on_statements=None, on_lost=lost.set)
+        held = channel.call(CONTEXT, b"hold")
+        await channel.call(CONTEXT, b"x")
+        echo.peers[0].close()
+        with pytest.raises(ChannelLost):
+            await held
+        await lost.wait()
+        assert not channel.usable
+        with pytest.raises(ChannelLost):
+            await channel.call(CONTEXT, b"after")
+
+    run(tmp_path, scenario)
+
+
+def test_a_cancelled_call_is_cancelled_in_the_actor(tmp_path: Path) -> None:
+    async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
+        channel = await open_channel(endpoint)
+        held = channel.call(CONTEXT, b"hold")
+        await channel.call(CONTEXT, b"x")
+        held.cancel()
+        await echo.cancelled.wait()
+        assert not echo.held
+
+    run(tmp_path, scenario)
+
+
+def test_a_peer_without_the_secret_is_refused(tmp_path: Path) -> None:
+    async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
+        impostor = Endpoint(
+            node_id="here", host=endpoint.host, port=endpoint.port, path=endpoint.path, secret=b"guessed"
+        )
+        with pytest.raises(OSError):  # noqa: PT011 - any connection error will do
+            await open_channel(impostor)
+        _, writer = await asyncio.open_unix_connection(endpoint.path)
+        writer.write((50).to_bytes(4, "big") + envelope.request_head(1, CONTEXT) + b"not proven")
+        reader_done = await asyncio.open_unix_connection(endpoint.path)
+        reader_done[1].close()
+        writer.close()
+        assert echo.seen == []
+        assert echo.peers == []
+
+    run(tmp_path, scenario)
+
+
+def test_statements_arrive_before_the_answers_that_follow_them(tmp_path: Path) -> None:
+    async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
+        heard: list[object] = []
+        channel = await connect(
+            endpoint, "here", on_statements=lambda *statement: heard.append(statement), on_lost=lambda: None
+        )
+        gone = Withdrawal(group="g", member_id="m", offsets_partition=7, epoch=2, sequence=10)
+        await channel.call(CONTEXT, b"x")
+        echo.peers[0].send(envelope.write_statements(7, 2, (gone,), snapshot=False))
+        await channel.call(CONTEXT, b"y")
+        assert heard == [(7, 2, (REGISTRATION,), True), (7, 2, (gone,), False)]
+
+    run(tmp_path, scenario)

@@ -1,0 +1,33 @@
+import pytest
+
+from actors.wire.framing import Framer, FrameTooLarge, framed
+
+WIRE = framed(b"one") + framed(b"") + framed(b"three", b"four")
+FRAMES = [b"one", b"", b"threefour"]
+
+
+@pytest.mark.parametrize("cut", range(len(WIRE) + 1))
+def test_any_split_gives_the_same_frames(cut: int) -> None:
+    framer = Framer(100)
+    assert framer.feed(WIRE[:cut]) + framer.feed(WIRE[cut:]) == FRAMES
+    assert framer.pending_bytes == 0
+
+
+def test_byte_by_byte() -> None:
+    framer = Framer(100)
+    assert [frame for byte in WIRE for frame in framer.feed(bytes([byte]))] == FRAMES
+
+
+def test_many_frames_do_not_grow_the_buffer() -> None:
+    framer = Framer(1 << 20)
+    for _ in range(100):
+        assert len(framer.feed(framed(b"x" * 5000) * 20 + b"\0\0")) >= 19
+        framer.feed(b"\0\0")
+    assert framer.pending_bytes < 5004
+
+
+@pytest.mark.parametrize("size", [101, 2**31 - 1, -1])
+def test_a_bad_size_is_refused_before_its_bytes_come(size: int) -> None:
+    with pytest.raises(FrameTooLarge) as caught:
+        Framer(100).feed(size.to_bytes(4, "big", signed=True))
+    assert caught.value.size == size
