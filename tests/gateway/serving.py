@@ -1,0 +1,207 @@
+"""A real gateway on a real socket over real topics in ZooKeeper, without Ray, and a client that speaks bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gateway.apis  # noqa: F401 - registers the handlers
+from actors.admin import NewTopic, TopicOutcome
+from actors.config import MusterConfig
+from actors.tables.spool import Sample, SampleStore
+from actors.wire import codec
+from actors.wire.codec import ErrorCode
+from gateway.attribution.account import Account
+from gateway.metrics import GatewayMetrics
+from gateway.server import ControllerUnavailable, Gateway
+from placement.topics import InvalidPartitions, InvalidTopic, TopicError, TopicExists, TopicRegistry, UnknownTopic
+from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Topic
+from placement.zookeeper import ZooKeeperClient
+
+CLUSTER_ID = "muster-test-cluster-id"
+BROKERS = (
+    Broker(id=1, host="one.test", port=9092, node_id="n1"),
+    Broker(id=2, host="two.test", port=9093, node_id="n2"),
+)
+
+_ERRORS = {
+    InvalidPartitions: ErrorCode.invalid_partitions,
+    InvalidTopic: ErrorCode.invalid_topic_exception,
+    TopicExists: ErrorCode.topic_already_exists,
+    UnknownTopic: ErrorCode.unknown_topic_or_partition,
+}
+
+
+class RegistryController:
+    """The controller as a gateway sees it, without its actor: topics in ZooKeeper, and views of them.
+
+    ``away`` makes it a controller that is restarting; ``mute`` one whose views do not arrive.
+    """
+
+    def __init__(self, zk: ZooKeeperClient) -> None:
+        self.registry = TopicRegistry(zk)
+        self.away = False
+        self.mute = False
+        self.publish: Callable[[ClusterView], None] = lambda view: None
+        self._version = 0
+
+    def view(self) -> ClusterView:
+        self._version += 1
+        return ClusterView(
+            cluster_id=CLUSTER_ID,
+            controller_epoch=1,
+            version=self._version,
+            brokers=BROKERS,
+            topics=self.registry.load(),
+            logs={0: None, 1: None},
+            offsets={},
+        )
+
+    async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]:
+        def create(topic: NewTopic) -> Topic | None:
+            partitions = max(topic.partitions, 1)
+            return None if validate_only else self.registry.create(topic.name, partitions, topic.config)
+
+        return await self._change({topic.name: lambda topic=topic: create(topic) for topic in topics})
+
+    async def delete_topics(self, names: Sequence[str]) -> list[TopicOutcome]:
+        return await self._change({name: lambda name=name: self.registry.delete(name) for name in names})
+
+    async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]:
+        def grow(name: str, total: int) -> Topic | None:
+            return None if validate_only else self.registry.add_partitions(name, total)
+
+        return await self._change({name: lambda name=name: grow(name, totals[name]) for name in totals})
+
+    async def producer_ids(self) -> range:
+        if self.away:
+            raise ControllerUnavailable("away")
+        return await asyncio.to_thread(self.registry.next_producer_id_block)
+
+    async def activate(self, offsets_partition: int) -> None:
+        raise ControllerUnavailable("there are no coordinators here")
+
+    async def _change(self, changes: dict[str, Callable[[], Topic | None]]) -> list[TopicOutcome]:
+        if self.away:
+            raise ControllerUnavailable("away")
+        outcomes = [await asyncio.to_thread(_outcome, name, change) for name, change in changes.items()]
+        if not self.mute:
+            asyncio.get_running_loop().call_soon(self.publish, await asyncio.to_thread(self.view))
+        return outcomes
+
+
+def _outcome(name: str, change: Callable[[], Topic | None]) -> TopicOutcome:
+    try:
+        return TopicOutcome(name, 0, None, change())
+    except TopicError as error:
+        return TopicOutcome(name, int(_ERRORS[type(error)]), str(error))
+
+
+class Client:
+    """One connection; asks in any version, gets kio's entity of that version."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self._correlation_id = 0
+
+    def ask(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
+        self._correlation_id += 1
+        self.send(codec.encode_request(api_key, version, self._correlation_id, "a client", body))
+        correlation_id, entity = codec.decode_response(api_key, version, self.receive())
+        assert correlation_id == self._correlation_id
+        return entity
+
+    def send(self, frame: bytes) -> None:
+        self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
+
+    def receive(self) -> bytes:
+        return self._exactly(int.from_bytes(self._exactly(4), "big"))
+
+    def _exactly(self, size_bytes: int) -> bytes:
+        data = b""
+        while len(data) < size_bytes:
+            part = self._socket.recv(size_bytes - len(data))
+            if not part:
+                raise ConnectionError("closed by the gateway")
+            data += part
+        return data
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Serving:
+    """A gateway that runs in a thread's event loop, and a client of it."""
+
+    def __init__(self, server: Gateway, controller: RegistryController, run: Callable[..., Any], port: int) -> None:
+        self.gateway = server
+        self.controller = controller
+        self._run = run
+        self.client = Client(port)
+
+    def ask(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
+        return self.client.ask(api_key, version, body)
+
+    def create(self, name: str, partitions: int = 1, *, internal: bool = False, **config: str) -> Topic:
+        """A topic that the gateway knows when this returns."""
+        named = {key.replace("_", "."): value for key, value in config.items()}
+        topic = self.controller.registry.create(name, partitions, named, internal=internal)
+        self.follow(self.controller.view())
+        return topic
+
+    def without_brokers(self) -> None:
+        self.follow(replace(self.controller.view(), brokers=()))
+
+    def follow(self, view: ClusterView) -> None:
+        async def follow() -> None:
+            self.gateway.follow(view)
+
+        self._run(follow())
+
+
+@contextmanager
+def serving(zk: ZooKeeperClient, directory: Path, properties: dict[str, str]) -> Iterator[Serving]:
+    """Serve with these properties until the block ends."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    def run(work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, loop).result(30)
+
+    server, controller, port = run(_listen(zk, directory, MusterConfig.from_properties(properties)))
+    served = Serving(server, controller, run, port)
+    try:
+        yield served
+    finally:
+        served.client.close()
+        run(server.stop())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+async def _listen(
+    zk: ZooKeeperClient, directory: Path, config: MusterConfig
+) -> tuple[Gateway, RegistryController, int]:
+    controller = RegistryController(zk)
+    await asyncio.to_thread(controller.registry.create, OFFSETS_TOPIC, 3, {"cleanup.policy": "compact"}, internal=True)
+    store = SampleStore(directory, 1, flush_ms=60_000, now_ms=lambda: 0)
+    account = Account(store, Sample)
+    server = Gateway(
+        gateway_id=1,
+        node_id="n1",
+        config=config,
+        controller=controller,
+        account=account,
+        metrics=GatewayMetrics(1, account),
+        view=await asyncio.to_thread(controller.view),
+    )
+    controller.publish = server.follow
+    return server, controller, await server.listen("127.0.0.1", 0)

@@ -1,0 +1,124 @@
+"""InitProducerId, DescribeConfigs and DescribeCluster on a real connection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from actors.wire.codec import ErrorCode
+from placement.view import OFFSETS_TOPIC
+from tests.gateway.serving import BROKERS, CLUSTER_ID, Serving
+
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+
+
+def init_producer_id(served: Serving, **changes: Any) -> Any:
+    body = {
+        "transactional_id": None,
+        "transaction_timeout": 60_000,
+        "producer_id": -1,
+        "producer_epoch": -1,
+        "enable2_pc": False,
+        "keep_prepared_txn": False,
+    }
+    return served.ask(22, 6, body | changes)
+
+
+def describe_configs(served: Serving, kind: int, name: str, keys: Any = None, **changes: Any) -> Any:
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+    body = {"resources": [resource], "include_synonyms": False, "include_documentation": False}
+    return served.ask(32, 4, body | changes).results[0]
+
+
+def describe_cluster(served: Serving, **changes: Any) -> Any:
+    body = {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": True}
+    return served.ask(60, 2, body | changes)
+
+
+def test_no_two_producers_get_the_same_id(served: Serving) -> None:
+    answers = [init_producer_id(served) for _ in range(3)]
+    answers.append(init_producer_id(served, producer_id=answers[0].producer_id, producer_epoch=4))
+    assert {(answer.error_code, answer.producer_epoch) for answer in answers} == {(ErrorCode.none, 0)}
+    assert len({answer.producer_id for answer in answers}) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"transactional_id": "orders"}, ErrorCode.transactional_id_authorization_failed),
+        ({"transactional_id": ""}, ErrorCode.invalid_request),
+        ({"producer_id": 7}, ErrorCode.invalid_request),
+        ({"producer_epoch": 7}, ErrorCode.invalid_request),
+    ],
+)
+def test_who_gets_no_producer_id(served: Serving, changes: dict[str, Any], error: ErrorCode) -> None:
+    answer = init_producer_id(served, **changes)
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (error, -1, -1)
+
+
+def test_producers_ask_again_while_the_controller_is_away(served: Serving) -> None:
+    served.controller.away = True
+    assert init_producer_id(served).error_code == ErrorCode.coordinator_load_in_progress
+
+
+def test_configs_of_a_topic(served: Serving) -> None:
+    served.create("flights", retention_ms="1000")
+    answer = describe_configs(served, TOPIC, "flights", ["retention.ms", "segment.bytes", "no.such"])
+    assert {config.name: (config.value, config.config_source) for config in answer.configs} == {
+        "retention.ms": ("1000", 1),
+        "segment.bytes": ("1073741824", 5),
+    }
+    assert all(config.documentation is None and config.synonyms == () for config in answer.configs)
+    whole = describe_configs(served, TOPIC, "flights", include_synonyms=True, include_documentation=True)
+    retention = next(config for config in whole.configs if config.name == "retention.ms")
+    assert [(synonym.name, synonym.source) for synonym in retention.synonyms][:1] == [("retention.ms", 1)]
+    assert retention.synonyms[-1].name.startswith("log.retention.")
+    assert (bool(retention.documentation), retention.config_type, retention.read_only) == (True, 5, False)
+    assert describe_configs(served, TOPIC, OFFSETS_TOPIC, ["cleanup.policy"]).configs[0].value == "compact"
+
+
+@pytest.mark.parametrize("served", [{"num.partitions": "6"}], indirect=True)
+def test_configs_of_a_broker(served: Serving) -> None:
+    for broker in BROKERS:
+        (config,) = describe_configs(served, BROKER, str(broker.id), ["num.partitions"]).configs
+        assert (config.value, config.config_source, config.read_only) == ("6", 4, True)
+    everything = describe_configs(served, BROKER, "1", [])
+    assert {"num.partitions", "offsets.topic.num.partitions"} <= {config.name for config in everything.configs}
+    dynamic = describe_configs(served, BROKER, "")
+    assert (dynamic.error_code, dynamic.configs) == (ErrorCode.none, ())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "error"),
+    [
+        (TOPIC, "nobody", ErrorCode.unknown_topic_or_partition),
+        (TOPIC, "no/name", ErrorCode.invalid_topic_exception),
+        (BROKER, "9", ErrorCode.invalid_request),
+        (BROKER, "one", ErrorCode.invalid_request),
+        (BROKER_LOGGER, "1", ErrorCode.invalid_request),
+        (0, "", ErrorCode.invalid_request),
+    ],
+)
+def test_what_has_no_configs_is_refused(served: Serving, kind: int, name: str, error: ErrorCode) -> None:
+    answer = describe_configs(served, kind, name)
+    assert (answer.error_code, answer.resource_type, answer.resource_name) == (error, kind, name)
+    assert answer.configs == ()
+
+
+def test_the_cluster(served: Serving) -> None:
+    answer = describe_cluster(served)
+    assert (answer.cluster_id, answer.controller_id, answer.endpoint_type) == (CLUSTER_ID, 1, 1)
+    assert [(each.broker_id, each.host, each.port, each.rack, each.is_fenced) for each in answer.brokers] == [
+        (broker.id, broker.host, broker.port, None, False) for broker in BROKERS
+    ]
+    assert answer.cluster_authorized_operations == -(2**31)
+
+
+@pytest.mark.parametrize(
+    ("endpoint_type", "error"),
+    [(2, ErrorCode.mismatched_endpoint_type), (0, ErrorCode.unsupported_endpoint_type)],
+)
+def test_there_are_no_controller_endpoints(served: Serving, endpoint_type: int, error: ErrorCode) -> None:
+    answer = describe_cluster(served, endpoint_type=endpoint_type)
+    assert (answer.error_code, answer.brokers) == (error, ())
