@@ -1,0 +1,132 @@
+"""ListGroups (16), DescribeGroups (15) and DeleteGroups (42).
+
+ListGroups v4 filter by state | v5 filter by type; here all groups are classic
+DescribeGroups v3 authorized operations | v6 GROUP_ID_NOT_FOUND for an unknown group, before: Dead without error
+Reads do not show a group that the log does not have yet.
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from actors.group.events import GroupDeleted
+from actors.group.membership import forget_group
+from actors.group.messages import (
+    OPERATIONS_NOT_ASKED,
+    DeletedGroup,
+    DeleteGroups,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribedMember,
+    DescribeGroups,
+    DescribeGroupsResponse,
+    ListedGroup,
+    ListGroups,
+    ListGroupsResponse,
+)
+from actors.group.shard import Shard
+from actors.group.simple import withdraw_all
+from actors.group.state import Group, GroupState, Member
+from actors.group.types import GroupId, Token
+
+CLASSIC = "classic"
+NOT_FOUND_FROM = 6
+_READ, _DELETE, _DESCRIBE = 3, 6, 8
+ALL_OPERATIONS = 1 << _READ | 1 << _DELETE | 1 << _DESCRIBE
+"""Bit field of AclOperation: what can be permitted on a group."""
+
+
+def list_groups(shard: Shard, request: ListGroups, token: Token) -> None:
+    """Groups of this partition that match both filters; an empty filter matches all."""
+    states = {state.strip().lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    groups = tuple(
+        ListedGroup(group_id=group.id, protocol_type=group.protocol_type or "", state=group.state.value, type=CLASSIC)
+        for group in shard.groups.values()
+        if not group.creation_pending
+        and (not states or group.state.value.lower() in states)
+        and (not types or CLASSIC in types)
+    )
+    shard.reply(token, ListGroupsResponse(groups=groups))
+
+
+def describe_groups(shard: Shard, request: DescribeGroups, token: Token) -> None:
+    groups = tuple(_describe(shard, group_id, request) for group_id in request.groups)
+    shard.reply(token, DescribeGroupsResponse(groups=groups))
+
+
+def delete_groups(shard: Shard, request: DeleteGroups, token: Token) -> None:
+    """Delete groups that are Empty, with their offsets; each answered for itself, duplicates once."""
+    results = tuple(
+        DeletedGroup(group_id=group_id, error=_delete(shard, group_id)) for group_id in dict.fromkeys(request.groups)
+    )
+    shard.reply_when_durable(token, request, DeleteGroupsResponse(groups=results))
+
+
+def remove_group(shard: Shard, group: Group) -> None:
+    """Write tombstones for an Empty group's offsets and for itself, and forget it."""
+    shard.append_offset_tombstones(group.id, [*shard.hard.offsets(group.id)])
+    shard.append_group(group, None)
+    forget_group(shard, group)
+
+    def written() -> None:
+        if group.id not in shard.groups:
+            withdraw_all(shard, group.id)
+        shard.report(GroupDeleted(group=group.id))
+
+    def failed(error: ErrorCode) -> None:
+        shard.groups.setdefault(group.id, group)
+
+    shard.follow(written, failed)
+
+
+def _describe(shard: Shard, group_id: GroupId, request: DescribeGroups) -> DescribedGroup:
+    group = shard.groups.get(group_id)
+    if group is None or group.creation_pending:
+        return _unknown(group_id, request)
+    stable = group.state is GroupState.STABLE
+    return DescribedGroup(
+        group_id=group_id,
+        state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if stable else "",
+        members=tuple(_describe_member(group, member, stable) for member in group.members.values()),
+        authorized_operations=_operations(request),
+    )
+
+
+def _unknown(group_id: GroupId, request: DescribeGroups) -> DescribedGroup:
+    dead = GroupState.DEAD.value
+    if request.api_version < NOT_FOUND_FROM:
+        return DescribedGroup(group_id=group_id, state=dead, authorized_operations=_operations(request))
+    return DescribedGroup(
+        group_id=group_id,
+        error=ErrorCode.group_id_not_found,
+        error_message=f"Group {group_id} not found.",
+        state=dead,
+    )
+
+
+def _describe_member(group: Group, member: Member, stable: bool) -> DescribedMember:
+    return DescribedMember(
+        member_id=member.id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id or "",
+        client_host=f"/{member.client_host}",
+        metadata=member.metadata(group.protocol) if stable else b"",
+        assignment=member.assignment,
+    )
+
+
+def _operations(request: DescribeGroups) -> int:
+    return ALL_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED
+
+
+def _delete(shard: Shard, group_id: GroupId) -> ErrorCode:
+    group = shard.groups.get(group_id)
+    if group is None:
+        return ErrorCode.group_id_not_found
+    if group.state is not GroupState.EMPTY:
+        return ErrorCode.non_empty_group
+    remove_group(shard, group)
+    return ErrorCode.none

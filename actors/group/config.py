@@ -1,0 +1,40 @@
+"""What a group coordinator can be told: Kafka's broker properties, with dots as underscores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MS_PER_MINUTE = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """Kafka's properties for classic groups and their offsets, with Kafka's defaults."""
+
+    group_min_session_timeout_ms: int = 6_000
+    """Lowest session timeout that a JoinGroup may ask for (inclusive)."""
+    group_max_session_timeout_ms: int = 1_800_000
+    """Highest session timeout that a JoinGroup may ask for (inclusive)."""
+    group_initial_rebalance_delay_ms: int = 3_000
+    """How long the first rebalance of an Empty group waits for more members."""
+    group_max_size: int = 2_147_483_647
+    """Most members of one group."""
+    offset_metadata_max_bytes: int = 4_096
+    """Longest metadata of a committed offset. Kafka counts UTF-16 units, in spite of the name."""
+    offsets_retention_minutes: int = 10_080
+    """How long offsets outlive their use."""
+    offsets_retention_check_interval_ms: int = 600_000
+    """Time between two walks for expired offsets."""
+    offsets_commit_timeout_ms: int = 5_000
+    """How long the shell waits for the log before it reports REQUEST_TIMED_OUT to ``write_failed``."""
+    offsets_load_buffer_size: int = 5_242_880
+    """Bytes that the shell reads at a time while loading."""
+    group_coordinator_append_linger_ms: int = 10
+    """How long the shell may hold a batch for more records. The core does not use it."""
+    attribution_simple_ttl_ms: int = 600_000
+    """Muster's own: how long a consumer without membership is taken to use a group after it was last seen."""
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        """``offsets.retention.minutes`` in ms."""
+        return self.offsets_retention_minutes * MS_PER_MINUTE

@@ -1,0 +1,232 @@
+"""The group coordinator of one ``__consumer_offsets`` partition: a deterministic state machine.
+
+No I/O, no clock, no randomness: time and ids are arguments. Every method that can change something gives an
+Outcome. The shell loads it with :meth:`Coordinator.replay` and :meth:`Coordinator.loaded`, feeds requests and time,
+appends what it is given, and says when that is durable. When an append has failed the shell reports it and starts
+again from the log, with a new Coordinator.
+
+Every token is answered exactly once, at the latest when the coordinator resigns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from enum import Enum
+
+from kio.schema.errors import ErrorCode
+
+from actors.group import admin, expiry, join, leave, liveness, offsets, rebalance, simple, sync
+from actors.group.config import GroupConfig
+from actors.group.errors import Refused
+from actors.group.events import Cause, PartitionLoaded, RecordsSkipped
+from actors.group.hard import HardState
+from actors.group.membership import fail_parked
+from actors.group.messages import (
+    DeleteGroups,
+    DescribeGroups,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    ListGroups,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    Request,
+    SyncGroup,
+    failed,
+)
+from actors.group.records import UnknownKey
+from actors.group.shard import Shard
+from actors.group.state import Group, GroupState, restored
+from actors.group.timers import TimerKind, TimerName
+from actors.group.types import Context, GroupId, MemberId, Outcome, Record, Token, WriteId
+from placement.registration import Registration
+
+
+class Phase(Enum):
+    LOADING = "Loading"
+    ACTIVE = "Active"
+    RESIGNED = "Resigned"
+
+
+_NOT_SERVED = {
+    Phase.LOADING: ErrorCode.coordinator_load_in_progress,
+    Phase.RESIGNED: ErrorCode.not_coordinator,
+}
+
+_NEEDS_GROUP_ID = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete)
+"""The others serve offsets that are kept under the empty group id."""
+
+
+class Coordinator:
+    """Owns the groups that hash to one partition, during one leader epoch."""
+
+    def __init__(self, *, partition: int, epoch: int, config: GroupConfig, new_id: Callable[[], str]) -> None:
+        """``new_id`` gives the random part of member ids, a UUID in production."""
+        self._shard = Shard(partition=partition, epoch=epoch, config=config, new_id=new_id)
+        self._phase = Phase.LOADING
+        self._skipped: dict[int, tuple[int, int]] = {}
+
+    @property
+    def phase(self) -> Phase:
+        return self._phase
+
+    @property
+    def hard_state(self) -> HardState:
+        """What the log says, with everything that was given out to be appended. To be read only."""
+        return self._shard.hard
+
+    @property
+    def groups(self) -> dict[GroupId, Group]:
+        """The groups in memory. To be read only."""
+        return self._shard.groups
+
+    def replay(self, offset: int, record: Record, timestamp_ms: int) -> None:
+        """Apply a record of the log, in its order. CorruptRecord if it cannot be read: the partition cannot load.
+
+        Types that only KIP-848 and share groups use are skipped; ``loaded`` tells how many.
+        """
+        applied = self._shard.hard.replay(record)
+        if isinstance(applied, UnknownKey):
+            count, first = self._skipped.get(applied.key_type, (0, offset))
+            self._skipped[applied.key_type] = (count + 1, first)
+
+    def loaded(self, now_ms: int) -> Outcome:
+        """The whole log was replayed: serve. Every member has a whole session from now."""
+        shard = self._shard
+        shard.begin(now_ms)
+        self._phase = Phase.ACTIVE
+        for group_id in shard.hard.known_groups():
+            self._restore(group_id)
+        expiry.arm_expiry(shard)
+        for key_type, (count, first) in sorted(self._skipped.items()):
+            shard.report(RecordsSkipped(key_type=key_type, count=count, first_offset=first))
+        shard.report(PartitionLoaded(groups=len(shard.groups), offsets=shard.hard.offset_count()))
+        return shard.finish()
+
+    def step(self, request: Request, context: Context, token: Token, now_ms: int) -> Outcome:
+        """Take a request. No reply under its token, here or later from ``written``: it is parked."""
+        shard = self._shard
+        shard.begin(now_ms)
+        try:
+            self._check(request, context)
+            self._handle(request, context, token)
+        except Refused as refused:
+            response = failed(request, refused.error)
+            if isinstance(response, JoinGroupResponse) and refused.member_id is not None:
+                response = JoinGroupResponse(error=refused.error, member_id=refused.member_id)
+            shard.reply(token, response)
+        return shard.finish()
+
+    def tick(self, now_ms: int) -> Outcome:
+        """Do everything that is due."""
+        self._shard.begin(now_ms)
+        for timer in self._shard.timers.due(now_ms):
+            self._fire(timer)
+        return self._shard.finish()
+
+    def next_deadline_ms(self) -> int | None:
+        """When ``tick`` has something to do; None: never, as things are."""
+        return self._shard.timers.next_ms()
+
+    def written(self, write: WriteId, now_ms: int) -> Outcome:
+        """The records of that write, and all before, are durable."""
+        self._shard.begin(now_ms)
+        self._shard.written(write)
+        return self._shard.finish()
+
+    def write_failed(self, write: WriteId, error: ErrorCode, now_ms: int) -> Outcome:
+        """The records of that write, and all after, are not in the log. ``error`` is the log's own."""
+        self._shard.begin(now_ms)
+        self._shard.write_failed(write, error)
+        return self._shard.finish()
+
+    def resign(self, now_ms: int) -> Outcome:
+        """Serve no more: whatever waits is answered NOT_COORDINATOR. Registrations stay; the next owner has them."""
+        shard = self._shard
+        shard.begin(now_ms)
+        self._phase = Phase.RESIGNED
+        shard.timers.clear()
+        shard.fail_all_held(ErrorCode.not_coordinator)
+        for group in shard.groups.values():
+            fail_parked(shard, group, ErrorCode.not_coordinator)
+            group.move(GroupState.DEAD, now_ms)
+        return shard.finish()
+
+    def topics_deleted(self, topics: Collection[str], now_ms: int) -> Outcome:
+        """These topics exist no more: remove their offsets. Nothing happens unless the coordinator is active."""
+        self._shard.begin(now_ms)
+        if self._phase is Phase.ACTIVE:
+            offsets.topics_deleted(self._shard, topics)
+        return self._shard.finish()
+
+    def registrations(self) -> tuple[Registration, ...]:
+        """Everybody who consumes for a group of this partition, as last stated. Complete once loaded."""
+        return self._shard.registry.registrations()
+
+    def _restore(self, group_id: GroupId) -> None:
+        shard = self._shard
+        group = shard.groups[group_id] = restored(group_id, shard.hard.groups.get(group_id))
+        for member in group.members.values():
+            shard.arm_session(group, member)
+            shard.registry.assigned(group, member)
+        if len(group.members) > shard.config.group_max_size:
+            rebalance.prepare(shard, group, Cause.TOO_MANY_MEMBERS)
+
+    def _check(self, request: Request, context: Context) -> None:
+        """What is refused before the group is looked at, in Kafka's order."""
+        if isinstance(request, SyncGroup):
+            sync.check_arguments(request)
+        if isinstance(request, _NEEDS_GROUP_ID) and not request.group_id:
+            raise Refused(ErrorCode.invalid_group_id)
+        if isinstance(request, JoinGroup):
+            join.check_arguments(self._shard, request, context)
+        if self._phase is Phase.ACTIVE or (self._phase is Phase.LOADING and isinstance(request, Heartbeat)):
+            return
+        raise Refused(_NOT_SERVED[self._phase])
+
+    def _handle(self, request: Request, context: Context, token: Token) -> None:
+        shard = self._shard
+        match request:
+            case Heartbeat():
+                if self._phase is Phase.LOADING:
+                    shard.reply(token, HeartbeatResponse())
+                else:
+                    liveness.heartbeat(shard, request, token)
+            case OffsetCommit():
+                offsets.commit(shard, request, context, token)
+            case OffsetFetch():
+                offsets.fetch(shard, request, context, token)
+            case JoinGroup():
+                join.join(shard, request, context, token)
+            case SyncGroup():
+                sync.sync(shard, request, token)
+            case LeaveGroup():
+                leave.leave(shard, request, token)
+            case OffsetDelete():
+                offsets.delete(shard, request, token)
+            case ListGroups():
+                admin.list_groups(shard, request, token)
+            case DescribeGroups():
+                admin.describe_groups(shard, request, token)
+            case DeleteGroups():
+                admin.delete_groups(shard, request, token)
+
+    def _fire(self, timer: TimerName) -> None:
+        shard = self._shard
+        group = GroupId(timer.group)
+        match timer.kind:
+            case TimerKind.SESSION:
+                liveness.on_session_deadline(shard, group, MemberId(timer.member))
+            case TimerKind.PENDING:
+                join.on_pending_deadline(shard, group, MemberId(timer.member))
+            case TimerKind.JOIN:
+                rebalance.on_join_deadline(shard, group)
+            case TimerKind.SYNC:
+                rebalance.on_sync_deadline(shard, group)
+            case TimerKind.SIMPLE:
+                simple.on_simple_deadline(shard, group, timer.member)
+            case TimerKind.EXPIRY:
+                expiry.on_expiry(shard)

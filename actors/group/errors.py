@@ -1,0 +1,47 @@
+"""Refusals, and what a failed append means to a client."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from actors.group.messages import OffsetFetch, Request
+from actors.group.types import MemberId
+
+
+class Refused(Exception):
+    """The request is answered with ``error``; ``member_id`` if JoinGroup shall not echo the request's."""
+
+    def __init__(self, error: ErrorCode, member_id: MemberId | None = None) -> None:
+        super().__init__(error)
+        self.error = error
+        self.member_id = member_id
+
+
+class CorruptRecord(ValueError):
+    """A record of the log cannot be read: loading the partition has failed."""
+
+
+_NOT_WRITTEN = {
+    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
+    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
+    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
+    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
+    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
+    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
+    ErrorCode.invalid_fetch_size: ErrorCode.unknown_server_error,
+    ErrorCode.network_exception: ErrorCode.coordinator_load_in_progress,
+}
+
+
+def translate(error: ErrorCode) -> ErrorCode:
+    """What the client sees of a failed append. Kafka's CoordinatorOperationExceptionHelper."""
+    return _NOT_WRITTEN.get(error, error)
+
+
+def translate_for(request: Request, error: ErrorCode) -> ErrorCode:
+    """As ``translate``; a stable OffsetFetch says NOT_COORDINATOR where others say COORDINATOR_NOT_AVAILABLE."""
+    translated = translate(error)
+    if isinstance(request, OffsetFetch) and translated is ErrorCode.coordinator_not_available:
+        return ErrorCode.not_coordinator
+    return translated

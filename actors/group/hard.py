@@ -1,0 +1,86 @@
+"""Hard state: what the log says. Only :meth:`HardState.replay` writes it, in normal work and while loading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from actors.group.records import (
+    CommittedOffset,
+    GroupKey,
+    GroupMetadata,
+    Key,
+    OffsetKey,
+    UnknownKey,
+    Value,
+    decode_key,
+    decode_value,
+)
+from actors.group.types import GroupId, Record
+
+TopicPartition = tuple[str, int]
+Prior = tuple[Key, Value | None]
+
+
+class HardState:
+    """Last value of every key of the partition's log."""
+
+    def __init__(self) -> None:
+        self.groups: dict[GroupId, GroupMetadata] = {}
+        self._offsets: dict[GroupId, dict[TopicPartition, CommittedOffset]] = {}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, HardState):
+            return NotImplemented
+        return self.groups == other.groups and self._offsets == other._offsets
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def replay(self, record: Record) -> Prior | UnknownKey:
+        """Apply a record; gives the key and what it held before. CorruptRecord if it cannot be read."""
+        key = decode_key(record.key)
+        if isinstance(key, UnknownKey):
+            return key
+        prior = self.get(key)
+        self._put(key, None if record.value is None else decode_value(key, record.value))
+        return key, prior
+
+    def undo(self, priors: Iterable[Prior]) -> None:
+        """Take back what ``replay`` did, latest first."""
+        for key, value in priors:
+            self._put(key, value)
+
+    def get(self, key: Key) -> Value | None:
+        if isinstance(key, GroupKey):
+            return self.groups.get(key.group)
+        return self._offsets.get(key.group, {}).get((key.topic, key.partition))
+
+    def offsets(self, group: GroupId) -> dict[TopicPartition, CommittedOffset]:
+        """Committed offsets of a group, to be read only; empty without any."""
+        return self._offsets.get(group, {})
+
+    def offset_count(self) -> int:
+        return sum(len(offsets) for offsets in self._offsets.values())
+
+    def known_groups(self) -> Iterator[GroupId]:
+        """Groups with a record or with offsets, each once, in order of their first record."""
+        yield from dict.fromkeys([*self.groups, *self._offsets])
+
+    def _put(self, key: Key, value: Value | None) -> None:
+        match key, value:
+            case GroupKey(), GroupMetadata():
+                self.groups[key.group] = value
+            case GroupKey(), None:
+                self.groups.pop(key.group, None)
+            case OffsetKey(), CommittedOffset():
+                self._offsets.setdefault(key.group, {})[key.topic, key.partition] = value
+            case OffsetKey(), None:
+                self._remove_offset(key)
+            case _:
+                raise TypeError(f"{value!r} is no value of {key!r}")
+
+    def _remove_offset(self, key: OffsetKey) -> None:
+        offsets = self._offsets.get(key.group)
+        if offsets is not None:
+            offsets.pop((key.topic, key.partition), None)
+            if not offsets:
+                del self._offsets[key.group]

@@ -1,0 +1,200 @@
+"""JoinGroup (api key 11).
+
+v0 has no rebalance timeout: the session timeout stands in | v4 a dynamic member without id is answered
+MEMBER_ID_REQUIRED once (KIP-394) | v5 group.instance.id, KIP-345 | v9 skip_assignment, KIP-814
+
+A second JoinGroup of a member whose first one is parked takes its place; the first is answered
+REBALANCE_IN_PROGRESS, where Kafka leaves it without any answer.
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from actors.group.errors import Refused, translate
+from actors.group.events import Cause, Removal
+from actors.group.membership import check_member, evict, fail_parked, forget_group, forget_pending, park
+from actors.group.messages import NO_MEMBER, JoinGroup, JoinGroupResponse
+from actors.group.protocols import common
+from actors.group.rebalance import after_removal, complete_if_all_joined, joined_response, prepare_or_advance
+from actors.group.records import GroupMetadata
+from actors.group.shard import Shard, pending_timer, session_timer
+from actors.group.state import Group, GroupState, Member, Parked
+from actors.group.static import replace_member
+from actors.group.types import Context, GroupId, MemberId, Token
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""How long a new member's first join may be parked. Hard-coded in Kafka too."""
+MEMBER_ID_REQUIRED_FROM = 4
+MAX_STRING_BYTES = 32_700
+"""Longest text that a group's record takes, less room for a UUID."""
+
+
+def check_arguments(shard: Shard, request: JoinGroup, context: Context) -> None:
+    """What is refused without a look at the group, even while the partition loads."""
+    config = shard.config
+    if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
+        raise Refused(ErrorCode.invalid_session_timeout)
+    texts = (
+        context.client_id,
+        request.group_instance_id,
+        request.protocol_type,
+        *(name for name, _ in request.protocols),
+    )
+    if any(text and len(text.encode()) > MAX_STRING_BYTES for text in texts):
+        raise Refused(ErrorCode.invalid_request)
+
+
+def join(shard: Shard, request: JoinGroup, context: Context, token: Token) -> None:
+    """Park the join, or answer it. Raises Refused."""
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        if request.member_id:
+            raise Refused(ErrorCode.unknown_member_id)
+        group = _create(shard, request.group_id)
+    if not _has_room(shard, group, request):
+        _turn_away(shard, group, request.member_id)
+        raise Refused(ErrorCode.group_max_size_reached, NO_MEMBER)
+    if not _supports(group, request):
+        raise Refused(ErrorCode.inconsistent_group_protocol)
+    join = Parked(token, request)
+    if request.member_id in group.pending_joins:
+        _join_pending(shard, group, join, context)
+    elif request.member_id:
+        _rejoin(shard, group, join)
+    elif request.group_instance_id is not None:
+        _join_static(shard, group, join, context, request.group_instance_id)
+    elif request.api_version >= MEMBER_ID_REQUIRED_FROM:
+        _hand_out_id(shard, group, join, context)
+    else:
+        _add(shard, group, join, context, _new_member_id(shard, context.client_id))
+
+
+def on_pending_deadline(shard: Shard, group_id: GroupId, member_id: MemberId) -> None:
+    """A handed-out id was not used in time; a later join with it is refused."""
+    group = shard.groups.get(group_id)
+    if group is not None and member_id in group.pending_joins:
+        group.pending_joins.remove(member_id)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            after_removal(shard, group, Cause.SESSION_EXPIRED)
+
+
+def _create(shard: Shard, group_id: GroupId) -> Group:
+    """A new Empty group and its record; the client's answer does not wait for that."""
+    group = Group(id=group_id, state_since_ms=shard.now_ms, creation_pending=True)
+    shard.groups[group_id] = group
+    shard.append_group(
+        group,
+        GroupMetadata(
+            protocol_type="", generation=0, protocol=None, leader=None, state_timestamp_ms=shard.now_ms, members=()
+        ),
+    )
+
+    def written() -> None:
+        group.creation_pending = False
+
+    def failed(error: ErrorCode) -> None:
+        if shard.groups.get(group_id) is group:
+            fail_parked(shard, group, translate(error))
+            forget_group(shard, group)
+
+    shard.follow(written, failed)
+    return group
+
+
+def _has_room(shard: Shard, group: Group, request: JoinGroup) -> bool:
+    limit = shard.config.group_max_size
+    member_id = request.member_id
+    if not member_id and request.group_instance_id is not None:
+        member_id = group.static_members.get(request.group_instance_id, NO_MEMBER)
+    member = group.members.get(member_id)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return bool(member and member.parked_join) or group.parked_joins < limit
+    if group.state is GroupState.EMPTY:
+        return True
+    return member is not None or len(group.members) < limit
+
+
+def _turn_away(shard: Shard, group: Group, member_id: MemberId) -> None:
+    """The group is full: whoever asked last is not awaited any more."""
+    if member_id in group.pending_joins:
+        forget_pending(shard, group, member_id)
+    elif member_id in group.members:
+        evict(shard, group, group.members[member_id], Removal.GROUP_FULL)
+    complete_if_all_joined(shard, group)
+
+
+def _supports(group: Group, request: JoinGroup) -> bool:
+    """Whether the group can go on with a member of that type and these protocols."""
+    if group.state is GroupState.EMPTY:
+        return bool(request.protocol_type and request.protocols)
+    offered = {name for name, _ in request.protocols}
+    if not group.members:
+        return bool(request.protocol_type and offered)
+    return request.protocol_type == group.protocol_type and not offered.isdisjoint(common(group.offered()))
+
+
+def _new_member_id(shard: Shard, prefix: str | None) -> MemberId:
+    return MemberId(f"{prefix or ''}-{shard.new_id()}")
+
+
+def _hand_out_id(shard: Shard, group: Group, join: Parked, context: Context) -> None:
+    """Give a dynamic member its id, and wait for its second JoinGroup for a session (KIP-394)."""
+    member_id = _new_member_id(shard, context.client_id)
+    group.pending_joins.add(member_id)
+    shard.timers.set(pending_timer(group, member_id), shard.now_ms + join.request.session_timeout_ms)
+    shard.reply(join.token, JoinGroupResponse(error=ErrorCode.member_id_required, member_id=member_id))
+
+
+def _join_pending(shard: Shard, group: Group, join: Parked, context: Context) -> None:
+    if join.request.group_instance_id is not None:
+        raise Refused(ErrorCode.unknown_server_error)
+    forget_pending(shard, group, join.request.member_id)
+    _add(shard, group, join, context, join.request.member_id)
+
+
+def _join_static(shard: Shard, group: Group, join: Parked, context: Context, instance_id: str) -> None:
+    new_id = _new_member_id(shard, instance_id)
+    old_id = group.static_members.get(instance_id)
+    if old_id is None:
+        _add(shard, group, join, context, new_id)
+    else:
+        replace_member(shard, group, group.members[old_id], new_id, join)
+
+
+def _add(shard: Shard, group: Group, join: Parked, context: Context, member_id: MemberId) -> None:
+    """A new member. Until its first join is answered it has NEW_MEMBER_JOIN_TIMEOUT_MS, whatever its session."""
+    request = join.request
+    member = Member(
+        id=member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=context.client_id,
+        client_host=context.host,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        protocols=request.protocols,
+        parked_join=join,
+        is_new=True,
+    )
+    if not group.members:
+        group.protocol_type = request.protocol_type
+    group.add(member)
+    shard.timers.set(session_timer(group, member), shard.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
+    if group.initial_delay:
+        group.initial_delay.member_added = True
+    prepare_or_advance(shard, group, Cause.MEMBER_JOINED, member)
+
+
+def _rejoin(shard: Shard, group: Group, join: Parked) -> None:
+    request = join.request
+    member = check_member(group, request.member_id, request.group_instance_id)
+    same = member.protocols == request.protocols
+    is_leader = group.leader == member.id
+    if group.state is GroupState.COMPLETING_REBALANCE and same:
+        members = group.joined_members() if is_leader else ()
+        shard.reply(join.token, joined_response(group, member, members))
+    elif group.state is GroupState.STABLE and same and not is_leader:
+        shard.reply(join.token, joined_response(group, member, ()))
+    else:
+        park(shard, member, join)
+        prepare_or_advance(shard, group, Cause.LEADER_REJOINED if same else Cause.PROTOCOLS_CHANGED, member)

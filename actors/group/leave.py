@@ -1,0 +1,64 @@
+"""LeaveGroup (api key 13).
+
+v3 several members, each with a result of its own (KIP-345); earlier versions name one | v5 reason, not used
+
+A handed-out id that leaves does not rebalance a group that never knew it; the new coordinator of Kafka does so.
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from actors.group.errors import Refused
+from actors.group.events import Cause, MemberLeft
+from actors.group.membership import check_member, drop, forget_pending
+from actors.group.messages import LeaveGroup, LeaveGroupResponse, LeavingMember, LeftMember
+from actors.group.rebalance import complete_if_all_joined, prepare
+from actors.group.shard import Shard
+from actors.group.state import Group, GroupState, Member
+from actors.group.types import Token
+
+
+def leave(shard: Shard, request: LeaveGroup, token: Token) -> None:
+    """Remove the members that the request names, then rebalance once."""
+    group = shard.groups.get(request.group_id)
+    results: list[LeftMember] = []
+    removed: list[Member] = []
+    for leaving in request.members:
+        try:
+            member = _find(shard, group, leaving)
+        except Refused as refused:
+            results.append(_result(leaving, refused.error))
+            continue
+        results.append(_result(leaving, ErrorCode.none))
+        if group is not None and member is not None:
+            drop(shard, group, member)
+            shard.report(MemberLeft(group=group.id, member_id=member.id, client_id=member.client_id))
+            removed.append(member)
+    if group is not None:
+        _after_leaving(shard, group, removed)
+    shard.reply_when_durable(token, request, LeaveGroupResponse(members=tuple(results)))
+
+
+def _find(shard: Shard, group: Group | None, leaving: LeavingMember) -> Member | None:
+    """The member that leaves; None if it was only a handed-out id, which is forgotten here. Raises Refused."""
+    if group is None:
+        raise Refused(ErrorCode.unknown_member_id)
+    if leaving.member_id in group.pending_joins:
+        forget_pending(shard, group, leaving.member_id)
+        return None
+    member_id = leaving.member_id
+    if not member_id and leaving.group_instance_id is not None:
+        member_id = group.static_members.get(leaving.group_instance_id, member_id)
+    return check_member(group, member_id, leaving.group_instance_id)
+
+
+def _after_leaving(shard: Shard, group: Group, removed: list[Member]) -> None:
+    if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE) and removed:
+        prepare(shard, group, Cause.MEMBER_LEFT, removed[0])
+    else:
+        complete_if_all_joined(shard, group)
+
+
+def _result(leaving: LeavingMember, error: ErrorCode) -> LeftMember:
+    return LeftMember(member_id=leaving.member_id, group_instance_id=leaving.group_instance_id, error=error)

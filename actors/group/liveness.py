@@ -1,0 +1,49 @@
+"""Heartbeat (api key 12) and sessions.
+
+v3 group.instance.id | CompletingRebalance answers NONE, only PreparingRebalance REBALANCE_IN_PROGRESS
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from actors.group.errors import Refused
+from actors.group.events import Cause, Removal
+from actors.group.membership import check_member, evict
+from actors.group.messages import Heartbeat, HeartbeatResponse
+from actors.group.rebalance import after_removal
+from actors.group.shard import Shard
+from actors.group.state import GroupState
+from actors.group.types import GroupId, MemberId, Token
+
+
+def heartbeat(shard: Shard, request: Heartbeat, token: Token) -> None:
+    """Keep the member alive, and tell it whether to join again. Raises Refused."""
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        raise Refused(ErrorCode.unknown_member_id)
+    member = check_member(group, request.member_id, request.group_instance_id)
+    if request.generation_id != group.generation:
+        raise Refused(ErrorCode.illegal_generation)
+    shard.arm_session(group, member)
+    moving = group.state is GroupState.PREPARING_REBALANCE
+    error = ErrorCode.rebalance_in_progress if moving else ErrorCode.none
+    shard.reply_when_durable(token, request, HeartbeatResponse(error=error))
+
+
+def on_session_deadline(shard: Shard, group_id: GroupId, member_id: MemberId) -> None:
+    """The member was silent for a session, or its first join was parked for too long.
+
+    A member with a parked request is alive: its next session begins when that is answered.
+    """
+    group = shard.groups.get(group_id)
+    member = group.members.get(member_id) if group else None
+    if group is None or member is None:
+        return
+    if member.is_new:
+        evict(shard, group, member, Removal.JOIN_EXPIRED)
+    elif member.parked_join or member.parked_sync is not None:
+        return
+    else:
+        evict(shard, group, member, Removal.SESSION_EXPIRED)
+    after_removal(shard, group, Cause.SESSION_EXPIRED, member)

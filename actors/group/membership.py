@@ -1,0 +1,101 @@
+"""Who is a member, and how one stops being one. What the group does about it is in ``rebalance``."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from actors.group.errors import Refused
+from actors.group.events import MemberExpired, Removal
+from actors.group.messages import NO_MEMBER, JoinGroupResponse, SyncGroupResponse
+from actors.group.shard import Shard, join_timer, pending_timer, session_timer, sync_timer
+from actors.group.state import Group, Member, Parked
+from actors.group.types import MemberId
+
+
+def check_member(group: Group, member_id: MemberId, group_instance_id: str | None) -> Member:
+    """The member that a request speaks for.
+
+    Refused with UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID. A static member may leave its instance id out.
+    """
+    if group_instance_id is not None:
+        current = group.static_members.get(group_instance_id)
+        if current is None:
+            raise Refused(ErrorCode.unknown_member_id)
+        if current != member_id:
+            raise Refused(ErrorCode.fenced_instance_id)
+    member = group.members.get(member_id)
+    if member is None:
+        raise Refused(ErrorCode.unknown_member_id)
+    return member
+
+
+def drop(shard: Shard, group: Group, member: Member) -> None:
+    """Remove a member. Requests of it that are parked are answered UNKNOWN_MEMBER_ID."""
+    if member.parked_join:
+        shard.reply(member.parked_join.token, JoinGroupResponse(error=ErrorCode.unknown_member_id, member_id=NO_MEMBER))
+        member.parked_join = None
+    if member.parked_sync is not None:
+        shard.reply(member.parked_sync, SyncGroupResponse(error=ErrorCode.unknown_member_id))
+        member.parked_sync = None
+    shard.timers.cancel(session_timer(group, member))
+    group.remove(member)
+    shard.say(shard.registry.gone(group.id, member.id))
+
+
+def evict(shard: Shard, group: Group, member: Member, cause: Removal) -> None:
+    """Remove a member that did not ask for it."""
+    drop(shard, group, member)
+    shard.report(MemberExpired(group=group.id, member_id=member.id, client_id=member.client_id, cause=cause))
+
+
+def forget_pending(shard: Shard, group: Group, member_id: MemberId) -> None:
+    """An id that was handed out is not awaited any more."""
+    group.pending_joins.discard(member_id)
+    shard.timers.cancel(pending_timer(group, member_id))
+
+
+def answer_sync(shard: Shard, group: Group, member: Member, response: SyncGroupResponse) -> None:
+    """Answer the member's parked sync, if any. Its session, which may have ended meanwhile, starts again."""
+    if member.parked_sync is None:
+        return
+    shard.reply(member.parked_sync, response)
+    member.parked_sync = None
+    shard.arm_session(group, member)
+
+
+def park(shard: Shard, member: Member, join: Parked) -> None:
+    """Leave a known member's JoinGroup unanswered until the join phase ends, and take over what it asks for."""
+    if member.parked_join:
+        superseded = JoinGroupResponse(error=ErrorCode.rebalance_in_progress, member_id=member.id)
+        shard.reply(member.parked_join.token, superseded)
+    member.parked_join = join
+    member.protocols = join.request.protocols
+    member.session_timeout_ms = join.request.session_timeout_ms
+    member.rebalance_timeout_ms = join.request.rebalance_timeout_ms
+
+
+def fail_parked(shard: Shard, group: Group, error: ErrorCode) -> None:
+    """Answer every parked request of the group with that error."""
+    for member in group.members.values():
+        fail_parked_of(shard, member, error)
+
+
+def fail_parked_of(shard: Shard, member: Member, error: ErrorCode) -> None:
+    """Answer the member's parked requests with that error; a join tells the member id it is about."""
+    if member.parked_join:
+        shard.reply(member.parked_join.token, JoinGroupResponse(error=error, member_id=member.id))
+        member.parked_join = None
+    if member.parked_sync is not None:
+        shard.reply(member.parked_sync, SyncGroupResponse(error=error))
+        member.parked_sync = None
+
+
+def forget_group(shard: Shard, group: Group) -> None:
+    """Take the group and its timers out of memory."""
+    for member in group.members.values():
+        shard.timers.cancel(session_timer(group, member))
+    for member_id in group.pending_joins:
+        shard.timers.cancel(pending_timer(group, member_id))
+    shard.timers.cancel(join_timer(group))
+    shard.timers.cancel(sync_timer(group))
+    shard.groups.pop(group.id, None)

@@ -1,0 +1,379 @@
+"""Requests and responses of the group APIs, without Kafka's versions. Durations are milliseconds.
+
+``failed`` gives, for any request, the response that says that it failed as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from actors.group.types import GroupId, MemberId
+
+NO_GENERATION = -1
+NO_OFFSET = -1
+NO_LEADER_EPOCH = -1
+NO_TIMESTAMP = -1
+NO_MEMBER = MemberId("")
+OPERATIONS_NOT_ASKED = -(2**31)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinGroup:
+    api_version: int
+    group_id: GroupId
+    member_id: MemberId
+    group_instance_id: str | None
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    """(name, subscription), most preferred first."""
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    """JoinGroup v0 has none: its session timeout stands in."""
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedMember:
+    member_id: MemberId
+    group_instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinGroupResponse:
+    error: ErrorCode = ErrorCode.none
+    generation_id: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: MemberId = NO_MEMBER
+    skip_assignment: bool = False
+    member_id: MemberId
+    members: tuple[JoinedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncGroup:
+    api_version: int
+    group_id: GroupId
+    generation_id: int
+    member_id: MemberId
+    group_instance_id: str | None
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: tuple[tuple[MemberId, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncGroupResponse:
+    error: ErrorCode = ErrorCode.none
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    api_version: int
+    group_id: GroupId
+    generation_id: int
+    member_id: MemberId
+    group_instance_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatResponse:
+    error: ErrorCode = ErrorCode.none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeavingMember:
+    member_id: MemberId
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveGroup:
+    api_version: int
+    group_id: GroupId
+    members: tuple[LeavingMember, ...]
+    """Exactly one below v3."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftMember:
+    member_id: MemberId
+    group_instance_id: str | None
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveGroupResponse:
+    error: ErrorCode = ErrorCode.none
+    members: tuple[LeftMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitPartition:
+    index: int
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str | None = None
+    timestamp_ms: int = NO_TIMESTAMP
+    """OffsetCommit v1 only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitTopic:
+    name: str
+    """"" if the request named the topic by an id that nobody could translate."""
+    topic_id: UUID | None = None
+    partitions: tuple[CommitPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommit:
+    api_version: int
+    group_id: GroupId
+    generation_id: int
+    member_id: MemberId
+    group_instance_id: str | None
+    retention_ms: int | None = None
+    """OffsetCommit v2-4; None: the broker's retention."""
+    topics: tuple[CommitTopic, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionError:
+    index: int
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicErrors:
+    name: str
+    topic_id: UUID | None = None
+    partitions: tuple[PartitionError, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommitResponse:
+    topics: tuple[TopicErrors, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchTopic:
+    name: str
+    """"" if the request named the topic by an id that nobody could translate."""
+    topic_id: UUID | None = None
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetFetchGroup:
+    group_id: GroupId
+    member_id: MemberId | None = None
+    member_epoch: int = -1
+    topics: tuple[FetchTopic, ...] | None
+    """None: everything that the group has committed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetFetch:
+    api_version: int
+    groups: tuple[OffsetFetchGroup, ...]
+    """Exactly one below v8."""
+    require_stable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedOffset:
+    index: int
+    offset: int = NO_OFFSET
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    error: ErrorCode = ErrorCode.none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedTopic:
+    name: str
+    topic_id: UUID | None = None
+    partitions: tuple[FetchedOffset, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedGroup:
+    group_id: GroupId
+    error: ErrorCode = ErrorCode.none
+    topics: tuple[FetchedTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetFetchResponse:
+    groups: tuple[FetchedGroup, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetDelete:
+    api_version: int
+    group_id: GroupId
+    topics: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetDeleteResponse:
+    error: ErrorCode = ErrorCode.none
+    topics: tuple[TopicErrors, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListGroups:
+    api_version: int
+    states_filter: tuple[str, ...] = ()
+    types_filter: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedGroup:
+    group_id: GroupId
+    protocol_type: str
+    state: str
+    type: str = "classic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListGroupsResponse:
+    error: ErrorCode = ErrorCode.none
+    groups: tuple[ListedGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeGroups:
+    api_version: int
+    groups: tuple[GroupId, ...]
+    include_authorized_operations: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedMember:
+    member_id: MemberId
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    """With Java's leading slash."""
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedGroup:
+    group_id: GroupId
+    error: ErrorCode = ErrorCode.none
+    error_message: str | None = None
+    state: str = ""
+    protocol_type: str = ""
+    protocol_data: str = ""
+    members: tuple[DescribedMember, ...] = ()
+    authorized_operations: int = OPERATIONS_NOT_ASKED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeGroupsResponse:
+    groups: tuple[DescribedGroup, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteGroups:
+    api_version: int
+    groups: tuple[GroupId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedGroup:
+    group_id: GroupId
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteGroupsResponse:
+    groups: tuple[DeletedGroup, ...]
+
+
+Request = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | OffsetCommit
+    | OffsetFetch
+    | OffsetDelete
+    | ListGroups
+    | DescribeGroups
+    | DeleteGroups
+)
+Response = (
+    JoinGroupResponse
+    | SyncGroupResponse
+    | HeartbeatResponse
+    | LeaveGroupResponse
+    | OffsetCommitResponse
+    | OffsetFetchResponse
+    | OffsetDeleteResponse
+    | ListGroupsResponse
+    | DescribeGroupsResponse
+    | DeleteGroupsResponse
+)
+
+
+def failed(request: Request, error: ErrorCode) -> Response:
+    """The answer to a request that failed as a whole, in the place where its API carries the error."""
+    match request:
+        case JoinGroup():
+            return JoinGroupResponse(error=error, member_id=request.member_id)
+        case SyncGroup():
+            return SyncGroupResponse(error=error)
+        case Heartbeat():
+            return HeartbeatResponse(error=error)
+        case LeaveGroup():
+            return LeaveGroupResponse(error=error)
+        case OffsetCommit():
+            return OffsetCommitResponse(topics=tuple(_failed_commit(topic, error) for topic in request.topics))
+        case OffsetFetch():
+            return OffsetFetchResponse(groups=tuple(failed_fetch(group, error) for group in request.groups))
+        case OffsetDelete():
+            return OffsetDeleteResponse(error=error)
+        case ListGroups():
+            return ListGroupsResponse(error=error)
+        case DescribeGroups():
+            return DescribeGroupsResponse(
+                groups=tuple(DescribedGroup(group_id=group, error=error) for group in request.groups)
+            )
+        case DeleteGroups():
+            return DeleteGroupsResponse(groups=_refused(request.groups, error))
+
+
+def failed_fetch(group: OffsetFetchGroup, error: ErrorCode) -> FetchedGroup:
+    """A group's answer that is an error. It names the partitions too: OffsetFetch v1 has no other place for it."""
+    topics = tuple(
+        FetchedTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=tuple(FetchedOffset(index=index, error=error) for index in topic.partitions),
+        )
+        for topic in group.topics or ()
+    )
+    return FetchedGroup(group_id=group.group_id, error=error, topics=topics)
+
+
+def _failed_commit(topic: CommitTopic, error: ErrorCode) -> TopicErrors:
+    partitions = tuple(PartitionError(index=partition.index, error=error) for partition in topic.partitions)
+    return TopicErrors(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+
+
+def _refused(groups: Iterable[GroupId], error: ErrorCode) -> tuple[DeletedGroup, ...]:
+    return tuple(DeletedGroup(group_id=group, error=error) for group in dict.fromkeys(groups))

@@ -1,0 +1,229 @@
+"""OffsetCommit (8), OffsetFetch (9) and OffsetDelete (47), and what a deleted topic leaves behind.
+
+OffsetCommit v2-4 retention time of its own | v6 leader epoch | v9 GROUP_ID_NOT_FOUND for an unknown group
+OffsetFetch v2 fetch all | v7 require_stable | v8 several groups | v9 member epoch, which classic groups ignore
+
+Offsets are stored as they come: backwards, beyond the end of the log, negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from kio.schema.errors import ErrorCode
+
+from actors.group.consumer_protocol import PROTOCOL_TYPE
+from actors.group.errors import Refused
+from actors.group.events import OffsetsCommitted, OffsetsDeleted
+from actors.group.membership import check_member
+from actors.group.messages import (
+    NO_TIMESTAMP,
+    CommitPartition,
+    CommitTopic,
+    FetchedGroup,
+    FetchedOffset,
+    FetchedTopic,
+    FetchTopic,
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetDelete,
+    OffsetDeleteResponse,
+    OffsetFetch,
+    OffsetFetchGroup,
+    OffsetFetchResponse,
+    PartitionError,
+    TopicErrors,
+)
+from actors.group.records import NO_TIMESTAMP as NO_STATE_TIMESTAMP
+from actors.group.records import CommittedOffset, OffsetKey
+from actors.group.shard import Shard
+from actors.group.simple import saw_simple
+from actors.group.state import Group, GroupState
+from actors.group.types import Context, GroupId, Token
+
+GROUP_ID_NOT_FOUND_FROM = 9
+MAX_METADATA_BYTES = 32_767
+"""What a string of the record can hold, whatever ``offset.metadata.max.bytes`` says."""
+
+
+def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) -> None:
+    """Store the offsets; the answer waits for the log. Raises Refused."""
+    group = shard.groups.get(request.group_id)
+    _check_commit(shard, group, request)
+    topics = tuple(_check_topic(shard, topic) for topic in request.topics)
+    accepted = [
+        (topic.name, partition)
+        for topic, errors in zip(request.topics, topics, strict=True)
+        for partition, result in zip(topic.partitions, errors.partitions, strict=True)
+        if result.error is ErrorCode.none
+    ]
+    if accepted and group is None:
+        _create_simple(shard, request.group_id)
+    for topic, partition in accepted:
+        key = OffsetKey(request.group_id, topic, partition.index)
+        shard.append_offset(key, _committed(shard, request, partition))
+    if accepted:
+        event = OffsetsCommitted(group=request.group_id, count=len(accepted))
+        shard.follow(lambda: shard.report(event), lambda error: None)
+    if request.generation_id < 0 and (group is None or not group.members):
+        saw_simple(shard, request.group_id, context, [(topic, partition.index) for topic, partition in accepted])
+    shard.reply_when_durable(token, request, OffsetCommitResponse(topics=topics))
+
+
+def fetch(shard: Shard, request: OffsetFetch, context: Context, token: Token) -> None:
+    """Give committed offsets: with ``require_stable`` the newest, when durable; else those durable now."""
+    response = OffsetFetchResponse(
+        groups=tuple(_fetch_group(shard, group, request.require_stable) for group in request.groups)
+    )
+    for wanted in request.groups:
+        _note_simple_fetch(shard, wanted, context)
+    if request.require_stable:
+        shard.reply_when_durable(token, request, response)
+    else:
+        shard.reply(token, response)
+
+
+def delete(shard: Shard, request: OffsetDelete, token: Token) -> None:
+    """Remove committed offsets of topics that the group is not subscribed to. Raises Refused."""
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        raise Refused(ErrorCode.group_id_not_found)
+    if group.state is not GroupState.EMPTY and group.protocol_type != PROTOCOL_TYPE:
+        raise Refused(ErrorCode.non_empty_group)
+    topics = tuple(_delete_topic(shard, group, topic, partitions) for topic, partitions in request.topics)
+    shard.reply_when_durable(token, request, OffsetDeleteResponse(topics=topics))
+
+
+def topics_deleted(shard: Shard, topics: Collection[str]) -> None:
+    """Remove every offset of these topics, subscribed or not. Groups stay."""
+    for group_id in shard.groups:
+        doomed = [partition for partition in shard.hard.offsets(group_id) if partition[0] in topics]
+        if doomed:
+            _remove(shard, group_id, doomed)
+
+
+def _check_commit(shard: Shard, group: Group | None, request: OffsetCommit) -> None:
+    """Who may commit; a member that may is alive. Raises Refused."""
+    has_generation = request.generation_id >= 0
+    if group is None:
+        if has_generation:
+            newer = request.api_version >= GROUP_ID_NOT_FOUND_FROM
+            raise Refused(ErrorCode.group_id_not_found if newer else ErrorCode.illegal_generation)
+        return
+    if not has_generation and group.state is GroupState.EMPTY:
+        return
+    if not has_generation and not request.member_id and request.group_instance_id is None:
+        raise Refused(ErrorCode.unknown_member_id)
+    member = check_member(group, request.member_id, request.group_instance_id)
+    if request.generation_id != group.generation:
+        raise Refused(ErrorCode.illegal_generation)
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        raise Refused(ErrorCode.rebalance_in_progress)
+    shard.arm_session(group, member)
+
+
+def _check_topic(shard: Shard, topic: CommitTopic) -> TopicErrors:
+    return TopicErrors(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=tuple(
+            PartitionError(index=partition.index, error=_check_partition(shard, topic, partition))
+            for partition in topic.partitions
+        ),
+    )
+
+
+def _check_partition(shard: Shard, topic: CommitTopic, partition: CommitPartition) -> ErrorCode:
+    if not topic.name:
+        return ErrorCode.unknown_topic_id
+    metadata = partition.metadata or ""
+    utf16_units = len(metadata.encode("utf-16-be", "surrogatepass")) // 2
+    if utf16_units > shard.config.offset_metadata_max_bytes or len(metadata.encode()) > MAX_METADATA_BYTES:
+        return ErrorCode.offset_metadata_too_large
+    return ErrorCode.none
+
+
+def _create_simple(shard: Shard, group_id: GroupId) -> None:
+    """A group that only stores offsets. It has no record; its offsets keep it."""
+    group = Group(id=group_id, state_since_ms=NO_STATE_TIMESTAMP, creation_pending=True)
+    shard.groups[group_id] = group
+
+    def written() -> None:
+        group.creation_pending = False
+
+    def failed(error: ErrorCode) -> None:
+        if shard.groups.get(group_id) is group and group.is_simple and not shard.hard.offsets(group_id):
+            del shard.groups[group_id]
+
+    shard.follow(written, failed)
+
+
+def _committed(shard: Shard, request: OffsetCommit, partition: CommitPartition) -> CommittedOffset:
+    explicit = partition.timestamp_ms != NO_TIMESTAMP
+    return CommittedOffset(
+        offset=partition.offset,
+        leader_epoch=partition.leader_epoch,
+        metadata=partition.metadata or "",
+        commit_timestamp_ms=partition.timestamp_ms if explicit else shard.now_ms,
+        expire_timestamp_ms=None if request.retention_ms is None else shard.now_ms + request.retention_ms,
+    )
+
+
+def _fetch_group(shard: Shard, wanted: OffsetFetchGroup, require_stable: bool) -> FetchedGroup:
+    group_id = wanted.group_id
+    known = shard.hard.offsets(group_id) if require_stable else shard.committed_offsets(group_id)
+    if wanted.topics is None:
+        topics = tuple(_all_of(known))
+    else:
+        topics = tuple(
+            FetchedTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=tuple(_fetch_partition(known, topic, index) for index in topic.partitions),
+            )
+            for topic in wanted.topics
+        )
+    return FetchedGroup(group_id=group_id, topics=topics)
+
+
+def _all_of(known: dict[tuple[str, int], CommittedOffset]) -> Iterator[FetchedTopic]:
+    by_topic: dict[str, list[FetchedOffset]] = {}
+    for (topic, index), offset in sorted(known.items()):
+        by_topic.setdefault(topic, []).append(_fetched(index, offset))
+    for topic, partitions in by_topic.items():
+        yield FetchedTopic(name=topic, partitions=tuple(partitions))
+
+
+def _fetch_partition(known: dict[tuple[str, int], CommittedOffset], topic: FetchTopic, index: int) -> FetchedOffset:
+    if not topic.name:
+        return FetchedOffset(index=index, error=ErrorCode.unknown_topic_id)
+    offset = known.get((topic.name, index))
+    return FetchedOffset(index=index) if offset is None else _fetched(index, offset)
+
+
+def _fetched(index: int, offset: CommittedOffset) -> FetchedOffset:
+    return FetchedOffset(index=index, offset=offset.offset, leader_epoch=offset.leader_epoch, metadata=offset.metadata)
+
+
+def _note_simple_fetch(shard: Shard, wanted: OffsetFetchGroup, context: Context) -> None:
+    """Who asks for partitions of a group without members will consume them; who asks for all may be a tool."""
+    group = shard.groups.get(wanted.group_id)
+    partitions = [(topic.name, index) for topic in wanted.topics or () if topic.name for index in topic.partitions]
+    if partitions and (group is None or not group.members):
+        saw_simple(shard, wanted.group_id, context, partitions)
+
+
+def _delete_topic(shard: Shard, group: Group, topic: str, partitions: tuple[int, ...]) -> TopicErrors:
+    error = ErrorCode.none
+    if group.is_subscribed(topic):
+        error = ErrorCode.group_subscribed_to_topic
+    else:
+        _remove(shard, group.id, [(topic, index) for index in partitions])
+    return TopicErrors(name=topic, partitions=tuple(PartitionError(index=index, error=error) for index in partitions))
+
+
+def _remove(shard: Shard, group_id: GroupId, partitions: Collection[tuple[str, int]]) -> None:
+    count = shard.append_offset_tombstones(group_id, partitions)
+    if count:
+        event = OffsetsDeleted(group=group_id, count=count)
+        shard.follow(lambda: shard.report(event), lambda error: None)

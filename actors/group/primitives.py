@@ -1,0 +1,119 @@
+"""Kafka's primitive types, for the few messages that are no requests: log records and consumer protocol data."""
+
+from __future__ import annotations
+
+import struct
+from typing import Self
+
+from actors.group.errors import CorruptRecord
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+
+
+class Writer:
+    """Appends values in the classic (not flexible) encoding. UTF-8 errors and ranges raise as Python does."""
+
+    def __init__(self) -> None:
+        self._out = bytearray()
+
+    def int16(self, value: int) -> Self:
+        self._out += _INT16.pack(value)
+        return self
+
+    def int32(self, value: int) -> Self:
+        self._out += _INT32.pack(value)
+        return self
+
+    def int64(self, value: int) -> Self:
+        self._out += _INT64.pack(value)
+        return self
+
+    def string(self, value: str) -> Self:
+        data = value.encode()
+        self._out += _INT16.pack(len(data)) + data
+        return self
+
+    def nullable_string(self, value: str | None) -> Self:
+        return self.int16(-1) if value is None else self.string(value)
+
+    def blob(self, value: bytes) -> Self:
+        self._out += _INT32.pack(len(value)) + value
+        return self
+
+    def bytes(self) -> bytes:
+        return bytes(self._out)
+
+
+class Reader:
+    """Takes values off the front. ``flexible`` switches to the compact encoding of KIP-482.
+
+    CorruptRecord for data that end too early or make no sense.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+        self.flexible = False
+
+    def int16(self) -> int:
+        return int(_INT16.unpack(self._take(2))[0])
+
+    def int32(self) -> int:
+        return int(_INT32.unpack(self._take(4))[0])
+
+    def int64(self) -> int:
+        return int(_INT64.unpack(self._take(8))[0])
+
+    def string(self) -> str:
+        value = self.nullable_string()
+        if value is None:
+            raise CorruptRecord(f"null string before byte {self._at}")
+        return value
+
+    def nullable_string(self) -> str | None:
+        length = self._varint() - 1 if self.flexible else self.int16()
+        if length == -1:
+            return None
+        try:
+            return self._take(length).decode()
+        except UnicodeDecodeError as error:
+            raise CorruptRecord(f"string before byte {self._at} is not UTF-8") from error
+
+    def blob(self) -> bytes:
+        return self._take(self._varint() - 1 if self.flexible else self.int32())
+
+    def array_length(self) -> int:
+        """Number of elements. Each takes at least one byte, so a length beyond the rest is corrupt."""
+        length = self._varint() - 1 if self.flexible else self.int32()
+        if not 0 <= length <= len(self._data) - self._at:
+            raise CorruptRecord(f"array of {length} elements before byte {self._at}")
+        return length
+
+    def tagged_fields(self) -> None:
+        """Skip the tagged fields that end a flexible structure; nothing in the classic encoding."""
+        if not self.flexible:
+            return
+        for _ in range(self._varint()):
+            self._varint()
+            self._take(self._varint())
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+            if shift > 28:
+                raise CorruptRecord(f"varint before byte {self._at} is too long")
+
+    def _take(self, count: int) -> bytes:
+        end = self._at + count
+        if count < 0 or end > len(self._data):
+            raise CorruptRecord(f"{count} bytes wanted at byte {self._at} of {len(self._data)}")
+        data = self._data[self._at : end]
+        self._at = end
+        return data

@@ -1,0 +1,39 @@
+"""Which protocol a group uses: every member votes for the first one in its list that all members support."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from placement.hashing import java_string_hash
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""(name, metadata), most preferred first."""
+
+_BUCKETS = 16
+
+
+def common(offers: Iterable[Protocols]) -> frozenset[str]:
+    """Names that are in every offer, none if there are no offers."""
+    names = [frozenset(name for name, _ in offer) for offer in offers]
+    return frozenset.intersection(*names) if names else frozenset()
+
+
+def select(offers: Sequence[Protocols]) -> str:
+    """The name with the most votes. ValueError if the offers have no name in common.
+
+    A tie goes to the name that Java's HashMap, with its default 16 buckets, would iterate first.
+    """
+    candidates = common(offers)
+    if not candidates:
+        raise ValueError("members have no protocol in common")
+    votes: dict[str, int] = {}
+    for offer in offers:
+        choice = next(name for name, _ in offer if name in candidates)
+        votes[choice] = votes.get(choice, 0) + 1
+    return min(votes, key=lambda name: (-votes[name], hash_map_bucket(name)))
+
+
+def hash_map_bucket(name: str) -> int:
+    """Bucket of the name in a java.util.HashMap of 16 buckets."""
+    h = java_string_hash(name) & 0xFFFFFFFF
+    return (h ^ (h >> 16)) & (_BUCKETS - 1)

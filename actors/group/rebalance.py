@@ -1,0 +1,179 @@
+"""A rebalance: how it starts, how long it waits, how the join phase ends. Soft state only, but for an Empty group.
+
+A crash in the middle loses the rebalance: after it the group is as its last record says, and members that hold a
+later generation are told so and join again.
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from actors.group.events import Cause, GenerationCompleted, RebalanceStarted, Removal
+from actors.group.membership import answer_sync, evict
+from actors.group.messages import NO_MEMBER, JoinedMember, JoinGroupResponse, SyncGroupResponse
+from actors.group.shard import Shard, join_timer, sync_timer
+from actors.group.state import Group, GroupState, InitialDelay, Member
+from actors.group.types import GroupId
+
+MIN_REARM_MS = 100
+"""A join deadline that is armed again, since nobody has joined yet, is never nearer than this."""
+
+
+def prepare(shard: Shard, group: Group, cause: Cause, member: Member | None = None) -> None:
+    """Start a rebalance of a group that is Empty, CompletingRebalance or Stable."""
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        drop_assignments(shard, group, ErrorCode.rebalance_in_progress)
+    group.pending_syncs.clear()
+    shard.timers.cancel(sync_timer(group))
+    was_empty = group.state is GroupState.EMPTY
+    group.move(GroupState.PREPARING_REBALANCE, shard.now_ms)
+    shard.report(
+        RebalanceStarted(
+            group=group.id,
+            cause=cause,
+            member_id=member.id if member else NO_MEMBER,
+            client_id=member.client_id if member else None,
+        )
+    )
+    if was_empty:
+        _start_initial_delay(shard, group)
+    elif group.all_joined:
+        complete_join(shard, group)
+    else:
+        _await_joins(shard, group, max(group.rebalance_timeout_ms(), 0))
+
+
+def prepare_or_advance(shard: Shard, group: Group, cause: Cause, member: Member | None = None) -> None:
+    """What a join does to the group: start a rebalance, or bring the running one nearer to its end."""
+    if group.state is GroupState.PREPARING_REBALANCE:
+        complete_if_all_joined(shard, group)
+    else:
+        prepare(shard, group, cause, member)
+
+
+def complete_if_all_joined(shard: Shard, group: Group) -> None:
+    """End the join phase early if nobody is awaited; never during the initial delay."""
+    if group.state is GroupState.PREPARING_REBALANCE and not group.in_initial_delay and group.all_joined:
+        complete_join(shard, group)
+
+
+def after_removal(shard: Shard, group: Group, cause: Cause, member: Member | None = None) -> None:
+    """A member (or a handed-out id) has expired. This ends even the initial delay if nobody else is awaited."""
+    if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        prepare(shard, group, cause, member)
+    elif group.state is GroupState.PREPARING_REBALANCE and group.all_joined:
+        complete_join(shard, group)
+
+
+def drop_assignments(shard: Shard, group: Group, error: ErrorCode) -> None:
+    """Forget every assignment and fail every parked sync."""
+    for member in group.members.values():
+        member.assignment = b""
+        answer_sync(shard, group, member, SyncGroupResponse(error=error))
+
+
+def on_join_deadline(shard: Shard, group_id: GroupId) -> None:
+    """The join phase is over, unless the initial delay is extended."""
+    group = shard.groups.get(group_id)
+    if group is None or group.state is not GroupState.PREPARING_REBALANCE:
+        return
+    delay = group.initial_delay
+    if delay and delay.member_added and delay.remaining_ms:
+        wait_ms = min(shard.config.group_initial_rebalance_delay_ms, delay.remaining_ms)
+        group.initial_delay = InitialDelay(wait_ms, max(delay.remaining_ms - delay.wait_ms, 0))
+        _await_joins(shard, group, wait_ms)
+    else:
+        complete_join(shard, group)
+
+
+def on_sync_deadline(shard: Shard, group_id: GroupId) -> None:
+    """Whoever has not sent SyncGroup by now is removed, leader and static members included."""
+    group = shard.groups.get(group_id)
+    if group is None or group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+        return
+    late = [member for member in group.members.values() if member.id in group.pending_syncs]
+    for member in late:
+        evict(shard, group, member, Removal.SYNC_TIMEOUT)
+    if late:
+        prepare(shard, group, Cause.SYNC_TIMEOUT)
+
+
+def complete_join(shard: Shard, group: Group) -> None:
+    """End the join phase: a new generation with whoever has joined, and static members that have not."""
+    group.initial_delay = None
+    shard.timers.cancel(join_timer(group))
+    for member in [*group.members.values()]:
+        if member.parked_join is None and member.group_instance_id is None:
+            evict(shard, group, member, Removal.REBALANCE_TIMEOUT)
+    if not group.members:
+        _become_empty(shard, group)
+    elif _elect_joined_leader(group):
+        _await_assignment(shard, group)
+    else:
+        _await_joins(shard, group, max(group.rebalance_timeout_ms(), MIN_REARM_MS))
+
+
+def _start_initial_delay(shard: Shard, group: Group) -> None:
+    wait_ms = shard.config.group_initial_rebalance_delay_ms
+    group.initial_delay = InitialDelay(wait_ms, max(group.rebalance_timeout_ms() - wait_ms, 0))
+    _await_joins(shard, group, wait_ms)
+
+
+def _await_joins(shard: Shard, group: Group, wait_ms: int) -> None:
+    shard.timers.set(join_timer(group), shard.now_ms + wait_ms)
+
+
+def _elect_joined_leader(group: Group) -> bool:
+    """Make sure that the leader is a member that has joined. False if none has."""
+    joined = [member.id for member in group.members.values() if member.parked_join]
+    if joined and group.leader not in joined:
+        group.leader = joined[0]
+    return bool(joined)
+
+
+def _become_empty(shard: Shard, group: Group) -> None:
+    _next_generation(shard, group, GroupState.EMPTY, None)
+    shard.append_group(group, group.snapshot({}))
+
+
+def _await_assignment(shard: Shard, group: Group) -> None:
+    _next_generation(shard, group, GroupState.COMPLETING_REBALANCE, group.select_protocol())
+    members = group.joined_members()
+    for member in group.members.values():
+        member.is_new = False
+        group.pending_syncs.add(member.id)
+        shard.arm_session(group, member)
+        shard.say(shard.registry.joined(group, member))
+        if member.parked_join:
+            is_leader = member.id == group.leader
+            shard.reply(member.parked_join.token, joined_response(group, member, members if is_leader else ()))
+            member.parked_join = None
+    shard.timers.set(sync_timer(group), shard.now_ms + max(group.rebalance_timeout_ms(), 0))
+
+
+def _next_generation(shard: Shard, group: Group, state: GroupState, protocol: str | None) -> None:
+    began_ms = group.state_since_ms
+    group.generation += 1
+    group.protocol = protocol
+    group.compute_subscribed_topics()
+    group.move(state, shard.now_ms)
+    shard.report(
+        GenerationCompleted(
+            group=group.id,
+            generation=group.generation,
+            members=len(group.members),
+            duration_ms=shard.now_ms - began_ms,
+        )
+    )
+
+
+def joined_response(group: Group, member: Member, members: tuple[JoinedMember, ...]) -> JoinGroupResponse:
+    """A member of the current generation; ``members`` only for the leader."""
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=group.leader or NO_MEMBER,
+        member_id=member.id,
+        members=members,
+    )

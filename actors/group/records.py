@@ -1,0 +1,180 @@
+"""Kafka's own records of ``__consumer_offsets``, between bytes and Python.
+
+A key is an int16 type and its message, a value an int16 version and its message (OffsetCommitKey, OffsetCommitValue,
+GroupMetadataKey, GroupMetadataValue of Apache Kafka). Written: key type 1 or 2; OffsetCommitValue v1 with an expire
+timestamp, else v3; GroupMetadataValue v3. Read: every version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from actors.group.errors import CorruptRecord
+from actors.group.primitives import Reader, Writer
+from actors.group.types import GroupId, MemberId, Record
+
+OFFSET_KEY_TYPES = (0, 1)
+GROUP_KEY_TYPE = 2
+NO_TIMESTAMP = -1
+_FLEXIBLE_FROM = 4
+
+
+class OffsetKey(NamedTuple):
+    group: GroupId
+    topic: str
+    partition: int
+
+
+class GroupKey(NamedTuple):
+    group: GroupId
+
+
+class UnknownKey(NamedTuple):
+    """A record type that classic groups do not have (KIP-848, share groups, ...)."""
+
+    key_type: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None = None
+    """Set only by commits with a retention time of their own (OffsetCommit v2-4)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberMetadata:
+    member_id: MemberId
+    group_instance_id: str | None = None
+    client_id: str
+    client_host: str
+    """With Java's leading slash."""
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    """Metadata of the selected protocol; the member's other protocols are not stored."""
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMetadata:
+    protocol_type: str
+    """"" until the first member joins."""
+    generation: int
+    protocol: str | None
+    leader: MemberId | None
+    state_timestamp_ms: int = NO_TIMESTAMP
+    members: tuple[MemberMetadata, ...] = ()
+
+
+Key = OffsetKey | GroupKey
+Value = CommittedOffset | GroupMetadata
+
+
+def offset_record(key: OffsetKey, value: CommittedOffset | None) -> Record:
+    """The record of a committed offset, or its tombstone."""
+    out = Writer().int16(1).string(key.group).string(key.topic).int32(key.partition)
+    return Record(out.bytes(), None if value is None else _encode_offset(value))
+
+
+def group_record(key: GroupKey, value: GroupMetadata | None) -> Record:
+    """The record of a classic group, or its tombstone."""
+    out = Writer().int16(GROUP_KEY_TYPE).string(key.group)
+    return Record(out.bytes(), None if value is None else _encode_group(value))
+
+
+def decode_key(data: bytes) -> Key | UnknownKey:
+    """CorruptRecord if the bytes are not what their type says."""
+    source = Reader(data)
+    key_type = source.int16()
+    if key_type in OFFSET_KEY_TYPES:
+        return OffsetKey(GroupId(source.string()), source.string(), source.int32())
+    if key_type == GROUP_KEY_TYPE:
+        return GroupKey(GroupId(source.string()))
+    return UnknownKey(key_type)
+
+
+def decode_value(key: Key, data: bytes) -> Value:
+    """CorruptRecord if the bytes are no value of that key, or of a version that does not exist."""
+    source = Reader(data)
+    version = source.int16()
+    if not 0 <= version <= _FLEXIBLE_FROM:
+        raise CorruptRecord(f"{key}: value version {version}")
+    source.flexible = version >= _FLEXIBLE_FROM
+    return _decode_offset(source, version) if isinstance(key, OffsetKey) else _decode_group(source, version)
+
+
+def _encode_offset(value: CommittedOffset) -> bytes:
+    if value.expire_timestamp_ms is not None:
+        out = Writer().int16(1).int64(value.offset).string(value.metadata)
+        return out.int64(value.commit_timestamp_ms).int64(value.expire_timestamp_ms).bytes()
+    out = Writer().int16(3).int64(value.offset).int32(value.leader_epoch).string(value.metadata)
+    return out.int64(value.commit_timestamp_ms).bytes()
+
+
+def _decode_offset(source: Reader, version: int) -> CommittedOffset:
+    offset = source.int64()
+    leader_epoch = source.int32() if version >= 3 else -1
+    metadata = source.string()
+    commit_timestamp_ms = source.int64()
+    expire_timestamp_ms = source.int64() if version == 1 else NO_TIMESTAMP
+    return CommittedOffset(
+        offset=offset,
+        leader_epoch=leader_epoch,
+        metadata=metadata,
+        commit_timestamp_ms=commit_timestamp_ms,
+        expire_timestamp_ms=None if expire_timestamp_ms == NO_TIMESTAMP else expire_timestamp_ms,
+    )
+
+
+def _encode_group(value: GroupMetadata) -> bytes:
+    out = Writer().int16(3).string(value.protocol_type).int32(value.generation)
+    out.nullable_string(value.protocol).nullable_string(value.leader).int64(value.state_timestamp_ms)
+    out.int32(len(value.members))
+    for member in value.members:
+        out.string(member.member_id).nullable_string(member.group_instance_id)
+        out.string(member.client_id).string(member.client_host)
+        out.int32(member.rebalance_timeout_ms).int32(member.session_timeout_ms)
+        out.blob(member.subscription).blob(member.assignment)
+    return out.bytes()
+
+
+def _decode_group(source: Reader, version: int) -> GroupMetadata:
+    protocol_type = source.string()
+    generation = source.int32()
+    protocol = source.nullable_string()
+    leader = source.nullable_string()
+    state_timestamp_ms = source.int64() if version >= 2 else NO_TIMESTAMP
+    members = tuple(_decode_member(source, version) for _ in range(source.array_length()))
+    return GroupMetadata(
+        protocol_type=protocol_type,
+        generation=generation,
+        protocol=protocol,
+        leader=None if leader is None else MemberId(leader),
+        state_timestamp_ms=state_timestamp_ms,
+        members=members,
+    )
+
+
+def _decode_member(source: Reader, version: int) -> MemberMetadata:
+    member_id = MemberId(source.string())
+    group_instance_id = source.nullable_string() if version >= 3 else None
+    client_id, client_host = source.string(), source.string()
+    rebalance_timeout_ms = source.int32() if version >= 1 else -1
+    session_timeout_ms = source.int32()
+    subscription, assignment = source.blob(), source.blob()
+    source.tagged_fields()
+    return MemberMetadata(
+        member_id=member_id,
+        group_instance_id=group_instance_id,
+        client_id=client_id,
+        client_host=client_host,
+        rebalance_timeout_ms=session_timeout_ms if rebalance_timeout_ms == -1 else rebalance_timeout_ms,
+        session_timeout_ms=session_timeout_ms,
+        subscription=subscription,
+        assignment=assignment,
+    )

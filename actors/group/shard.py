@@ -1,0 +1,210 @@
+"""What the modules of one coordinator share: its state, and the effects of the step that runs.
+
+A step opens with :meth:`Shard.begin` and closes with :meth:`Shard.finish`. In between the modules reply, append
+records, hold replies back until the log has them, and make statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from kio.schema.errors import ErrorCode
+
+from actors.group.config import GroupConfig
+from actors.group.errors import translate_for
+from actors.group.events import Event
+from actors.group.hard import HardState, Prior, TopicPartition
+from actors.group.messages import Request, Response, failed
+from actors.group.records import (
+    CommittedOffset,
+    GroupKey,
+    GroupMetadata,
+    OffsetKey,
+    UnknownKey,
+    group_record,
+    offset_record,
+)
+from actors.group.registry import Registry
+from actors.group.state import Group, Member
+from actors.group.timers import TimerKind, TimerName, Timers
+from actors.group.types import GroupId, Outcome, Record, Token, WriteId
+from placement.registration import Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A reply that goes when everything appended so far is durable."""
+
+    token: Token
+    request: Request
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """What else to do when the write is durable, or has failed (with the log's own error)."""
+
+    written: Callable[[], None]
+    failed: Callable[[ErrorCode], None]
+
+
+@dataclass(slots=True)
+class Write:
+    """An append that the log has not confirmed."""
+
+    id: WriteId
+    records: list[Record] = field(default_factory=list)
+    priors: list[Prior] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
+    follows: list[Follow] = field(default_factory=list)
+
+
+class Shard:
+    def __init__(self, *, partition: int, epoch: int, config: GroupConfig, new_id: Callable[[], str]) -> None:
+        self.config = config
+        self.new_id = new_id
+        self.hard = HardState()
+        self.groups: dict[GroupId, Group] = {}
+        self.timers = Timers()
+        self.registry = Registry(partition, epoch)
+        self.now_ms = 0
+        self._writes: dict[WriteId, Write] = {}
+        self._last_write = 0
+        self._open = Write(WriteId(0))
+        self._replies: list[tuple[Token, Response]] = []
+        self._statements: list[Statement] = []
+        self._events: list[Event] = []
+
+    def begin(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+
+    def finish(self) -> Outcome:
+        """The outcome of the step. Held replies without records go with the latest write, or at once without one."""
+        step, self._open = self._open, Write(WriteId(0))
+        write = None
+        if step.records:
+            self._last_write += 1
+            write = step.id = WriteId(self._last_write)
+            self._writes[write] = step
+        elif self._writes:
+            latest = next(reversed(self._writes.values()))
+            latest.held += step.held
+        else:
+            self._replies += [(held.token, held.response) for held in step.held]
+        outcome = Outcome(
+            replies=tuple(self._replies),
+            records=tuple(step.records),
+            write=write,
+            statements=tuple(self._statements),
+            events=tuple(self._events),
+        )
+        self._replies, self._statements, self._events = [], [], []
+        return outcome
+
+    def reply(self, token: Token, response: Response) -> None:
+        self._replies.append((token, response))
+
+    def reply_when_durable(self, token: Token, request: Request, response: Response) -> None:
+        """Hold the reply until this step's records, and all earlier ones, are durable."""
+        self._open.held.append(Held(token, request, response))
+
+    def append_group(self, group: Group, value: GroupMetadata | None) -> None:
+        """Write the group's record (None: its tombstone) and apply it at once."""
+        self._append(group_record(GroupKey(group.id), value))
+
+    def append_offset(self, key: OffsetKey, value: CommittedOffset | None) -> None:
+        """Write a committed offset (None: its tombstone) and apply it at once."""
+        self._append(offset_record(key, value))
+
+    def append_offset_tombstones(self, group: GroupId, partitions: Iterable[TopicPartition]) -> int:
+        """Write tombstones for those of the partitions that have an offset; gives how many."""
+        offsets = self.hard.offsets(group)
+        doomed = [partition for partition in partitions if partition in offsets]
+        for topic, partition in doomed:
+            self.append_offset(OffsetKey(group, topic, partition), None)
+        return len(doomed)
+
+    def follow(self, written: Callable[[], None], failed: Callable[[ErrorCode], None]) -> None:
+        """When this step's records (there must be some) are durable, or could not be written."""
+        self._open.follows.append(Follow(written, failed))
+
+    def say(self, statement: Statement | None) -> None:
+        """Make a statement; None is none."""
+        if statement is not None:
+            self._statements.append(statement)
+
+    def report(self, event: Event) -> None:
+        self._events.append(event)
+
+    def written(self, write: WriteId) -> None:
+        """That write and every earlier one is durable. Unknown ids are ignored."""
+        for settled in self._take(lambda known: known <= write):
+            for follow in settled.follows:
+                follow.written()
+            self._replies += [(held.token, held.response) for held in settled.held]
+
+    def write_failed(self, write: WriteId, error: ErrorCode) -> None:
+        """That write and every later one, which was decided on top of it, did not happen."""
+        if write not in self._writes:
+            return
+        lost = self._take(lambda known: known >= write)
+        for settled in reversed(lost):
+            self.hard.undo(reversed(settled.priors))
+        for settled in lost:
+            for follow in settled.follows:
+                follow.failed(error)
+            self._fail_held(settled, error)
+
+    def fail_all_held(self, error: ErrorCode) -> None:
+        """Answer everything that waits for the log; what follows the writes is dropped."""
+        for settled in self._take(lambda known: True):
+            self._fail_held(settled, error)
+
+    def committed_offsets(self, group: GroupId) -> dict[TopicPartition, CommittedOffset]:
+        """The group's offsets as the durable part of the log has them."""
+        offsets = self.hard.offsets(group)
+        if not self._writes:
+            return offsets
+        durable: dict[TopicPartition, CommittedOffset | None] = dict(offsets)
+        for write in reversed(self._writes.values()):
+            for key, prior in reversed(write.priors):
+                if isinstance(key, OffsetKey) and key.group == group:
+                    durable[key.topic, key.partition] = prior if isinstance(prior, CommittedOffset) else None
+        return {partition: offset for partition, offset in durable.items() if offset is not None}
+
+    def arm_session(self, group: Group, member: Member) -> None:
+        """Give the member a whole session from now."""
+        self.timers.set(session_timer(group, member), self.now_ms + member.session_timeout_ms)
+
+    def _take(self, wanted: Callable[[WriteId], bool]) -> list[Write]:
+        taken = [write for known, write in self._writes.items() if wanted(known)]
+        for write in taken:
+            del self._writes[write.id]
+        return taken
+
+    def _fail_held(self, settled: Write, error: ErrorCode) -> None:
+        for held in settled.held:
+            self.reply(held.token, failed(held.request, translate_for(held.request, error)))
+
+    def _append(self, record: Record) -> None:
+        prior = self.hard.replay(record)
+        assert not isinstance(prior, UnknownKey)
+        self._open.records.append(record)
+        self._open.priors.append(prior)
+
+
+def session_timer(group: Group, member: Member) -> TimerName:
+    return TimerName(TimerKind.SESSION, group.id, member.id)
+
+
+def join_timer(group: Group) -> TimerName:
+    return TimerName(TimerKind.JOIN, group.id)
+
+
+def sync_timer(group: Group) -> TimerName:
+    return TimerName(TimerKind.SYNC, group.id)
+
+
+def pending_timer(group: Group, member_id: str) -> TimerName:
+    return TimerName(TimerKind.PENDING, group.id, member_id)

@@ -1,0 +1,29 @@
+"""Consumers that assign partitions themselves: no membership, so they are known by what they ask, and age out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from actors.group.registry import simple_member_id
+from actors.group.shard import Shard
+from actors.group.timers import TimerKind, TimerName
+from actors.group.types import Context, GroupId
+
+
+def saw_simple(shard: Shard, group: GroupId, context: Context, partitions: Iterable[tuple[str, int]]) -> None:
+    """The client used the group's offsets of these partitions just now."""
+    shard.say(shard.registry.seen(group, context, partitions))
+    name = TimerName(TimerKind.SIMPLE, group, simple_member_id(context))
+    shard.timers.set(name, shard.now_ms + shard.config.attribution_simple_ttl_ms)
+
+
+def on_simple_deadline(shard: Shard, group: GroupId, member_id: str) -> None:
+    """The client was not seen for ``attribution_simple_ttl_ms``."""
+    shard.say(shard.registry.gone(group, member_id))
+
+
+def withdraw_all(shard: Shard, group: GroupId) -> None:
+    """The group is gone."""
+    for member_id in shard.registry.members_of(group):
+        shard.timers.cancel(TimerName(TimerKind.SIMPLE, group, member_id))
+        shard.say(shard.registry.gone(group, member_id))

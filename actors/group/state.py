@@ -1,0 +1,263 @@
+"""A classic group and its members: what the coordinator holds in memory.
+
+Most of it is soft: parked requests, pending ids, timers and a rebalance in progress are lost with the actor, on
+purpose; members come back from the group's record (:func:`restored`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from actors.group.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
+from actors.group.messages import JoinedMember, JoinGroup
+from actors.group.protocols import Protocols, select
+from actors.group.records import NO_TIMESTAMP, GroupMetadata, MemberMetadata
+from actors.group.types import GroupId, MemberId, Token
+
+
+class GroupState(Enum):
+    """Values are the names that DescribeGroups and ListGroups show."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+_E, _P, _C, _S, _D = GroupState
+MAY_COME_FROM: Mapping[GroupState, frozenset[GroupState]] = {
+    _E: frozenset({_P}),
+    _P: frozenset({_E, _C, _S}),
+    _C: frozenset({_P}),
+    _S: frozenset({_C}),
+    _D: frozenset({_E, _P, _C, _S, _D}),
+}
+"""Legal moves. A new group is Empty; a loaded one Empty or Stable."""
+
+
+class IllegalMove(AssertionError):
+    """The coordinator tried a move that is not in ``MAY_COME_FROM``."""
+
+
+class Parked(NamedTuple):
+    """A request that waits for the others."""
+
+    token: Token
+    request: JoinGroup
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    id: MemberId
+    group_instance_id: str | None
+    client_id: str | None
+    client_host: str
+    """Without Java's leading slash."""
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    parked_join: Parked | None = None
+    parked_sync: Token | None = None
+    is_new: bool = False
+    """Added, and its first join not completed yet."""
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """Metadata for that protocol, b"" if the member does not offer it."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+
+@dataclass(slots=True)
+class InitialDelay:
+    """The wait of a group that leaves Empty, in ms."""
+
+    wait_ms: int
+    """Length of the wait that runs."""
+    remaining_ms: int
+    """How much longer it may still be extended."""
+    member_added: bool = False
+    """Since the wait began."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Group:
+    id: GroupId
+    state_since_ms: int
+    """When the group entered its state; NO_TIMESTAMP if an old record did not say."""
+    state: GroupState = GroupState.EMPTY
+    generation: int = 0
+    protocol_type: str | None = None
+    """None for a simple group, and until the first member joins."""
+    protocol: str | None = None
+    leader: MemberId | None = None
+    members: dict[MemberId, Member] = field(default_factory=dict)
+    """In the order in which they were added."""
+    static_members: dict[str, MemberId] = field(default_factory=dict)
+    pending_joins: set[MemberId] = field(default_factory=set)
+    pending_syncs: set[MemberId] = field(default_factory=set)
+    subscribed_topics: frozenset[str] | None = None
+    """None if not known: another protocol type, or a subscription that cannot be read."""
+    initial_delay: InitialDelay | None = None
+    """While PreparingRebalance out of Empty, until the wait is over."""
+    creation_pending: bool = False
+    """The log does not have the group yet: reads do not show it."""
+
+    def move(self, state: GroupState, now_ms: int) -> None:
+        """Enter a state. IllegalMove if the table does not allow it."""
+        if self.state not in MAY_COME_FROM[state]:
+            raise IllegalMove(f"group {self.id!r}: {self.state.value} to {state.value}")
+        self.state = state
+        self.state_since_ms = now_ms
+
+    @property
+    def is_simple(self) -> bool:
+        """Only stores offsets, as far as is known."""
+        return self.protocol_type is None
+
+    @property
+    def in_initial_delay(self) -> bool:
+        return self.initial_delay is not None
+
+    @property
+    def parked_joins(self) -> int:
+        return sum(1 for member in self.members.values() if member.parked_join)
+
+    @property
+    def all_joined(self) -> bool:
+        """Nobody is awaited: every member's join is parked and no handed-out id is outstanding."""
+        return not self.pending_joins and all(member.parked_join for member in self.members.values())
+
+    def rebalance_timeout_ms(self) -> int:
+        """Longest rebalance timeout of any member in ms, 0 without members."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def add(self, member: Member) -> None:
+        self.members[member.id] = member
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.id
+        if self.leader is None:
+            self.leader = member.id
+
+    def remove(self, member: Member) -> None:
+        """Forget a member; the leadership goes to the longest-standing one that is left."""
+        del self.members[member.id]
+        self.pending_syncs.discard(member.id)
+        if member.group_instance_id is not None and self.static_members.get(member.group_instance_id) == member.id:
+            del self.static_members[member.group_instance_id]
+        if self.leader == member.id:
+            self.leader = next(iter(self.members), None)
+
+    def rename(self, old_id: MemberId, new_id: MemberId) -> Member:
+        """Give a static member its next id, in every place where the old one stood."""
+        self.members = {
+            new_id if member_id == old_id else member_id: member for member_id, member in self.members.items()
+        }
+        member = self.members[new_id]
+        member.id = new_id
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = new_id
+        if self.leader == old_id:
+            self.leader = new_id
+        if old_id in self.pending_syncs:
+            self.pending_syncs.remove(old_id)
+            self.pending_syncs.add(new_id)
+        return member
+
+    def offered(self) -> Iterator[Protocols]:
+        return (member.protocols for member in self.members.values())
+
+    def select_protocol(self) -> str:
+        return select(list(self.offered()))
+
+    def joined_members(self) -> tuple[JoinedMember, ...]:
+        """What the leader is told of the members."""
+        return tuple(
+            JoinedMember(
+                member_id=member.id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata(self.protocol),
+            )
+            for member in self.members.values()
+        )
+
+    def compute_subscribed_topics(self) -> None:
+        """Read the subscriptions of the selected protocol; unknown if the type is another or one is unreadable."""
+        if self.protocol_type != PROTOCOL_TYPE:
+            self.subscribed_topics = None
+            return
+        topics: set[str] = set()
+        for member in self.members.values():
+            subscription = subscribed_topics(member.metadata(self.protocol))
+            if subscription is None:
+                self.subscribed_topics = None
+                return
+            topics |= subscription
+        self.subscribed_topics = frozenset(topics)
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Unknown subscriptions of a ``consumer`` group count as subscribed."""
+        if self.subscribed_topics is not None:
+            return topic in self.subscribed_topics
+        return self.protocol_type == PROTOCOL_TYPE
+
+    def snapshot(self, assignments: Mapping[MemberId, bytes]) -> GroupMetadata:
+        """The group's record, with those assignments."""
+        return GroupMetadata(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            state_timestamp_ms=self.state_since_ms,
+            members=tuple(
+                MemberMetadata(
+                    member_id=member.id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id or "",
+                    client_host=f"/{member.client_host}",
+                    rebalance_timeout_ms=member.rebalance_timeout_ms,
+                    session_timeout_ms=member.session_timeout_ms,
+                    subscription=member.metadata(self.protocol),
+                    assignment=assignments.get(member.id, b""),
+                )
+                for member in self.members.values()
+            ),
+        )
+
+    def assignments(self) -> dict[MemberId, bytes]:
+        return {member.id: member.assignment for member in self.members.values()}
+
+
+def restored(group_id: GroupId, record: GroupMetadata | None) -> Group:
+    """The group after loading: Stable if its record has members, else Empty. Without a record it is simple."""
+    if record is None:
+        return Group(id=group_id, state_since_ms=NO_TIMESTAMP)
+    group = Group(
+        id=group_id,
+        state=GroupState.STABLE if record.members else GroupState.EMPTY,
+        state_since_ms=record.state_timestamp_ms,
+        generation=record.generation,
+        protocol_type=record.protocol_type or None,
+        protocol=record.protocol,
+        leader=record.leader,
+    )
+    for stored in record.members:
+        group.add(_restored_member(stored, record.protocol))
+    group.compute_subscribed_topics()
+    return group
+
+
+def _restored_member(stored: MemberMetadata, protocol: str | None) -> Member:
+    return Member(
+        id=stored.member_id,
+        group_instance_id=stored.group_instance_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host.removeprefix("/"),
+        session_timeout_ms=stored.session_timeout_ms,
+        rebalance_timeout_ms=stored.rebalance_timeout_ms,
+        protocols=((protocol, stored.subscription),) if protocol is not None else (),
+        assignment=stored.assignment,
+    )

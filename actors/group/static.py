@@ -1,0 +1,102 @@
+"""Static membership (KIP-345): a new process takes the place of the one that had its group.instance.id.
+
+In a Stable group whose protocol stays what it is, nobody else notices: same generation, same assignment. The group
+record with the new id must be in the log before the new process is told so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kio.schema.errors import ErrorCode
+
+from actors.group.errors import translate
+from actors.group.events import Cause, StaticMemberReplaced
+from actors.group.membership import fail_parked_of, park
+from actors.group.messages import NO_MEMBER, JoinGroupResponse
+from actors.group.rebalance import joined_response, prepare_or_advance
+from actors.group.shard import Shard, session_timer
+from actors.group.state import Group, GroupState, Member, Parked
+from actors.group.types import MemberId
+
+SKIP_ASSIGNMENT_FROM = 9
+
+
+def replace_member(shard: Shard, group: Group, member: Member, new_id: MemberId, join: Parked) -> None:
+    """Give the member a new id. The old one is fenced wherever it waits; assignment and leadership stay."""
+    before = replace(member)
+    led_by = group.leader or NO_MEMBER
+    fail_parked_of(shard, member, ErrorCode.fenced_instance_id)
+    before.parked_join = before.parked_sync = None
+    shard.timers.cancel(session_timer(group, member))
+    group.rename(member.id, new_id)
+    member.is_new = False
+    shard.arm_session(group, member)
+    park(shard, member, join)
+    if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:
+        _replace_quietly(shard, group, member, before, join, led_by)
+    else:
+        _announce(shard, group, member, before)
+        prepare_or_advance(shard, group, Cause.STATIC_MEMBER_REPLACED, member)
+
+
+def _replace_quietly(
+    shard: Shard, group: Group, member: Member, before: Member, join: Parked, led_by: MemberId
+) -> None:
+    shard.append_group(group, group.snapshot(group.assignments()))
+
+    def written() -> None:
+        if group.members.get(member.id) is not member:
+            return
+        _announce(shard, group, member, before)
+        if group.state is GroupState.STABLE and member.parked_join == join:
+            member.parked_join = None
+            shard.say(shard.registry.assigned(group, member))
+            shard.reply(join.token, _quiet_response(group, member, join, led_by))
+
+    def failed(error: ErrorCode) -> None:
+        if group.members.get(member.id) is member and member.parked_join == join:
+            _restore(shard, group, member, before)
+            shard.reply(join.token, _failed_response(group, translate(error)))
+
+    shard.follow(written, failed)
+
+
+def _announce(shard: Shard, group: Group, member: Member, before: Member) -> None:
+    shard.say(shard.registry.gone(group.id, before.id))
+    shard.report(
+        StaticMemberReplaced(
+            group=group.id,
+            group_instance_id=before.group_instance_id or "",
+            old_member_id=before.id,
+            new_member_id=member.id,
+        )
+    )
+
+
+def _quiet_response(group: Group, member: Member, join: Parked, led_by: MemberId) -> JoinGroupResponse:
+    """From v9 a leader is told to skip its assignment; before, it is made to believe that it does not lead."""
+    if join.request.api_version < SKIP_ASSIGNMENT_FROM:
+        return replace(joined_response(group, member, ()), leader=led_by)
+    leads = group.leader == member.id
+    members = group.joined_members() if leads else ()
+    return replace(joined_response(group, member, members), skip_assignment=leads)
+
+
+def _failed_response(group: Group, error: ErrorCode) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error=error,
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=group.leader or NO_MEMBER,
+        member_id=NO_MEMBER,
+    )
+
+
+def _restore(shard: Shard, group: Group, member: Member, before: Member) -> None:
+    """Undo the replacement."""
+    shard.timers.cancel(session_timer(group, member))
+    group.rename(member.id, before.id)
+    group.members[before.id] = before
+    shard.arm_session(group, before)

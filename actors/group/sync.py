@@ -1,0 +1,109 @@
+"""SyncGroup (api key 14).
+
+v3 group.instance.id | v5 protocol type and name, mandatory in requests (KIP-559)
+
+The leader's assignment is not given out before the log has it. A sync that is parked twice is answered
+REBALANCE_IN_PROGRESS the first time, where Kafka leaves it without any answer.
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from actors.group.errors import Refused, translate
+from actors.group.events import AssignmentStored, Cause
+from actors.group.membership import answer_sync, check_member
+from actors.group.messages import SyncGroup, SyncGroupResponse
+from actors.group.rebalance import drop_assignments, prepare
+from actors.group.shard import Shard
+from actors.group.state import Group, GroupState, Member
+from actors.group.types import MemberId, Token
+
+PROTOCOL_MANDATORY_FROM = 5
+
+
+def check_arguments(request: SyncGroup) -> None:
+    """What is refused without a look at the group."""
+    if request.api_version >= PROTOCOL_MANDATORY_FROM and None in (request.protocol_type, request.protocol_name):
+        raise Refused(ErrorCode.inconsistent_group_protocol)
+
+
+def sync(shard: Shard, request: SyncGroup, token: Token) -> None:
+    """Park the sync, or answer it. Raises Refused."""
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        raise Refused(ErrorCode.unknown_member_id)
+    member = check_member(group, request.member_id, request.group_instance_id)
+    if request.generation_id != group.generation:
+        raise Refused(ErrorCode.illegal_generation)
+    if not _protocol_matches(group, request):
+        raise Refused(ErrorCode.inconsistent_group_protocol)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        raise Refused(ErrorCode.rebalance_in_progress)
+    group.pending_syncs.discard(member.id)
+    if group.state is GroupState.STABLE:
+        shard.reply(token, _synced(group, member))
+        return
+    _park(shard, member, token)
+    if member.id == group.leader:
+        _store_assignment(shard, group, dict(request.assignments))
+
+
+def _protocol_matches(group: Group, request: SyncGroup) -> bool:
+    return (request.protocol_type is None or request.protocol_type == group.protocol_type) and (
+        request.protocol_name is None or request.protocol_name == group.protocol
+    )
+
+
+def _park(shard: Shard, member: Member, token: Token) -> None:
+    if member.parked_sync is not None:
+        shard.reply(member.parked_sync, SyncGroupResponse(error=ErrorCode.rebalance_in_progress))
+    member.parked_sync = token
+
+
+def _store_assignment(shard: Shard, group: Group, given: dict[MemberId, bytes]) -> None:
+    """Write the group with the leader's assignment; members that it left out get none."""
+    assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+    generation = group.generation
+    shard.append_group(group, group.snapshot(assignments))
+
+    def still_waiting() -> bool:
+        return (
+            shard.groups.get(group.id) is group
+            and group.state is GroupState.COMPLETING_REBALANCE
+            and group.generation == generation
+        )
+
+    def written() -> None:
+        if still_waiting():
+            _become_stable(shard, group, assignments)
+
+    def failed(error: ErrorCode) -> None:
+        if still_waiting():
+            drop_assignments(shard, group, translate(error))
+            prepare(shard, group, Cause.ASSIGNMENT_NOT_WRITTEN)
+
+    shard.follow(written, failed)
+
+
+def _become_stable(shard: Shard, group: Group, assignments: dict[MemberId, bytes]) -> None:
+    began_ms = group.state_since_ms
+    group.move(GroupState.STABLE, shard.now_ms)
+    for member in group.members.values():
+        member.assignment = assignments.get(member.id, b"")
+        shard.say(shard.registry.assigned(group, member))
+        answer_sync(shard, group, member, _synced(group, member))
+    shard.report(
+        AssignmentStored(
+            group=group.id,
+            generation=group.generation,
+            members=len(group.members),
+            duration_ms=shard.now_ms - began_ms,
+        )
+    )
+
+
+def _synced(group: Group, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
+    )

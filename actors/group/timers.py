@@ -1,0 +1,107 @@
+"""Named timers. Setting one costs O(1) when its deadline moves later, as a heartbeat does all day."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+
+class TimerKind(IntEnum):
+    SESSION = 0
+    """A member's session; for a new member, its first join."""
+    PENDING = 1
+    """A member id that was handed out waits for its second JoinGroup."""
+    JOIN = 2
+    """The join phase, or the initial delay, ends."""
+    SYNC = 3
+    """Members of the generation must have sent SyncGroup."""
+    SIMPLE = 4
+    """A consumer without membership was last seen a while ago."""
+    EXPIRY = 5
+    """Walk for expired offsets."""
+
+
+class TimerName(NamedTuple):
+    kind: TimerKind
+    group: str = ""
+    member: str = ""
+
+
+class Timers:
+    """Deadlines by name. A replaced or cancelled timer never fires.
+
+    An entry is (deadline in ms, order of setting). The heap may hold outdated entries of a name; the one in
+    ``_armed`` is true, and the one in ``_queued`` stands in the heap for it, at its deadline or earlier.
+    """
+
+    def __init__(self) -> None:
+        self._armed: dict[TimerName, tuple[int, int]] = {}
+        self._queued: dict[TimerName, tuple[int, int]] = {}
+        self._heap: list[tuple[int, int, TimerName]] = []
+        self._order = 0
+
+    def set(self, name: TimerName, deadline_ms: int) -> None:
+        self._order += 1
+        self._armed[name] = (deadline_ms, self._order)
+        queued = self._queued.get(name)
+        if queued is None or deadline_ms < queued[0]:
+            self._queue(name)
+
+    def cancel(self, name: TimerName) -> None:
+        self._armed.pop(name, None)
+
+    def clear(self) -> None:
+        self._armed.clear()
+        self._queued.clear()
+        self._heap.clear()
+
+    def get(self, name: TimerName) -> int | None:
+        """Deadline of that timer in ms, None if it is not set."""
+        armed = self._armed.get(name)
+        return armed[0] if armed else None
+
+    def next_ms(self) -> int | None:
+        """Earliest deadline, None without timers."""
+        self._settle()
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now_ms: int) -> Iterator[TimerName]:
+        """Take out what is due, one by one, earliest first.
+
+        A timer that is set while the caller handles another one fires in the next call at the earliest: a
+        timer that re-arms itself without delay cannot keep the caller for ever.
+        """
+        last = self._order
+        later: list[tuple[int, int, TimerName]] = []
+        try:
+            while (entry := self._take(now_ms)) is not None:
+                if entry[1] > last:
+                    later.append(entry)
+                else:
+                    del self._queued[entry[2]], self._armed[entry[2]]
+                    yield entry[2]
+        finally:
+            for entry in later:
+                heappush(self._heap, entry)
+
+    def _take(self, now_ms: int) -> tuple[int, int, TimerName] | None:
+        self._settle()
+        return heappop(self._heap) if self._heap and self._heap[0][0] <= now_ms else None
+
+    def _queue(self, name: TimerName) -> None:
+        deadline_ms, order = self._queued[name] = self._armed[name]
+        heappush(self._heap, (deadline_ms, order, name))
+
+    def _settle(self) -> None:
+        """Make the head of the heap a true deadline."""
+        while self._heap:
+            deadline_ms, order, name = self._heap[0]
+            if self._armed.get(name) == (deadline_ms, order):
+                return
+            heappop(self._heap)
+            if self._queued.get(name) == (deadline_ms, order):
+                del self._queued[name]
+                if name in self._armed:
+                    self._queue(name)
