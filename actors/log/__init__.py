@@ -1,0 +1,11 @@
+"""The log: segments of Kafka record batches, group commit, recovery and fencing.
+
+One implementation for ``__consumer_offsets`` (in the offsets actors) and topics (in the log actors).
+"""
+
+from actors.log.config import LogConfig
+from actors.log.errors import LogError
+from actors.log.partition import AppendResult, PartitionLog, ReplayedRecord
+from actors.log.service import LogService
+
+__all__ = ["AppendResult", "LogConfig", "LogError", "LogService", "PartitionLog", "ReplayedRecord"]

@@ -1,0 +1,208 @@
+"""Kafka record batches, format 2: the header, what makes a batch acceptable, and the stamps of the log.
+
+Layout (Kafka documentation, "Record Batch"), big-endian, 61 bytes before the records::
+
+    base_offset i64 | length i32 | partition_leader_epoch i32 | magic i8 | crc u32 | attributes i16
+    last_offset_delta i32 | base_timestamp i64 | max_timestamp i64
+    producer_id i64 | producer_epoch i16 | base_sequence i32 | count i32
+
+``length`` counts what follows it. The CRC-32C covers everything from ``attributes`` on, so that a broker can
+stamp offset and leader epoch without touching it. Records inside a batch are read in ``actors.log.records``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from actors.log.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTimestamp,
+    InvalidTxnState,
+    MessageTooLarge,
+    UnsupportedCompression,
+    UnsupportedMessageFormat,
+)
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES = HEADER.size
+LENGTH_OVERHEAD = 12
+"""Bytes of a batch that its ``length`` does not count."""
+NO_PRODUCER = -1
+NO_SEQUENCE = -1
+MAX_SEQUENCE = 0x7FFFFFFF
+
+_MAGIC_AT = 16
+_CRC_AT = 17
+_ATTRIBUTES_AT = 21
+_MAX_TIMESTAMP_AT = 35
+_CODEC_MASK = 0x07
+_LOG_APPEND_TIME = 0x08
+_TRANSACTIONAL = 0x10
+_CONTROL = 0x20
+_LAST_CODEC = 4
+
+_PREFIX = struct.Struct(">qii")
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_TIMESTAMP = struct.Struct(">q")
+
+
+class BatchHeader(NamedTuple):
+    base_offset: int
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.length + LENGTH_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> int:
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & _CODEC_MASK
+
+    @property
+    def has_log_append_time(self) -> bool:
+        return bool(self.attributes & _LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & _CONTROL)
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record; after 2^31-1 comes 0. -1 without a producer id."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
+
+
+def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
+    """The header at that index. CorruptMessage if fewer than 61 bytes are left; nothing else is checked."""
+    if len(buffer) - at < HEADER_BYTES:
+        raise CorruptMessage(f"{max(len(buffer) - at, 0)} bytes are too few for a record batch header")
+    return BatchHeader._make(HEADER.unpack_from(buffer, at))
+
+
+def is_plausible(header: BatchHeader) -> bool:
+    """Whether a batch can be walked over by this header."""
+    return header.magic == 2 and header.length >= HEADER_BYTES - LENGTH_OVERHEAD and header.last_offset_delta >= 0
+
+
+def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """(index, header) of each batch. CorruptMessage at the first that is not whole."""
+    at = 0
+    while at < len(buffer):
+        header = read_header(buffer, at)
+        if not is_plausible(header) or at + header.size_bytes > len(buffer):
+            raise CorruptMessage(f"no whole record batch at byte {at} of {len(buffer)}")
+        yield at, header
+        at += header.size_bytes
+
+
+def crc_matches(batch: Buffer, header: BatchHeader) -> bool:
+    """Whether the bytes of one batch are those that its CRC was computed of."""
+    return bool(crc32c(memoryview(batch)[_ATTRIBUTES_AT:]) == header.crc)
+
+
+def check_client_batch(records: Buffer, max_message_bytes: int) -> BatchHeader:
+    """The header of the one batch that a Produce request may carry per partition (v3 and later).
+
+    As Kafka's ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords and
+    LogValidator.validateBatch: raises InvalidRecord, CorruptMessage, UnsupportedMessageFormat,
+    UnsupportedCompression, MessageTooLarge, InvalidTimestamp or InvalidTxnState. Unlike Kafka it does not
+    decompress the records: what the CRC covers is stored as the producer sent it.
+    """
+    if not records:
+        raise InvalidRecord("produce requests have exactly one record batch per partition, this one has none")
+    _check_format(records)
+    header = read_header(records)
+    if header.length < HEADER_BYTES - LENGTH_OVERHEAD or header.size_bytes > len(records):
+        raise CorruptMessage(f"a record batch of {header.size_bytes} bytes in {len(records)} bytes")
+    if header.size_bytes > max_message_bytes:
+        raise MessageTooLarge(f"a record batch of {header.size_bytes} bytes, max.message.bytes is {max_message_bytes}")
+    if header.size_bytes < len(records):
+        raise InvalidRecord("produce requests have exactly one record batch per partition, this one has more")
+    if not crc_matches(records, header):
+        raise CorruptMessage(f"the record batch does not match its CRC {header.crc:#010x}")
+    _check_attributes(header)
+    _check_count(header)
+    return header
+
+
+def _check_format(records: Buffer) -> None:
+    if len(records) <= _MAGIC_AT:
+        raise CorruptMessage(f"{len(records)} bytes are too few for a record batch header")
+    magic = records[_MAGIC_AT]
+    if magic in (0, 1):
+        raise UnsupportedMessageFormat(f"message format {magic}, only 2 is stored")
+    if magic != 2:
+        raise CorruptMessage(f"message format {magic} does not exist")
+
+
+def _check_attributes(header: BatchHeader) -> None:
+    if header.codec > _LAST_CODEC:
+        raise UnsupportedCompression(f"compression codec {header.codec} does not exist")
+    if header.is_control:
+        raise InvalidRecord("clients may not write control batches")
+    if header.is_transactional:
+        raise InvalidTxnState("a transactional batch outside of a transaction")
+    if header.has_log_append_time:
+        raise InvalidTimestamp("clients may not set the timestamp type LogAppendTime")
+    if header.producer_id != NO_PRODUCER and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise InvalidRecord(
+            f"producer {header.producer_id} with epoch {header.producer_epoch} and sequence {header.base_sequence}"
+        )
+
+
+def _check_count(header: BatchHeader) -> None:
+    if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
+        raise InvalidRecord(f"{header.record_count} records with a last offset delta of {header.last_offset_delta}")
+
+
+def stamp(batch: bytearray, base_offset: int, leader_epoch: int) -> None:
+    """Write the two fields that are the log's own."""
+    length = int.from_bytes(batch[8:LENGTH_OVERHEAD], "big")
+    _PREFIX.pack_into(batch, 0, base_offset, length, leader_epoch)
+
+
+def stamp_log_append_time(batch: bytearray, now_ms: int) -> None:
+    """Make ``now_ms`` the timestamp of every record of the batch, as message.timestamp.type=LogAppendTime asks."""
+    attributes = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_AT)[0]
+    _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_AT, attributes | _LOG_APPEND_TIME)
+    _TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, now_ms)
+    seal(batch)
+
+
+def seal(batch: bytearray) -> None:
+    """Write the CRC."""
+    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[_ATTRIBUTES_AT:]))

@@ -1,0 +1,60 @@
+"""The calls that change the disk. Every other file of the log only reads, so that a test can fail or delay these."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class Disk:
+    """All methods block and raise OSError."""
+
+    def create(self, path: Path) -> int:
+        """A new file under that name, durably listed in its directory; a file that had the name is unlinked first.
+
+        Returns the file descriptor. Whoever still has the earlier file open goes on with the earlier file.
+        """
+        path.unlink(missing_ok=True)
+        fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        try:
+            sync_directory(path.parent)
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
+
+    def write(self, fd: int, content: bytes, position: int) -> None:
+        view = memoryview(content)
+        while view:
+            written = os.pwrite(fd, view, position)
+            view = view[written:]
+            position += written
+
+    def sync(self, fd: int) -> None:
+        os.fdatasync(fd)
+
+    def truncate(self, fd: int, size_bytes: int) -> None:
+        os.ftruncate(fd, size_bytes)
+
+
+DISK = Disk()
+
+
+def sync_directory(directory: Path) -> None:
+    """Make names that were created, renamed or removed in a directory durable."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_atomically(path: Path, content: bytes, temporary_suffix: str) -> None:
+    """A reader sees the old content or the new, also after a power failure."""
+    temporary = path.with_name(f"{path.name}.{temporary_suffix}.tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_directory(path.parent)

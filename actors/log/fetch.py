@@ -1,0 +1,177 @@
+"""Fetch v16 and ListOffsets v10 over whatever logs the caller has: log actors and offsets actors alike.
+
+The caller gives a function from (topic id or name, partition) to the log, which may take its time (opening) and
+raises LogError if there is none. Requests are kio entities, answers the dicts that
+``actors.wire.codec.encode_response`` takes.
+
+There are no transactions yet: both isolation levels see the same, and the last stable offset is the high
+watermark. There are no fetch sessions: every request names all its partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from typing import Any, TypeVar
+from uuid import UUID
+
+from actors.log.errors import FencedLeaderEpoch, LogError, UnknownLeaderEpoch, UnknownTopicId, UnsupportedTimestamp
+from actors.log.partition import NO_TIMESTAMP, PartitionLog
+from actors.wire.codec import ErrorCode, ms
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+_READ_COMMITTED = 1
+_NOWHERE = -1
+_NO_EPOCH = -1
+
+Key = TypeVar("Key", UUID, str)
+LogOf = Callable[[Key, int], Awaitable[PartitionLog]]
+
+
+class _Wanted:
+    """A partition of a Fetch request: its log, or why there is none."""
+
+    __slots__ = ("error", "log", "request", "topic_id")
+
+    def __init__(self, topic_id: UUID | None, request: Any) -> None:
+        self.topic_id = topic_id
+        self.request = request
+        self.log: PartitionLog | None = None
+        self.error: LogError | None = None
+
+    async def resolve(self, log_of: LogOf[UUID]) -> None:
+        try:
+            if self.topic_id is None:
+                raise UnknownTopicId("no topic id")
+            self.log = await log_of(self.topic_id, int(self.request.partition))
+            check_leader_epoch(self.log, self.request.current_leader_epoch)
+        except LogError as error:
+            self.error = error
+
+    def bytes_available(self) -> int:
+        """How much of this partition the answer could hold; a failure is kept in ``error``."""
+        if self.log is None or self.error is not None:
+            return 0
+        try:
+            available = self.log.bytes_available(self.request.fetch_offset)
+        except LogError as error:
+            self.error = error
+            return 0
+        return min(available, max(int(self.request.partition_max_bytes), 0))
+
+    def read(self, max_bytes: int, at_least_one: bool) -> bytes:
+        if self.log is None or self.error is not None:
+            return b""
+        limit = min(max_bytes, self.request.partition_max_bytes)
+        try:
+            return self.log.read(self.request.fetch_offset, limit, at_least_one=at_least_one)
+        except LogError as error:
+            self.error = error
+            return b""
+
+    def answer(self, records: bytes, aborted: list[Any] | None) -> dict[str, Any]:
+        known = self.log if self.error is None else None
+        return {
+            "partition_index": self.request.partition,
+            "error_code": self.error.code if self.error else ErrorCode.none,
+            "high_watermark": known.high_watermark if known else _NOWHERE,
+            "last_stable_offset": known.high_watermark if known else _NOWHERE,
+            "log_start_offset": known.log_start_offset if known else _NOWHERE,
+            "aborted_transactions": aborted,
+            "preferred_read_replica": -1,
+            "records": records,
+        }
+
+
+def check_leader_epoch(log: PartitionLog, known: int) -> None:
+    """What the client believes the leader epoch to be; -1 if it does not say (KIP-320)."""
+    if known == _NO_EPOCH or known == log.epoch:
+        return
+    message = f"{log.directory.name}: the client knows leader epoch {known}, it is {log.epoch}"
+    raise FencedLeaderEpoch(message) if known < log.epoch else UnknownLeaderEpoch(message)
+
+
+async def fetch(entity: Any, log_of: LogOf[UUID]) -> dict[str, Any]:
+    """Answer as soon as ``min_bytes`` are there, a partition has an error, or ``max_wait`` is over.
+
+    ``max_bytes`` holds for the whole answer, ``partition_max_bytes`` for each partition, except that the first
+    partition that has anything gives at least one batch (KIP-74).
+    """
+    topics = [(topic.topic_id, [_Wanted(topic.topic_id, part) for part in topic.partitions]) for topic in entity.topics]
+    wanted = [partition for _, partitions in topics for partition in partitions]
+    for partition in wanted:
+        await partition.resolve(log_of)
+    await _wait(wanted, min(entity.min_bytes, entity.max_bytes), ms(entity.max_wait) / 1000)
+    aborted: list[Any] | None = [] if entity.isolation_level == _READ_COMMITTED else None
+    responses: list[dict[str, Any]] = []
+    remaining, first = entity.max_bytes, True
+    for topic_id, partitions in topics:
+        answers = []
+        for partition in partitions:
+            records = partition.read(remaining, first)
+            remaining = max(remaining - len(records), 0)
+            first = first and not records
+            answers.append(partition.answer(records, aborted))
+        responses.append({"topic_id": topic_id, "partitions": answers})
+    return {"throttle_time": 0, "error_code": ErrorCode.none, "session_id": 0, "responses": responses}
+
+
+async def _wait(wanted: list[_Wanted], min_bytes: int, max_wait_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + max_wait_s
+    grown = asyncio.Event()
+    with ExitStack() as watches:
+        for log in {partition.log for partition in wanted if partition.log is not None}:
+            watches.enter_context(log.watching(grown.set))
+        while wanted and not _is_enough(wanted, min_bytes):
+            grown.clear()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await grown.wait()
+            except TimeoutError:
+                return
+
+
+def _is_enough(wanted: list[_Wanted], min_bytes: int) -> bool:
+    available = sum(partition.bytes_available() for partition in wanted)
+    return available >= min_bytes or any(partition.error is not None for partition in wanted)
+
+
+async def list_offsets(entity: Any, log_of: LogOf[str]) -> dict[str, Any]:
+    """Offsets by time, and the special ones: latest, earliest, of the largest timestamp; none is tiered."""
+    topics = []
+    for topic in entity.topics:
+        answers = [await _list_offset(topic.name, partition, log_of) for partition in topic.partitions]
+        topics.append({"name": topic.name, "partitions": answers})
+    return {"throttle_time": 0, "topics": topics}
+
+
+async def _list_offset(topic: str, request: Any, log_of: LogOf[str]) -> dict[str, Any]:
+    nowhere = {"offset": _NOWHERE, "timestamp": NO_TIMESTAMP, "leader_epoch": _NO_EPOCH}
+    answer = {"partition_index": request.partition_index, "error_code": ErrorCode.none}
+    try:
+        log = await log_of(topic, int(request.partition_index))
+        check_leader_epoch(log, request.current_leader_epoch)
+        found = _find(log, int(request.timestamp))
+    except LogError as error:
+        return answer | nowhere | {"error_code": error.code}
+    if found is None:
+        return answer | nowhere
+    offset, timestamp_ms = found
+    return answer | {"offset": offset, "timestamp": timestamp_ms, "leader_epoch": log.epoch_at(offset)}
+
+
+def _find(log: PartitionLog, timestamp_ms: int) -> tuple[int, int] | None:
+    """(offset, timestamp), without a timestamp for the ends of the log; None if there is no such record."""
+    if timestamp_ms >= 0:
+        return log.offset_for_time(timestamp_ms)
+    if timestamp_ms == LATEST:
+        return log.high_watermark, NO_TIMESTAMP
+    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
+        return log.log_start_offset, NO_TIMESTAMP
+    if timestamp_ms == MAX_TIMESTAMP:
+        return log.offset_of_max_timestamp()
+    if timestamp_ms == LATEST_TIERED:
+        return None
+    raise UnsupportedTimestamp(f"timestamp {timestamp_ms} has no meaning")

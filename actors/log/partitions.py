@@ -1,0 +1,162 @@
+"""The partitions that one log actor has open, each opened on its first use."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID
+
+from actors.log import directory as directories
+from actors.log.config import LogConfig
+from actors.log.errors import LogError, NotLeader, StorageError
+from actors.log.partition import PartitionLog
+from placement.view import Topic
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Key = tuple[UUID, int]
+"""Topic id and partition."""
+
+
+class _Partition:
+    """``log`` once it is open; until then, what is to be done with it, in order."""
+
+    __slots__ = ("log", "opening", "waiting")
+
+    def __init__(self) -> None:
+        self.log: PartitionLog | None = None
+        self.opening: asyncio.Task[None] | None = None
+        self.waiting: list[Callable[[PartitionLog | LogError], None]] = []
+
+
+class Partitions:
+    """Opens, keeps and closes logs under ``<storage>/logs``."""
+
+    def __init__(
+        self,
+        logs: Path,
+        config: LogConfig,
+        next_epoch: Callable[[str, int], Awaitable[int]],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._logs = logs
+        self._config = config
+        self._next_epoch = next_epoch
+        self._now_ms = now_ms
+        self._partitions: dict[Key, _Partition] = {}
+        self._is_closed = False
+
+    def use(self, topic: Topic, partition: int, action: Callable[[PartitionLog], T]) -> asyncio.Future[T]:
+        """Call ``action`` with the log: now if it is open, else when it is, in the order of the calls.
+
+        The future gets what the action returns or the LogError that it or the opening raised.
+        """
+        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def run(found: PartitionLog | LogError) -> None:
+            if outcome.done():
+                return
+            try:
+                if isinstance(found, LogError):
+                    raise found.again()
+                outcome.set_result(action(found))
+            except LogError as error:
+                outcome.set_exception(error)
+                outcome.exception()  # so that asyncio does not report it if the caller was cancelled meanwhile
+
+        entry = self._entry(topic, partition)
+        if entry is None:
+            run(NotLeader("the log actor is closing"))
+        elif entry.log is not None:
+            run(entry.log)
+        else:
+            entry.waiting.append(run)
+        return outcome
+
+    def _entry(self, topic: Topic, partition: int) -> _Partition | None:
+        if self._is_closed:
+            return None
+        key = (topic.topic_id, partition)
+        entry = self._partitions.get(key)
+        if entry is None or (entry.log is not None and entry.log.is_over):
+            lost = entry.log if entry is not None else None
+            entry = self._partitions[key] = _Partition()
+            entry.opening = asyncio.get_running_loop().create_task(self._open(entry, topic, partition, lost))
+        return entry
+
+    async def _open(self, entry: _Partition, topic: Topic, partition: int, lost: PartitionLog | None) -> None:
+        found: PartitionLog | LogError = NotLeader(f"{topic.name}-{partition} was not opened")
+        try:
+            if lost is not None:
+                await lost.close()
+            found = entry.log = await self._activate(topic, partition)
+        except LogError as error:
+            log.warning("%s-%d cannot be opened: %s", topic.name, partition, error)
+            found = error
+        except Exception as error:
+            log.exception("%s-%d cannot be opened", topic.name, partition)
+            found = NotLeader(f"{topic.name}-{partition} cannot be opened: {error!r}")
+        finally:
+            if entry.log is None and self._partitions.get((topic.topic_id, partition)) is entry:
+                del self._partitions[topic.topic_id, partition]
+            for run in entry.waiting:
+                run(found)
+            entry.waiting.clear()
+
+    async def _activate(self, topic: Topic, partition: int) -> PartitionLog:
+        try:
+            epoch = await self._next_epoch(topic.name, partition)
+        except Exception as error:
+            raise NotLeader(f"no leader epoch to be had: {error!r}") from error
+        return await asyncio.to_thread(
+            PartitionLog.open,
+            self._logs / directories.name_of(topic.name, partition),
+            topic_id=topic.topic_id,
+            epoch=epoch,
+            config=self._config_of(topic),
+            now_ms=self._now_ms,
+        )
+
+    def _config_of(self, topic: Topic) -> LogConfig:
+        try:
+            return self._config.override(topic.config)
+        except ValueError as error:
+            log.warning("%s: %s; the broker's configuration is used", topic.name, error)
+            return self._config
+
+    def reconfigure(self, topic: Topic) -> None:
+        """Let the open partitions of the topic follow its configuration."""
+        config = self._config_of(topic)
+        for partition in range(topic.partitions):
+            entry = self._partitions.get((topic.topic_id, partition))
+            if entry is not None and entry.log is not None:
+                entry.log.config = config
+
+    async def delete(self, topic: Topic, partition: int) -> None:
+        """Close the partition if it is open and remove its directory if there is one. Failures are logged."""
+        path = self._logs / directories.name_of(topic.name, partition)
+        try:
+            await self._close(self._partitions.pop((topic.topic_id, partition), None))
+            await asyncio.to_thread(directories.remove, path, topic.topic_id)
+        except (OSError, StorageError) as error:
+            log.error("%s cannot be removed: %s", path, error)
+
+    async def close(self) -> None:
+        """Make durable what has been appended, close all. Every later use gets NotLeader."""
+        self._is_closed = True
+        partitions = list(self._partitions.values())
+        self._partitions.clear()
+        await asyncio.gather(*(self._close(entry) for entry in partitions))
+
+    @staticmethod
+    async def _close(entry: _Partition | None) -> None:
+        if entry is None:
+            return
+        if entry.opening is not None:
+            await asyncio.wait([entry.opening])
+        if entry.log is not None:
+            await entry.log.close()

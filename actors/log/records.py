@@ -1,0 +1,185 @@
+"""The records inside a batch of format 2: reading them in every codec, and building an uncompressed batch.
+
+Record (Kafka documentation, "Record"), all lengths zigzag varints::
+
+    length | attributes i8 | timestamp_delta | offset_delta | key_length key | value_length value
+    header_count (key_length key value_length value)*
+
+A length of -1 is null.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import cramjam
+
+from actors.log.batch import HEADER, HEADER_BYTES, LENGTH_OVERHEAD, NO_PRODUCER, NO_SEQUENCE, BatchHeader, Buffer, seal
+from actors.log.errors import CorruptMessage, UnsupportedCompression
+
+MAX_RECORDS_BYTES = 256 << 20
+"""No batch is decompressed to more than this: a batch of a few bytes may claim to hold terabytes."""
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES = 16
+
+
+class Record(NamedTuple):
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+
+
+def read_records(batch: Buffer, header: BatchHeader) -> Iterator[Record]:
+    """The records of one whole batch, in order. CorruptMessage or UnsupportedCompression for what cannot be read."""
+    payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes])
+    at = 0
+    for _ in range(header.record_count):
+        try:
+            record, at = _read_record(payload, at, header)
+        except IndexError:
+            raise CorruptMessage(f"the batch at offset {header.base_offset} ends inside a record") from None
+        yield record
+    if at != len(payload):
+        raise CorruptMessage(
+            f"the batch at offset {header.base_offset} goes on after its {header.record_count} records"
+        )
+
+
+def _read_record(payload: bytes, at: int, header: BatchHeader) -> tuple[Record, int]:
+    length, at = _read_varint(payload, at)
+    end = at + length
+    timestamp_delta, at = _read_varint(payload, at + 1)
+    offset_delta, at = _read_varint(payload, at)
+    key, at = _read_bytes(payload, at)
+    value, at = _read_bytes(payload, at)
+    count, at = _read_varint(payload, at)
+    headers = []
+    for _ in range(count):
+        name, at = _read_bytes(payload, at)
+        content, at = _read_bytes(payload, at)
+        headers.append((name or b"", content))
+    if at != end or count < 0:
+        raise CorruptMessage(f"a record of {length} bytes in the batch at offset {header.base_offset} is not that long")
+    timestamp = header.max_timestamp_ms if header.has_log_append_time else header.base_timestamp_ms + timestamp_delta
+    return Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers)), at
+
+
+def _read_varint(payload: bytes, at: int) -> tuple[int, int]:
+    byte = payload[at]
+    at += 1
+    value = byte & 0x7F
+    shift = 7
+    while byte & 0x80:
+        if shift > 63:
+            raise CorruptMessage("a varint of more than ten bytes")
+        byte = payload[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _read_bytes(payload: bytes, at: int) -> tuple[bytes | None, int]:
+    length, at = _read_varint(payload, at)
+    if length == -1:
+        return None, at
+    end = at + length
+    if length < 0 or end > len(payload):
+        raise CorruptMessage(f"a field of {length} bytes does not fit into its record")
+    return payload[at:end], end
+
+
+def decompress(codec: int, payload: Buffer) -> bytes:
+    """The records' bytes. CorruptMessage if they cannot be had or are more than MAX_RECORDS_BYTES."""
+    try:
+        return _DECOMPRESS[codec](payload)
+    except KeyError:
+        raise UnsupportedCompression(f"compression codec {codec} does not exist") from None
+    except cramjam.DecompressionError as error:
+        raise CorruptMessage(f"records cannot be decompressed: {error}") from error
+
+
+def _into_memory(decompress_into: Callable[[Buffer, mmap.mmap], int]) -> Callable[[Buffer], bytes]:
+    def run(payload: Buffer) -> bytes:
+        with mmap.mmap(-1, MAX_RECORDS_BYTES) as room:  # only the pages that are written take memory
+            return room[: decompress_into(payload, room)]
+
+    return run
+
+
+def _snappy(payload: Buffer) -> bytes:
+    """Raw snappy (librdkafka, Go), or the blocks of xerial's snappy-java: magic, two versions, (length, block)*."""
+    if payload[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _snappy_block(payload, MAX_RECORDS_BYTES)
+    blocks: list[bytes] = []
+    room = MAX_RECORDS_BYTES
+    at = _XERIAL_HEADER_BYTES
+    while at < len(payload):
+        end = at + 4 + int.from_bytes(payload[at : at + 4], "big")
+        if end > len(payload):
+            raise CorruptMessage("a snappy block is longer than its batch")
+        blocks.append(_snappy_block(payload[at + 4 : end], room))
+        room -= len(blocks[-1])
+        at = end
+    return b"".join(blocks)
+
+
+def _snappy_block(block: Buffer, room: int) -> bytes:
+    if not block or cramjam.snappy.decompress_raw_len(block) > room:
+        raise CorruptMessage(f"a snappy block of {len(block)} bytes is empty or claims more than {room} bytes")
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+_DECOMPRESS: dict[int, Callable[[Buffer], bytes]] = {
+    0: bytes,
+    1: _into_memory(cramjam.gzip.decompress_into),
+    2: _snappy,
+    3: _into_memory(cramjam.lz4.decompress_into),
+    4: _into_memory(cramjam.zstd.decompress_into),
+}
+
+
+def build_batch(
+    records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int, base_offset: int, leader_epoch: int
+) -> bytearray:
+    """One uncompressed batch with create time. ``records``, at least one, are pairs of key and value."""
+    batch = bytearray(HEADER_BYTES)
+    for delta, (key, value) in enumerate(records):
+        body = bytearray(b"\x00\x00")  # attributes; the record's timestamp is the batch's
+        _write_varint(body, delta)
+        _write_bytes(body, key)
+        _write_bytes(body, value)
+        body.append(0)
+        _write_varint(batch, len(body))
+        batch += body
+    last = len(records) - 1
+    length = len(batch) - LENGTH_OVERHEAD
+    HEADER.pack_into(
+        batch,
+        0,
+        *(base_offset, length, leader_epoch, 2, 0, 0, last, timestamp_ms, timestamp_ms),
+        *(NO_PRODUCER, -1, NO_SEQUENCE, len(records)),
+    )
+    seal(batch)
+    return batch
+
+
+def _write_varint(out: bytearray, value: int) -> None:
+    value = (value << 1) ^ (value >> 63)
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _write_bytes(out: bytearray, field: bytes | None) -> None:
+    if field is None:
+        out.append(1)  # -1, zigzag
+    else:
+        _write_varint(out, len(field))
+        out += field

@@ -1,0 +1,84 @@
+"""Real client bytes and the shortest way to a log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from actors.log import LogConfig, PartitionLog
+from actors.log.disk import DISK, Disk
+from actors.wire import codec
+from placement.view import ClusterView, Endpoint, Topic
+
+TOPIC_ID = UUID("6f1d2a34-0000-4000-8000-000000000001")
+NOW_MS = 1_700_000_000_000
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+
+T = TypeVar("T")
+
+
+def run(main: Coroutine[Any, Any, T], timeout_s: float = 20) -> T:
+    async def limited() -> T:
+        async with asyncio.timeout(timeout_s):
+            return await main
+
+    return asyncio.run(limited())
+
+
+def client_batch(
+    count: int = 1,
+    *,
+    codec: int = NONE,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    first_ms: int = NOW_MS,
+    step_ms: int = 1,
+    value: bytes = b"value",
+    transactional: bool = False,
+) -> bytes:
+    """A batch as aiokafka's producer builds it; ``producer`` is (id, epoch, base sequence)."""
+    builder = DefaultRecordBatchBuilder(2, codec, transactional, *producer, 1 << 24)
+    for index in range(count):
+        builder.append(index, first_ms + index * step_ms, b"key-%d" % index, value, [("header", b"content")])
+    return bytes(builder.build())
+
+
+def open_log(
+    directory: Path, epoch: int, *, config: LogConfig | None = None, disk: Disk = DISK, topic_id: UUID = TOPIC_ID
+) -> PartitionLog:
+    return PartitionLog.open(
+        directory, topic_id=topic_id, epoch=epoch, config=config or LogConfig(), now_ms=lambda: NOW_MS, disk=disk
+    )
+
+
+def segment_files(directory: Path) -> list[Path]:
+    """By leader epoch, then base offset."""
+    return sorted(directory.glob("*.log"), key=lambda path: (int(path.name.split(".")[1]), path.name))
+
+
+def view_of(*topics: Topic, version: int = 1, logs: int = 1) -> ClusterView:
+    endpoint = Endpoint(node_id="n", host="h", port=1, path="", secret=b"")
+    return ClusterView(
+        cluster_id="test",
+        controller_epoch=1,
+        version=version,
+        brokers=(),
+        topics={topic.name: topic for topic in topics},
+        logs=dict.fromkeys(range(logs), endpoint),
+        offsets={},
+    )
+
+
+def request(api_key: int, version: int, body: Mapping[str, Any]) -> Any:
+    """The entity that a gateway's request bytes decode to."""
+    frame = codec.encode_request(api_key, version, 1, "test", body)
+    return codec.decode_request(codec.decode_header(frame), frame)
+
+
+def response(api_key: int, version: int, body: Mapping[str, Any]) -> Any:
+    """The entity that a client reads from the answer's bytes."""
+    return codec.decode_response(api_key, version, codec.encode_response(api_key, version, 1, body))[1]

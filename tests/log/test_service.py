@@ -1,0 +1,397 @@
+"""LogService: requests in, answers out, through the real codec both ways."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from actors.log import LogConfig, LogService
+from actors.log.batch import iter_headers
+from actors.wire.codec import ErrorCode
+from placement.view import ClusterView, Topic
+from tests.log.support import GZIP, NOW_MS, client_batch, request, response, run, view_of
+
+FLIGHTS = Topic(name="flights", topic_id=UUID(int=1), partitions=3)
+OTHER = Topic(
+    name="other.topic_1", topic_id=UUID(int=2), partitions=1, config={"message.timestamp.type": "LogAppendTime"}
+)
+
+
+class Cluster:
+    """One log actor's surroundings: the view it sees, and leader epochs as ZooKeeper would give them."""
+
+    def __init__(self, storage: Path, view: ClusterView | None = None, index: int = 0) -> None:
+        self.view = view or view_of(FLIGHTS, OTHER)
+        self.epochs: Counter[tuple[str, int]] = Counter()
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.service = LogService(
+            storage=storage,
+            config=LogConfig(),
+            topics=lambda: self.view,
+            index=index,
+            next_epoch=self.next_epoch,
+            now_ms=lambda: NOW_MS,
+        )
+
+    async def next_epoch(self, topic: str, partition: int) -> int:
+        await self.may_answer.wait()
+        self.epochs[topic, partition] += 1
+        return self.epochs[topic, partition]
+
+    async def produce(self, *parts: tuple[UUID, int, bytes | None], acks: int = -1) -> list[Any]:
+        body = {
+            "acks": acks,
+            "timeout": 1000,
+            "topic_data": [
+                {"topic_id": topic_id, "partition_data": [{"index": index, "records": records}]}
+                for topic_id, index, records in parts
+            ],
+        }
+        entity = response(0, 13, await self.service.produce(request(0, 13, body)))
+        return [topic.partition_responses[0] for topic in entity.responses]
+
+    async def fetch(
+        self,
+        *parts: tuple[UUID, int, int],
+        max_wait_ms: int = 0,
+        min_bytes: int = 1,
+        max_bytes: int = 1 << 20,
+        partition_max_bytes: int = 1 << 20,
+        leader_epoch: int = -1,
+    ) -> list[Any]:
+        body = {
+            "max_wait": max_wait_ms,
+            "min_bytes": min_bytes,
+            "max_bytes": max_bytes,
+            "topics": [
+                {
+                    "topic_id": topic_id,
+                    "partitions": [
+                        {
+                            "partition": index,
+                            "fetch_offset": offset,
+                            "partition_max_bytes": partition_max_bytes,
+                            "current_leader_epoch": leader_epoch,
+                        }
+                    ],
+                }
+                for topic_id, index, offset in parts
+            ],
+            "forgotten_topics_data": [],
+        }
+        entity = response(1, 16, await self.service.fetch(request(1, 16, body)))
+        assert (entity.error_code, entity.session_id) == (ErrorCode.none, 0)
+        return [topic.partitions[0] for topic in entity.responses]
+
+    async def list_offset(self, name: str, partition: int, timestamp: int, leader_epoch: int = -1) -> Any:
+        asked = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": leader_epoch}
+        body = {
+            "replica_id": -1,
+            "isolation_level": 0,
+            "timeout": 1000,
+            "topics": [{"name": name, "partitions": [asked]}],
+        }
+        entity = response(2, 10, await self.service.list_offsets(request(2, 10, body)))
+        return entity.topics[0].partitions[0]
+
+
+def offsets_in(records: bytes) -> list[tuple[int, int]]:
+    """(base offset, last offset) of each batch."""
+    return [(header.base_offset, header.last_offset) for _, header in iter_headers(records)]
+
+
+def test_what_was_produced_is_fetched(tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster = Cluster(tmp_path)
+        [first] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch(3, codec=GZIP)))
+        assert (first.error_code, first.base_offset, first.log_append_time, first.log_start_offset) == (0, 0, None, 0)
+        [second] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch(2)), acks=1)
+        assert second.base_offset == 3
+        [part] = await cluster.fetch((FLIGHTS.topic_id, 0, 0))
+        assert offsets_in(part.records) == [(0, 2), (3, 4)]
+        assert (part.high_watermark, part.last_stable_offset, part.log_start_offset) == (5, 5, 0)
+        await cluster.service.close()
+
+    run(main())
+
+
+def test_log_append_time_is_the_topics(tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster = Cluster(tmp_path)
+        [answer] = await cluster.produce((OTHER.topic_id, 0, client_batch(2, first_ms=5)))
+        assert int(answer.log_append_time.timestamp() * 1000) == NOW_MS
+        found = await cluster.list_offset(OTHER.name, 0, NOW_MS)
+        assert (found.offset, found.timestamp) == (0, NOW_MS)
+        await cluster.service.close()
+
+    run(main())
+
+
+def test_errors_are_per_partition(tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster = Cluster(tmp_path)
+        good = client_batch()
+        codes = [
+            answer.error_code
+            for answer in await cluster.produce(
+                (FLIGHTS.topic_id, 0, good),
+                (uuid4(), 0, good),
+                (FLIGHTS.topic_id, 3, good),
+                (FLIGHTS.topic_id, 1, good[:-1]),
+                (FLIGHTS.topic_id, 1, None),
+            )
+        ]
+        assert codes == [
+            ErrorCode.none,
+            ErrorCode.unknown_topic_id,
+            ErrorCode.unknown_topic_or_partition,
+            ErrorCode.corrupt_message,
+            ErrorCode.invalid_record,
+        ]
+        [answer] = await cluster.produce((FLIGHTS.topic_id, 0, good), acks=2)
+        assert answer.error_code == ErrorCode.invalid_required_acks
+        fetched = await cluster.fetch((uuid4(), 0, 0), (FLIGHTS.topic_id, 0, 99), max_wait_ms=60_000, min_bytes=1000)
+        assert [part.error_code for part in fetched] == [ErrorCode.unknown_topic_id, ErrorCode.offset_out_of_range]
+        listed = await cluster.list_offset("nowhere", 0, -1)
+        assert listed.error_code == ErrorCode.unknown_topic_or_partition
+        await cluster.service.close()
+        [answer] = await cluster.produce((FLIGHTS.topic_id, 0, good))
+        assert answer.error_code == ErrorCode.not_leader_or_follower
+
+    run(main())
+
+
+def test_only_the_owner_serves(tmp_path: Path) -> None:
+    async def main() -> None:
+        view = view_of(FLIGHTS, logs=2)
+        owner = view.log_of(FLIGHTS, 0)
+        [mine] = await Cluster(tmp_path, view, owner).produce((FLIGHTS.topic_id, 0, client_batch()))
+        [not_mine] = await Cluster(tmp_path, view, 1 - owner).produce((FLIGHTS.topic_id, 0, client_batch()))
+        assert (mine.error_code, not_mine.error_code) == (ErrorCode.none, ErrorCode.not_leader_or_follower)
+
+    run(main())
+
+
+def test_concurrent_first_uses_share_one_open_and_keep_their_order(tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster = Cluster(tmp_path)
+        cluster.may_answer.clear()
+        early = [
+            asyncio.create_task(cluster.produce((FLIGHTS.topic_id, 1, client_batch(count)))) for count in range(1, 6)
+        ]
+        await asyncio.sleep(0)
+        cluster.may_answer.set()
+        late = []
+        while not early[0].done():  # keep calling while the log becomes open
+            late.append(asyncio.create_task(cluster.produce((FLIGHTS.topic_id, 1, client_batch(10)))))
+            await asyncio.sleep(0)
+        offsets = [(await task)[0].base_offset for task in early + late]
+        assert offsets == sorted(offsets)
+        assert offsets[:6] == [0, 1, 3, 6, 10, 15]
+        assert cluster.epochs["flights", 1] == 1
+        await cluster.service.close()
+
+    run(main())
+
+
+def test_an_open_that_fails_is_tried_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster = Cluster(tmp_path)
+        (tmp_path / "logs").write_text("in the way")
+        [failed] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch()))
+        assert failed.error_code == ErrorCode.kafka_storage_error
+        (tmp_path / "logs").unlink()
+        [answer] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch()))
+        assert answer.error_code == ErrorCode.none
+        await cluster.service.close()
+
+    run(main())
+
+
+def test_a_partition_that_was_taken_over_is_opened_again_with_a_new_epoch(tmp_path: Path) -> None:
+    async def main() -> None:
+        old, new = Cluster(tmp_path), Cluster(tmp_path)
+        new.epochs = old.epochs
+        part = (FLIGHTS.topic_id, 0, client_batch())
+        assert [(await c.produce(part))[0].error_code for c in (old, new, old, old)] == [0, 0, 6, 0]
+        [fetched] = await old.fetch((FLIGHTS.topic_id, 0, 0))
+        assert offsets_in(fetched.records) == [(0, 0), (1, 1), (2, 2)]
+        assert fetched.error_code == ErrorCode.none
+
+    run(main())
+
+
+def test_a_long_poll_wakes_up_for_any_of_its_partitions(tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster = Cluster(tmp_path)
+        wanted = [(FLIGHTS.topic_id, index, 0) for index in range(3)]
+        poll = asyncio.create_task(cluster.fetch(*wanted, max_wait_ms=60_000))
+        await cluster.fetch(*wanted)  # all are open now
+        assert not poll.done()
+        await cluster.produce((FLIGHTS.topic_id, 2, client_batch(4)))
+        parts = await poll
+        assert [offsets_in(part.records) for part in parts] == [[], [], [(0, 3)]]
+        await cluster.service.close()
+
+    run(main())
+
+
+def test_min_bytes_are_counted_over_all_partitions(tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster = Cluster(tmp_path)
+        batch = client_batch(1)
+        wanted = [(FLIGHTS.topic_id, index, 0) for index in range(2)]
+        poll = asyncio.create_task(cluster.fetch(*wanted, max_wait_ms=60_000, min_bytes=3 * len(batch)))
+        for index in (0, 1):
+            await cluster.produce((FLIGHTS.topic_id, index, batch))
+            await cluster.fetch(*wanted)
+            assert not poll.done()
+        await cluster.produce((FLIGHTS.topic_id, 1, batch))
+        assert [len(part.records) for part in await poll] == [len(batch), 2 * len(batch)]
+        await cluster.service.close()
+
+    run(main())
+
+
+def test_max_wait_ends_a_long_poll_with_what_is_there(tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster = Cluster(tmp_path)
+        await cluster.produce((FLIGHTS.topic_id, 0, client_batch()))
+        [part] = await cluster.fetch((FLIGHTS.topic_id, 0, 0), max_wait_ms=50, min_bytes=10_000)
+        assert offsets_in(part.records) == [(0, 0)]
+        await cluster.service.close()
+
+    run(main())
+
+
+def test_max_bytes_hold_overall_but_the_first_batch_always_comes(tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster = Cluster(tmp_path)
+        batch = client_batch(1, value=b"x" * 1000)
+        for index in (1, 2):
+            for _ in range(3):
+                await cluster.produce((FLIGHTS.topic_id, index, batch))
+        wanted = [(FLIGHTS.topic_id, index, 0) for index in range(3)]
+
+        async def batches(**limits: int) -> list[int]:
+            return [len(offsets_in(part.records)) for part in await cluster.fetch(*wanted, **limits)]
+
+        assert await batches(max_bytes=1) == [0, 1, 0]
+        assert await batches(partition_max_bytes=1) == [0, 1, 0]
+        assert await batches(max_bytes=2 * len(batch)) == [0, 2, 0]
+        assert await batches(max_bytes=4 * len(batch)) == [0, 3, 1]
+        assert await batches(partition_max_bytes=2 * len(batch)) == [0, 2, 2]
+        await cluster.service.close()
+
+    run(main())
+
+
+def test_a_cancelled_long_poll_leaves_no_trace(tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster = Cluster(tmp_path)
+        await cluster.fetch((FLIGHTS.topic_id, 0, 0))
+        log = await cluster.service._log_by_id(FLIGHTS.topic_id, 0)
+        poll = asyncio.create_task(cluster.fetch((FLIGHTS.topic_id, 0, 0), max_wait_ms=60_000))
+        await asyncio.sleep(0)
+        assert len(log._watchers) == 1
+        poll.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await poll
+        assert not log._watchers
+        await cluster.service.close()
+
+    run(main())
+
+
+def test_leader_epochs_that_the_client_believes_in(tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster = Cluster(tmp_path)
+        cluster.epochs["flights", 0] = 6
+        part = (FLIGHTS.topic_id, 0, 0)
+        codes = [(await cluster.fetch(part, leader_epoch=epoch))[0].error_code for epoch in (-1, 6, 7, 8)]
+        assert codes == [0, ErrorCode.fenced_leader_epoch, 0, ErrorCode.unknown_leader_epoch]
+        listed = [await cluster.list_offset("flights", 0, -1, epoch) for epoch in (6, 7, 8)]
+        assert [(found.error_code, found.leader_epoch) for found in listed] == [(74, -1), (0, 7), (75, -1)]
+        await cluster.service.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "found"),
+    [
+        (-1, (0, 5, -1)),
+        (-2, (0, 0, -1)),
+        (-3, (0, 4, NOW_MS + 40)),
+        (-4, (0, 0, -1)),
+        (-5, (0, -1, -1)),
+        (-6, (35, -1, -1)),
+        (0, (0, 0, NOW_MS)),
+        (NOW_MS + 11, (0, 2, NOW_MS + 20)),
+        (NOW_MS + 41, (0, -1, -1)),
+    ],
+)
+def test_list_offsets(tmp_path: Path, timestamp: int, found: tuple[int, int, int]) -> None:
+    async def main() -> None:
+        cluster = Cluster(tmp_path)
+        await cluster.produce((FLIGHTS.topic_id, 0, client_batch(5, step_ms=10)))
+        answer = await cluster.list_offset("flights", 0, timestamp)
+        assert (answer.error_code, answer.offset, answer.timestamp) == found
+        await cluster.service.close()
+
+    run(main())
+
+
+def test_acks_0_answers_before_the_disk(tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster = Cluster(tmp_path)
+        await cluster.fetch((FLIGHTS.topic_id, 0, 0))
+        log = await cluster.service._log_by_id(FLIGHTS.topic_id, 0)
+        [answer] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch()), acks=0)
+        assert (answer.base_offset, log.high_watermark) == (0, 0)
+        await cluster.service.close()
+        assert log.high_watermark == 1
+
+    run(main())
+
+
+def test_a_deleted_topic_goes_with_its_files_and_a_new_one_of_its_name_starts_empty(tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster = Cluster(tmp_path)
+        for index in (0, 1):
+            await cluster.produce((FLIGHTS.topic_id, index, client_batch()))
+        await cluster.produce((OTHER.topic_id, 0, client_batch()))
+        again = Topic(name="flights", topic_id=UUID(int=9), partitions=1)
+        cluster.view = view_of(again, OTHER, version=2)
+        await cluster.service.view_changed(cluster.view)
+        assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == ["other.topic_1-0"]
+        [gone] = await cluster.fetch((FLIGHTS.topic_id, 0, 0))
+        [new] = await cluster.fetch((again.topic_id, 0, 0))
+        assert (gone.error_code, new.error_code, new.high_watermark) == (ErrorCode.unknown_topic_id, 0, 0)
+        await cluster.service.view_changed(view_of(version=1))  # an old view deletes nothing
+        [kept] = await cluster.fetch((OTHER.topic_id, 0, 0))
+        assert kept.high_watermark == 1
+        await cluster.service.close()
+
+    run(main())
+
+
+def test_a_topics_configuration_is_followed(tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster = Cluster(tmp_path)
+        batch = client_batch(10)
+        await cluster.produce((FLIGHTS.topic_id, 0, batch))
+        limited = Topic(name="flights", topic_id=FLIGHTS.topic_id, partitions=3, config={"max.message.bytes": "100"})
+        cluster.view = view_of(limited, version=2)
+        await cluster.service.view_changed(cluster.view)
+        answers = await cluster.produce((FLIGHTS.topic_id, 0, batch), (FLIGHTS.topic_id, 1, batch))
+        assert [answer.error_code for answer in answers] == [ErrorCode.message_too_large] * 2
+        await cluster.service.close()
+
+    run(main())
