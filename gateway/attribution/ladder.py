@@ -45,15 +45,16 @@ def attribute(
 ) -> Verdict:
     """Whose are bytes of that partition that were sent on that connection at ``at_ms``? Changes nothing.
 
-    ``at_ms`` may lie in the past, as far back as the table remembers: later registrations then count, and what
-    was in its grace time then is so now. ``fetch_offset`` decides nothing yet; it is for offset continuity.
+    ``at_ms`` may lie in the past, as far back as the table remembers: what was in its grace time then is so now, and
+    what was heard of later counts if it may have begun before (``Tenure.first_ms``). ``fetch_offset`` decides nothing
+    yet; it is for offset continuity.
     """
     slot = table.slot(host, client_id)
     groups = slot.groups(at_ms) if slot is not None else None
     if slot is None or not groups:
         return _NO_GROUP
     owners = slot.owners(topic, partition, at_ms)
-    opaque = slot.opaque()
+    opaque = slot.opaque(at_ms)
     possible = {claim.group for claim in owners}
     possible.update(claim.group for claim in opaque)
 

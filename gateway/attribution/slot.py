@@ -24,8 +24,15 @@ class Tenure:
     since_ms: int
     """When it was heard of; 0 when it began at an unknown time before that."""
     until_ms: int = FOREVER_MS
-    first_ms: int = 0
-    """Bytes before this time were not fetched by this right. 0 where nothing is known of the time before."""
+
+    @property
+    def first_ms(self) -> int:
+        """Bytes that were sent before this time were not fetched by this right.
+
+        A member is registered before it fetches, and the statement comes soon. A simple consumer is heard of at its
+        first commit, any time later; and a snapshot tells nothing of the time before.
+        """
+        return max(0, self.since_ms - LAG_MS) if self.member else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +50,14 @@ class Claim:
 class _History:
     current: Tenure | None = None
     ended: tuple[Tenure, ...] = ()
-    known: bool = False
-    """The last tenure that ended was a known assignment, so that what comes next is news since then."""
 
 
 @dataclass(slots=True)
 class _Index:
     owners: dict[tuple[str, int], list[Claim]] = field(default_factory=dict)
     opaque: list[Claim] = field(default_factory=list)
-    groups: dict[str, int] = field(default_factory=dict)
-    """Group -> last_ms of its candidates."""
+    groups: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Group -> lowest first_ms and highest last_ms of its candidates."""
     boundaries: list[int] = field(default_factory=list)
     """Times at which claims lapse, ascending."""
 
@@ -73,13 +78,13 @@ class Slot:
         claims = self._indexed().owners.get((topic, partition), ())
         return [claim for claim in claims if claim.first_ms <= at_ms <= claim.last_ms]
 
-    def opaque(self) -> list[Claim]:
+    def opaque(self, at_ms: int) -> list[Claim]:
         """Members whose assignment is not known (not synced yet, or not a consumer's)."""
-        return self._indexed().opaque
+        return [claim for claim in self._indexed().opaque if claim.first_ms <= at_ms]
 
     def groups(self, at_ms: int) -> set[str]:
         """All groups that have a candidate here at that time, with the grace time."""
-        return {group for group, last_ms in self._indexed().groups.items() if at_ms <= last_ms}
+        return {group for group, (first, last) in self._indexed().groups.items() if first <= at_ms <= last}
 
     def constant_until_ms(self, at_ms: int) -> int:
         """Without a new version, answers for times from ``at_ms`` to this one (inclusive) are the same."""
@@ -88,21 +93,13 @@ class Slot:
         return boundaries[position] if position < len(boundaries) else FOREVER_MS
 
     def begin(self, member: tuple[str, str], tenure: Tenure) -> None:
-        """The member owns this from now on; what it owned before must have ended.
-
-        Of bytes that were sent earlier it may be the owner too: a registration comes after the first Fetch, that of
-        a simple consumer as late as its first commit. Not so a group member of which another assignment was known.
-        """
-        history = self._histories.setdefault(member, _History())
-        if history.known and tenure.member:
-            tenure = replace(tenure, first_ms=max(0, tenure.since_ms - LAG_MS))
-        history.current = tenure
+        """The member owns this from now on; what it owned before must have ended."""
+        self._histories.setdefault(member, _History()).current = tenure
 
     def end(self, member: tuple[str, str], now_ms: int) -> None:
         """The member's tenure is over. One whose partitions were never known leaves no trace: it claims nothing."""
         history = self._histories[member]
         tenure, history.current = history.current, None
-        history.known = tenure is not None and tenure.partitions is not None
         if tenure is not None and tenure.partitions:
             history.ended = _bounded((*history.ended, replace(tenure, until_ms=now_ms)))
 
@@ -114,11 +111,12 @@ class Slot:
     def prune(self, before_ms: int) -> None:
         """Forget what ended before that time. No answer for a later time changes."""
         for member, history in list(self._histories.items()):
-            if history.ended:
-                history.ended = tuple(tenure for tenure in history.ended if tenure.until_ms >= before_ms)
-            if history.current is None and not history.ended:
+            kept = tuple(tenure for tenure in history.ended if tenure.until_ms >= before_ms)
+            if len(kept) < len(history.ended):
+                history.ended = kept
+                self._index = None
+            if history.current is None and not kept:
                 del self._histories[member]
-        self._index = None
 
     @property
     def empty(self) -> bool:
@@ -142,7 +140,8 @@ class Slot:
             for tenure in (*history.ended, *(() if history.current is None else (history.current,))):
                 last_ms = min(tenure.until_ms + self._grace_ms, FOREVER_MS)
                 claim = Claim(group, member_id, tenure.since_ms, tenure.first_ms, last_ms)
-                index.groups[group] = max(last_ms, index.groups.get(group, last_ms))
+                first, last = index.groups.get(group, (claim.first_ms, last_ms))
+                index.groups[group] = (min(first, claim.first_ms), max(last, last_ms))
                 if last_ms < FOREVER_MS:
                     boundaries.add(last_ms)
                 if tenure.partitions is not None:
@@ -163,6 +162,5 @@ def _bounded(ended: tuple[Tenure, ...]) -> tuple[Tenure, ...]:
         second,
         partitions=(first.partitions or frozenset()) | (second.partitions or frozenset()),
         since_ms=min(first.since_ms, second.since_ms),
-        first_ms=min(first.first_ms, second.first_ms),
     )
     return (merged, *rest)

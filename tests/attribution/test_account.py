@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pyarrow.dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.tables.rollup import Sample
+from actors.tables.spool import Sample, SampleStore
 from gateway.attribution.account import Account
 from gateway.attribution.connection import ConnectionState
 from gateway.attribution.ledger import Ledger, Pending
@@ -79,6 +82,23 @@ def test_a_full_ledger_gives_up_the_oldest() -> None:
     assert [(s.entry.handles, s.verdict.reason) for s in given_up] == [([0], Reason.EXPIRED), ([1], Reason.EXPIRED)]
     assert len(ledger) == 3
     assert ledger.pending()["t", 0].bytes == 30
+
+
+def test_the_books_and_the_samples_table_say_the_same(tmp_path: Path) -> None:
+    store = SampleStore(tmp_path, 0, flush_ms=1_000, now_ms=lambda: NOW_MS)
+    account = Account(store, Sample)
+    connection = ConnectionState()
+    account.sent(connection, HOST, CLIENT, "t", 0, 0, 0, 9, 10, 100, NOW_MS)
+    account.sent(connection, HOST, CLIENT, "t", 1, 0, 0, 4, 5, 50, NOW_MS)
+    account.statements([Coordinator().register("g", "m", 0)], NOW_MS + 1_000)
+    account.sent(connection, HOST, CLIENT, "t", 0, 10, 10, 19, 10, 100, NOW_MS + 2_000)
+    account.close()
+    store.close()
+    rows = pyarrow.dataset.dataset(tmp_path / "samples").to_table().to_pylist()
+    labels = ("group", "reason", "evidence", "topic", "partition")
+    table = {tuple(row[name] for name in labels): (row["messages"], row["bytes"]) for row in rows}
+    assert table == {series: (amount.messages, amount.bytes) for series, amount in account.settled().items()}
+    assert sum(size_bytes for _, size_bytes in table.values()) == 250
 
 
 GROUPS = st.sampled_from(["a", "b"])

@@ -184,6 +184,22 @@ def test_bytes_from_before_a_rebalance_are_not_given_to_the_new_owner(bench: Ben
     assert bench.labels() == [(None, None, "none", "unknown")]
 
 
+def test_a_member_does_not_get_bytes_from_long_before_it_joined(bench: Bench) -> None:
+    """Unlike a simple consumer, a member is known before it fetches, give or take the way of the statement."""
+    bench.send(0)
+    bench.send(0, at_ms=NOW_MS + 15_000)
+    bench.account.statements([Coordinator().register("g", "m", 0)], NOW_MS + 20_000)
+    bench.account.settle(NOW_MS + 60_000)
+    assert bench.labels() == [("g", "m", "unique_candidate", None), (None, None, "none", "no_group")]
+
+
+def test_a_member_that_joined_long_after_does_not_make_older_bytes_ambiguous(bench: Bench) -> None:
+    bench.send(0)
+    bench.account.statements([Coordinator(7).register("late", "m", known=False)], NOW_MS + 20_000)
+    bench.account.replace(8, 1, [Coordinator(8).register("g", "m", 0)], NOW_MS + 21_000)
+    assert bench.labels() == [("g", "m", "unique_candidate", None)]
+
+
 def test_a_connection_keeps_its_group_when_a_rival_comes_later(bench: Bench) -> None:
     says = Coordinator()
     bench.account.statements([says.register("a", "ma", 0)], NOW_MS)
@@ -198,13 +214,30 @@ def test_a_binding_does_not_hold_against_a_rival_that_may_have_come_before_it(be
     """The first Fetch of b's member may overtake its registration: that connection must not stay a's for ever."""
     says = Coordinator()
     bench.account.statements([says.register("a", "ma", 0)], NOW_MS - 100_000)
-    soon, late = bench.send(0), bench.send(0)
+    connection = bench.send(0)
     bench.account.statements([says.register("b", "mb", 0)], NOW_MS + 100)
-    bench.send(0, at_ms=NOW_MS + 200, connection=soon)
-    other = Coordinator(offsets_partition=8)
-    bench.account.replace(8, 1, [other.register("c", "mc", 0)], NOW_MS + 50_000)
-    bench.send(0, at_ms=NOW_MS + 50_001, connection=late)
-    assert [label[0] for label in bench.labels()] == ["a", "a"]
+    bench.send(0, at_ms=NOW_MS + 200, connection=connection)
+    assert [label[0] for label in bench.labels()] == ["a"]
+
+
+def test_a_binding_does_not_hold_against_a_rival_of_a_snapshot(bench: Bench) -> None:
+    """A snapshot says who is there, not since when."""
+    bench.account.statements([Coordinator(7).register("a", "ma", 0)], NOW_MS)
+    connection = bench.send(0)
+    bench.account.replace(8, 1, [Coordinator(8).register("b", "mb", 0)], NOW_MS + 50_000)
+    bench.send(0, at_ms=NOW_MS + 50_001, connection=connection)
+    assert [label[0] for label in bench.labels()] == ["a"]
+
+
+def test_a_binding_that_was_contradicted_does_not_come_back(bench: Bench) -> None:
+    says = Coordinator()
+    bench.account.statements([says.register("a", "ma", 0)], NOW_MS)
+    connection = bench.send(0)
+    bench.account.statements([says.register("a", "ma", 1)], NOW_MS + 10_000)
+    bench.send(0, at_ms=NOW_MS + 50_000, connection=connection)
+    bench.account.statements([says.register("a", "ma", 0), says.register("b", "mb", 0)], NOW_MS + 60_000)
+    bench.send(0, at_ms=NOW_MS + 60_001, connection=connection)
+    assert [label[2] for label in bench.labels()] == ["unique_candidate"]
 
 
 def test_a_binding_ends_when_its_group_no_longer_owns_the_partition(bench: Bench) -> None:
