@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow.dataset
 from hypothesis import given, settings
@@ -118,7 +119,7 @@ STEPS = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(STEPS, max_size=60), st.integers(1, 10))
-def test_any_history_conserves_every_byte(steps: list[tuple], max_sends: int) -> None:
+def test_any_history_conserves_every_byte(steps: list[tuple[Any, ...]], max_sends: int) -> None:
     sink = Sink()
     account = Account(sink, Sample, max_pending_sends=max_sends)
     bench, says, now_ms = Bench(account, sink), Coordinator(), NOW_MS
