@@ -12,6 +12,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -128,7 +129,8 @@ class Controller:
         return self._supervisor.manage(name, make)
 
     def _nodes(self) -> list[str]:
-        return [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+        nodes = ray.nodes()  # type: ignore[no-untyped-call]
+        return [node["NodeID"] for node in nodes if node["Alive"]]
 
     def _manage_gateways(self) -> None:
         ports = self._settings.gateway_ports
@@ -176,15 +178,19 @@ class Controller:
     async def ready(self) -> list[dict[str, Any]]:
         """Wait until every actor of the start serves. RuntimeError naming those that do not, and why."""
         await self.start()
-        async with asyncio.timeout(_READY_S):
-            while self._settings.gateway_ports is None and not self._gateways():
-                await asyncio.sleep(0.1)
+        if self._settings.gateway_ports is None:
+            await self._first_gateway()
         waited = list(self._supervisor.actors.values())
         up = await asyncio.gather(*(self._supervisor.alive(managed, _READY_S) for managed in waited))
         bad = [managed for managed, alive in zip(waited, up, strict=True) if not alive]
         if bad:
             raise RuntimeError("; ".join(f"{managed.name}: {managed.error or 'does not start'}" for managed in bad))
         return self._gateways()
+
+    async def _first_gateway(self) -> None:
+        """Where nodes decide which gateways there are: wait until the first serves."""
+        async with asyncio.timeout(_READY_S), self._news:
+            await self._news.wait_for(lambda: bool(self._gateways()))
 
     def _gateways(self) -> list[dict[str, Any]]:
         found = [
@@ -229,10 +235,13 @@ class Controller:
         await self.start()
         try:
             async with asyncio.timeout(_WATCH_S), self._news:
-                await self._news.wait_for(lambda: self._view is not None and (after is None or self._view.order > after))
+                await self._news.wait_for(lambda: self._newer_than(after))
         except TimeoutError:
             return None
         return self._view
+
+    def _newer_than(self, order: tuple[int, int] | None) -> bool:
+        return self._view is not None and (order is None or self._view.order > order)
 
     # -- what gateways ask -----------------------------------------------------------------------------
 
@@ -246,7 +255,7 @@ class Controller:
     async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]:
         """Create topics that do not exist yet; each for itself."""
 
-        def create(registry: TopicRegistry, topic: NewTopic) -> Topic:
+        def create(topic: NewTopic, registry: TopicRegistry) -> Topic:
             partitions = topic.partitions if topic.partitions > 0 else self._settings.config.num_partitions
             if validate_only:
                 check_name(topic.name)
@@ -256,20 +265,20 @@ class Controller:
                 return Topic(name=topic.name, topic_id=_NO_ID, partitions=partitions, config=topic.config)
             return registry.create(topic.name, partitions, topic.config)
 
-        return await self._change([(topic.name, lambda r, t=topic: create(r, t)) for topic in topics], validate_only)
+        return await self._change([(topic.name, partial(create, topic)) for topic in topics], validate_only)
 
     async def delete_topics(self, names: Sequence[str]) -> list[TopicOutcome]:
         """Delete topics; their data and their committed offsets go with them."""
 
-        def delete(registry: TopicRegistry, name: str) -> None:
-            registry.delete(name)
+        def delete(name: str, registry: TopicRegistry) -> Topic:
+            return registry.delete(name)
 
-        return await self._change([(name, lambda r, n=name: delete(r, n)) for name in names], False)
+        return await self._change([(name, partial(delete, name)) for name in names], False)
 
     async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]:
         """Grow topics to these numbers of partitions."""
 
-        def grow(registry: TopicRegistry, name: str, total: int) -> Topic:
+        def grow(name: str, total: int, registry: TopicRegistry) -> Topic:
             if validate_only:
                 if name not in self._topics:
                     raise UnknownTopic(f"Topic '{name}' does not exist.")
@@ -279,11 +288,10 @@ class Controller:
                 return dataclasses.replace(self._topics[name], partitions=total)
             return registry.add_partitions(name, total)
 
-        changes = [(name, lambda r, n=name, t=total: grow(r, n, t)) for name, total in totals.items()]
-        return await self._change(changes, validate_only)
+        return await self._change([(name, partial(grow, name, total)) for name, total in totals.items()], validate_only)
 
     async def _change(
-        self, changes: list[tuple[str, Callable[[TopicRegistry], Topic | None]]], validate_only: bool
+        self, changes: Sequence[tuple[str, Callable[[TopicRegistry], Topic]]], validate_only: bool
     ) -> list[TopicOutcome]:
         """Carry the changes out in ZooKeeper one by one, then publish what is true."""
         await self.start()
@@ -314,6 +322,7 @@ class Controller:
         """Nodes and actors, for ``muster status``."""
         await self.start()
         nodes = await asyncio.to_thread(ray.nodes)
+        actors = self._supervisor.actors
         return {
             "cluster_id": self._settings.cluster_id,
             "controller_epoch": self._epoch,
@@ -326,7 +335,7 @@ class Controller:
                 }
                 for node in nodes
             ],
-            "actors": [_describe_self(), *(_describe(managed) for _, managed in sorted(self._supervisor.actors.items()))],
+            "actors": [_describe_self(), *(_describe(actors[name]) for name in sorted(actors))],
             "topics": len(self._topics),
         }
 

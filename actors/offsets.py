@@ -15,23 +15,26 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
+from uuid import UUID
 
 from actors.group import adapters
 from actors.group.config import GroupConfig
 from actors.group.coordinator import Coordinator
+from actors.group.events import OffsetsCommitted
 from actors.group.types import Context, Outcome, Record, Token
-from actors.log.errors import LogError
-from actors.log.partition_log import PartitionLog
+from actors.log.errors import LogError, NotLeader
+from actors.log.fetch import fetch, list_offsets
+from actors.log.partition import PartitionLog
 from actors.runtime import now_ms
 from actors.wire import codec, envelope
 from actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
 from actors.wire.server import Peer
 from placement.registration import Registration, Statement
+from placement.view import OFFSETS_TOPIC
 
 log = logging.getLogger(__name__)
 
 FETCH, LIST_OFFSETS = 1, 2
-LogReader = Callable[[int, Any], "asyncio.Future[dict[str, Any]] | Any"]
 
 
 class StatementSink(Protocol):
@@ -58,7 +61,7 @@ class OffsetsPartition:
         config: GroupConfig,
         partition_log: PartitionLog,
         sink: StatementSink,
-        reader: Any,
+        topic_id: UUID,
         fail: Callable[[], None] | None = None,
     ) -> None:
         self.partition = partition
@@ -66,7 +69,7 @@ class OffsetsPartition:
         self._log = partition_log
         self._core = Coordinator(partition=partition, epoch=epoch, config=config, new_id=lambda: str(uuid.uuid4()))
         self._sink = sink
-        self._reader = reader
+        self._places = {(topic_id, partition), (OFFSETS_TOPIC, partition)}
         self._fail = fail or (lambda: os._exit(1))
         self._peers: set[Peer] = set()
         self._asked: dict[Token, _Asked] = {}
@@ -141,11 +144,19 @@ class OffsetsPartition:
 
     def _read_log(self, asked: _Asked, entity: Any) -> None:
         async def serve() -> None:
-            read = self._reader.fetch if asked.header.api_key == FETCH else self._reader.list_offsets
-            self._reply(asked, await read(entity))
+            if asked.header.api_key == FETCH:
+                body = await fetch(entity, self._log_of)
+            else:
+                body = await list_offsets(entity, self._log_of)
+            self._reply(asked, body)
             self._reads.pop((asked.peer, asked.token), None)
 
         self._reads[asked.peer, asked.token] = asyncio.get_running_loop().create_task(serve())
+
+    async def _log_of(self, topic: UUID | str, partition: int) -> PartitionLog:
+        if (topic, partition) not in self._places:
+            raise NotLeader(f"partition {partition} of {topic} is not served here")
+        return self._log
 
     def _reply(self, asked: _Asked, body: dict[str, Any]) -> None:
         header = asked.header
@@ -161,7 +172,7 @@ class OffsetsPartition:
             self._tell(outcome.statements)
         for event in outcome.events:
             self.events[type(event).__name__] += 1
-            log.info("%s", event)
+            log.log(logging.DEBUG if isinstance(event, OffsetsCommitted) else logging.INFO, "%s", event)
         if outcome.write is not None:
             task = asyncio.get_running_loop().create_task(self._write(outcome))
             self._tasks.add(task)

@@ -7,16 +7,14 @@ import logging
 import os
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import ray
 
 from actors.admin import Started
 from actors.config import group_config, log_config, offsets_log_config
 from actors.follow import ViewFollower
-from actors.log.errors import NotLeader
-from actors.log.partition_log import PartitionLog
-from actors.log.service import LogService, PartitionReader
+from actors.log.partition import PartitionLog
+from actors.log.service import LogService
 from actors.log_server import LogServer
 from actors.mapping_writer import MappingWriter
 from actors.offsets import OffsetsPartition
@@ -63,7 +61,8 @@ class _Actor:
         await asyncio.Event().wait()
 
     def _node(self) -> tuple[str, str]:
-        return ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address()
+        address = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        return ray.get_runtime_context().get_node_id(), str(address)
 
     async def _listen(self, server: Server) -> Started:
         node_id, host = self._node()
@@ -138,7 +137,7 @@ class OffsetsActor(_Actor):
             config=group_config(self.settings.config),
             partition_log=partition_log,
             sink=self._writer,
-            reader=PartitionReader(lambda topic_id, index: self._log_of(topic, topic_id, index, partition_log)),
+            topic_id=topic.topic_id,
         )
         records = await asyncio.to_thread(self._core.load)
         self._core.activate()
@@ -150,11 +149,6 @@ class OffsetsActor(_Actor):
         folder = Path(self.settings.storage) / "logs" / f"{OFFSETS_TOPIC}-{self._partition}"
         config = offsets_log_config(self.settings.config)
         return PartitionLog.open(folder, topic_id=topic.topic_id, epoch=epoch, config=config, now_ms=now_ms)
-
-    def _log_of(self, topic: Topic, topic_id: UUID, index: int, own: PartitionLog) -> PartitionLog:
-        if (topic_id, index) != (topic.topic_id, self._partition):
-            raise NotLeader(f"{OFFSETS_TOPIC}-{index} is not served by {self.name}")
-        return own
 
     def _on_view(self, view: ClusterView) -> None:
         gone = {
@@ -211,15 +205,18 @@ class ReconcilerActor(_Actor):
     async def _ask(self, partition: int) -> tuple[Registration, ...]:
         handle = await asyncio.to_thread(ray.get_actor, f"offsets-{partition}", self.settings.namespace)
         async with asyncio.timeout(5):
-            return await handle.registrations.remote()
+            registrations: tuple[Registration, ...] = await handle.registrations.remote()
+        return registrations
 
     async def status(self) -> dict[str, Any]:
         """Rounds, repairs by kind, divergence."""
         await self.start()
-        return self._reconciler.status()
+        status: dict[str, Any] = self._reconciler.status()
+        return status
 
     async def stop(self) -> None:
         if self._started is None:
             return
         self._follower.stop()
         self._task.cancel()
+        await asyncio.to_thread(self._reconciler.close)

@@ -69,9 +69,7 @@ class RayController:
 class GatewayActor:
     """``start`` is called whenever the process is new, and perhaps more than once."""
 
-    def __init__(
-        self, settings: ClusterSettings, secret: bytes, gateway_id: int, port: int, metrics_port: int
-    ) -> None:
+    def __init__(self, settings: ClusterSettings, secret: bytes, gateway_id: int, port: int, metrics_port: int) -> None:
         log_to_file(Path(settings.storage), f"gateway-{gateway_id}")
         self._settings = settings
         self._id = gateway_id
@@ -88,7 +86,7 @@ class GatewayActor:
     async def _start(self) -> Started:
         settings, config = self._settings, self._settings.config
         await asyncio.to_thread(check_shared, Path(settings.storage), settings.cluster_id)
-        node_id, address = ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address()
+        node_id, address = ray.get_runtime_context().get_node_id(), str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
         self._follower = ViewFollower(settings, lambda view: self._gateway.follow(view))
         view = await self._follower.first()
         self._store = await asyncio.to_thread(self._open_store)

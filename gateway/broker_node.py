@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 
@@ -52,9 +53,7 @@ class BrokerRegistration:
     def _register(self) -> None:
         """Create the node; one that a predecessor of the same id left behind is replaced."""
         broker, path = self._broker, broker_path(self._broker.id)
-        data = BrokerNode(
-            host=broker.host, port=broker.port, node_id=broker.node_id, timestamp_ms=now_ms()
-        ).encode()
+        data = BrokerNode(host=broker.host, port=broker.port, node_id=broker.node_id, timestamp_ms=now_ms()).encode()
         try:
             self._zk.ask(self._zk.create, path, data, ephemeral=True, makepath=True)
         except NodeExistsError:
@@ -62,10 +61,8 @@ class BrokerRegistration:
             found = self._zk.ask(self._zk.exists, path)
             if found is not None and found.ephemeralOwner == session:
                 return
-            try:
+            with contextlib.suppress(NoNodeError):
                 self._zk.ask(self._zk.delete, path)
-            except NoNodeError:
-                pass
             self._zk.ask(self._zk.create, path, data, ephemeral=True, makepath=True)
 
     def close(self) -> None:

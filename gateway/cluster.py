@@ -24,9 +24,7 @@ class ClusterError(RuntimeError):
 
 def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) -> ClusterReady:
     """Start every actor and wait until all serve. ClusterError if one cannot."""
-    controller = detached(
-        Controller, "controller", settings.namespace, settings, secrets.token_bytes(32), GatewayActor
-    )
+    controller = detached(Controller, "controller", settings.namespace, settings, secrets.token_bytes(32), GatewayActor)
     try:
         ray.get(controller.start.remote())
         progress("waiting for the log actors and the gateways")
@@ -66,10 +64,10 @@ def cluster_status(namespace: str = NAMESPACE) -> dict[str, Any]:
     """Nodes and actors as the controller sees them. ClusterError if it does not answer."""
     try:
         controller = ray.get_actor("controller", namespace)
-        status: dict[str, Any] = ray.get(controller.status.remote(), timeout=_STATUS_S)
+        status: Any = ray.get(controller.status.remote(), timeout=_STATUS_S)
     except (ValueError, RayError, TimeoutError) as error:
         raise ClusterError(f"the controller does not answer: {_last_line(error)}") from error
-    return status
+    return dict(status)
 
 
 def _last_line(error: BaseException) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from actors.wire import codec, envelope
 from actors.wire.framing import Framer, FrameTooLarge, framed
@@ -45,8 +45,7 @@ class Connection(asyncio.Protocol):
         self._ready: list[Reply] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop has a class of its own
         peer = transport.get_extra_info("peername") or ("unknown", 0)
         self.host, self.port = canonical_host(peer[0]), peer[1]
         self.context = envelope.write_context(self.host, self.id, "User:ANONYMOUS")

@@ -62,9 +62,7 @@ class Forwarder:
         while True:
             lost = asyncio.Event()
             try:
-                channel = await connect(
-                    endpoint, self._node_id, on_statements=self._on_statements, on_lost=lost.set
-                )
+                channel = await connect(endpoint, self._node_id, on_statements=self._on_statements, on_lost=lost.set)
             except OSError as error:
                 log.debug("%s-%d is not there: %s", *key, error)
                 await asyncio.sleep(pause_s)

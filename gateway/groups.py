@@ -98,9 +98,7 @@ async def ask_each(
         parts.setdefault(gateway.partition_of(group_id or ""), []).append(group_id)
 
     async def ask(members: list[str | None]) -> tuple[list[str | None], Any | None]:
-        frame = codec.encode_request(
-            header.api_key, version, header.correlation_id, header.client_id, body_of(members)
-        )
+        frame = codec.encode_request(header.api_key, version, header.correlation_id, header.client_id, body_of(members))
         answer = await ask_coordinator(call, members[0] or "", frame)
         return members, None if answer is None else codec.decode_response(header.api_key, version, answer)[1]
 

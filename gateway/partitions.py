@@ -76,7 +76,7 @@ def summarize(records: bytes) -> tuple[int, int, int]:
     headers = [header for _, header in iter_headers(records)]
     if not headers:
         return -1, -1, 0
-    return headers[0].base_offset, headers[-1].last_offset, sum(header.count for header in headers)
+    return headers[0].base_offset, headers[-1].last_offset, sum(header.record_count for header in headers)
 
 
 def by_topic(partitions: Iterable[Named]) -> list[tuple[Named, list[Named]]]:

@@ -52,7 +52,7 @@ class Gateway:
         node_id: str,
         config: MusterConfig,
         controller: Controller,
-        account: Account,
+        account: Account[Any],
         metrics: GatewayMetrics,
         view: ClusterView,
     ) -> None:

@@ -7,6 +7,7 @@ import itertools
 import logging
 import secrets
 from collections.abc import Callable
+from typing import cast
 
 from actors.wire import envelope
 from actors.wire.envelope import Kind
@@ -46,9 +47,8 @@ class Channel(asyncio.Protocol):
         return self._transport is not None and self.ready.done() and not self.ready.cancelled()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=64 << 20)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop has a class of its own
+        self._transport.set_write_buffer_limits(high=64 << 20)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None

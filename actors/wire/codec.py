@@ -166,9 +166,12 @@ def make(kind: Any, body: Mapping[str, Any]) -> Any:
     TypeError if it has none. Durations and timestamps are milliseconds, error codes may be ints.
     """
     plan = _plan(kind)
-    return kind(
-        **{name: plan[name](value) if plan[name] else value for name, value in body.items() if name in plan}
-    )
+    values = {}
+    for name, value in body.items():
+        if name in plan:
+            build = plan[name]
+            values[name] = value if build is None else build(value)
+    return kind(**values)
 
 
 _Build = Callable[[Any], Any] | None

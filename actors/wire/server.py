@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from actors.group.types import Context
 from actors.wire import envelope
@@ -46,9 +46,8 @@ class Peer(asyncio.Protocol):
         self._out: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=64 << 20)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop has a class of its own
+        self._transport.set_write_buffer_limits(high=64 << 20)
         self.send(bytes([Kind.CHALLENGE]) + self._nonce)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -121,8 +120,7 @@ class Server:
     async def start(self, *, node_id: str, host: str, path: Path) -> Endpoint:
         """Listen; ``host`` is this node's address, ``path`` the socket file (replaced if it is there)."""
         loop = asyncio.get_running_loop()
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.unlink(missing_ok=True)
+        _make_room(path)
         local = await loop.create_unix_server(self._accept, str(path))
         os.chmod(path, 0o600)  # noqa: PTH101 - the socket was made just now
         remote = await loop.create_server(self._accept, host, 0)
@@ -149,3 +147,6 @@ class Server:
             self._path.unlink(missing_ok=True)
 
 
+def _make_room(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.unlink(missing_ok=True)

@@ -42,7 +42,9 @@ async def produce(call: Call) -> Reply | None:
             assert partition.topic is not None
             owner = owner_of(call.gateway, partition.topic, partition.partition)
             accepted.setdefault(owner, []).append((partition, records))
-    answers = {owner: ask(call, owner, PRODUCE, INTERNAL_VERSION, _body(request, accepted[owner])) for owner in accepted}
+    answers = {
+        owner: ask(call, owner, PRODUCE, INTERNAL_VERSION, _body(request, accepted[owner])) for owner in accepted
+    }
     for owner, answer in answers.items():
         results.update(await _collect(answer, [partition for partition, _ in accepted[owner]], ms(request.timeout)))
     _count(call, wanted, results)

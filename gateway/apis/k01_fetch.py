@@ -126,9 +126,7 @@ async def _wait_for_more(call: Call, request: Any, owners: dict[Key, list[_Wante
         await asyncio.gather(*waits, return_exceptions=True)
 
 
-async def _ask(
-    call: Call, request: Any, owner: Key, items: list[_Wanted], max_wait_ms: int, min_bytes: int
-) -> None:
+async def _ask(call: Call, request: Any, owner: Key, items: list[_Wanted], max_wait_ms: int, min_bytes: int) -> None:
     body = {
         "max_wait": max_wait_ms,
         "min_bytes": min_bytes,

@@ -1,0 +1,31 @@
+"""One running Muster for all tests that need one; each uses topics and groups of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.muster_process import Muster
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Muster]:
+    """Two gateways, short rebalance delay so that groups settle fast; everything else as by default."""
+    storage = tmp_path_factory.mktemp("muster") / "storage"
+    properties = {
+        "group.initial.rebalance.delay.ms": "300",
+        "metrics.samples.flush.ms": "500",
+        "reconciler.interval.ms": "1000",
+    }
+    with Muster(storage, properties=properties) as running:
+        yield running
+
+
+@pytest.fixture
+def fresh() -> Callable[[str], str]:
+    """A name that no other test uses."""
+    return lambda kind: f"{kind}-{next(_numbers)}"

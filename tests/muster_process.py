@@ -1,0 +1,125 @@
+"""A real ``muster up`` in a process of its own, for tests that need the whole of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+
+T = TypeVar("T")
+
+START_S = 120
+STOP_S = 60
+EVENT_S = 60
+
+
+def eventually(read: Callable[[], T], good: Callable[[T], bool], what: str, timeout_s: float = EVENT_S) -> T:
+    """Read until it is good; AssertionError with the last value when it never is.
+
+    For state that only another process can tell, where there is no event to wait for.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            value = read()
+            if good(value):
+                return value
+            last: Any = value
+        except Exception as error:  # the reader's own view of "not yet"
+            last = error
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not happen within {timeout_s:.0f} s; last: {last!r}")
+        time.sleep(0.05)
+
+
+@dataclass
+class Muster:
+    """``with Muster(storage) as muster``: starts, waits until it serves, stops in order."""
+
+    storage: Path
+    arguments: list[str] = field(default_factory=lambda: ["--gateways", "2"])
+    properties: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[str] | None = None
+    ready: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.ready["bootstrap"])
+
+    @property
+    def command(self) -> list[str]:
+        sets = [item for name, value in self.properties.items() for item in ("--set", f"{name}={value}")]
+        ready_file = str(self.storage.parent / f"{self.storage.name}.ready")
+        return [
+            *(sys.executable, "-m", "gateway.cli.main", "up", "--port", "0", "--storage", str(self.storage)),
+            *("--ready-file", ready_file),
+            *self.arguments,
+            *sets,
+        ]
+
+    def start(self) -> None:
+        log = self.storage.parent / f"{self.storage.name}.log"
+        with log.open("a") as stderr:
+            self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=stderr, text=True)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("muster ready "), f"{line!r}; log:\n{log.read_text()[-4000:]}"
+        self.ready = json.loads((self.storage.parent / f"{self.storage.name}.ready").read_text())
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_S)
+
+    def kill_everything(self) -> None:
+        """SIGKILL to ``muster up`` and to every process below it, at once."""
+        assert self.process is not None
+        family = [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
+        for process in family:
+            process.kill()
+        self.process.wait(STOP_S)
+        psutil.wait_procs(family[1:], timeout=STOP_S)
+
+    def cli(self, *arguments: str, check: bool = True) -> str:
+        """Output of another muster command on this cluster."""
+        command = [sys.executable, "-m", "gateway.cli.main", *arguments, "--storage", str(self.storage)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert not check or done.returncode == 0, done.stderr
+        return done.stdout if check else done.stdout + done.stderr
+
+    def actors(self) -> dict[str, dict[str, Any]]:
+        status = json.loads(self.cli("status", "--json"))
+        return {actor["name"]: actor for actor in status["actors"]}
+
+    def kill_actor(self, name: str) -> int:
+        """SIGKILL the actor's process; its pid."""
+        pid: int = self.actors()[name]["pid"]
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def until_back(self, name: str, old_pid: int) -> dict[str, Any]:
+        """Wait until the actor serves in a new process."""
+        return eventually(
+            lambda: self.actors()[name],
+            lambda actor: actor["state"] == "alive" and actor["pid"] != old_pid,
+            f"{name} serves again",
+        )
+
+    def __enter__(self) -> Muster:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.stop()
