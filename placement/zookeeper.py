@@ -37,6 +37,7 @@ SESSION_TIMEOUT_S = 10.0
 """Asked of the server, which may grant less. Ephemeral nodes outlive their owner by up to that."""
 _MAX_RECONNECT_DELAY_S = 2.0
 _READ_WINDOW = 1000
+_NOTICE_STOP_S = 0.2
 _RETRIABLE = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
 
 
@@ -88,12 +89,15 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
 
         A lost connection is waited out and the call made again, up to ``timeout_s`` in all; then
         ZooKeeperUnreachable. So the call may have been carried out although it failed, or twice: use it
-        with operations for which that does no harm.
+        with operations for which that does no harm. A client that is not started, or is closed meanwhile,
+        does not wait.
         """
         deadline = time.monotonic() + timeout_s
         while (left_s := deadline - time.monotonic()) > 0:
-            if not self._live.wait(left_s):
-                break
+            if self._stopped.is_set():
+                raise ZooKeeperUnreachable(f"the client of ZooKeeper at {self.hosts_text} is closed")
+            if not self._live.wait(min(left_s, _NOTICE_STOP_S)):
+                continue
             try:
                 return operation(*args, **named).get(timeout=max(0.001, deadline - time.monotonic()))
             except _RETRIABLE:
