@@ -160,6 +160,17 @@ def test_metadata_of_all_topics_and_of_none(served: Serving, version: int, topic
         assert [topic.is_internal for topic in answer.topics] == [True, False][:found]
 
 
+@pytest.mark.parametrize(
+    ("version", "body"),
+    [(13, "00 00 00 00 01 00 00"), (12, "00 00 00 00 01 00 00"), (9, "00 00 00 00 01 00 00 00"), (13, "00 01 00 00")],
+)
+def test_librdkafka_asks_for_all_topics(served: Serving, version: int, body: str) -> None:
+    """Captured from librdkafka 2.16 (v13): three zeros too many, confluentinc/librdkafka#5049."""
+    served.client.send(bytes.fromhex(f"0003 00{version:02x} 00000006 0007") + b"rdkafka\0" + bytes.fromhex(body))
+    correlation_id, answer = codec.decode_response(METADATA, version, served.client.receive())
+    assert (correlation_id, [topic.name for topic in answer.topics]) == (6, [OFFSETS_TOPIC])
+
+
 def test_metadata_by_id(served: Serving) -> None:
     topic, unknown = served.create("flights"), uuid4()
     wanted = [
