@@ -99,7 +99,7 @@ class Claim:
         return claim
 
     def check(self) -> None:
-        """NotLeader if another epoch has taken the directory since, or it was removed. OSError if nobody can say."""
+        """NotLeader if a newer epoch has taken the directory since, or it was removed. OSError if nobody can say."""
         try:
             os.close(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
         except OSError as error:

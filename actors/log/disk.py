@@ -10,11 +10,7 @@ class Disk:
     """All methods block and raise OSError."""
 
     def create(self, path: Path) -> int:
-        """A new file under that name, durably listed in its directory; a file that had the name is unlinked first.
-
-        Returns the file descriptor. Whoever still has the earlier file open goes on with the earlier file.
-        """
-        path.unlink(missing_ok=True)
+        """A new file under a name that none has, durably listed in its directory. Returns the file descriptor."""
         fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644)
         try:
             sync_directory(path.parent)

@@ -1,32 +1,29 @@
 """The log of one partition: append with group commit, read what is durable, one writer at a time.
 
-**Group commit.** An append is checked, gets its offsets and joins a queue at once, in the order of the calls. One
-committer per log takes the whole queue, writes it with one call, makes it durable with one ``fdatasync`` in a
-thread and then answers all of it; what is appended meanwhile forms the next commit. The high watermark is the end
-of what is durable: readers see nothing beyond it, and nothing is acknowledged before it is below it.
+An append is checked, gets its offsets and joins the queue of ``actors.log.commit`` at once, in the order of the
+calls. Readers see what is below the high watermark, and nothing is acknowledged before it is there.
 
 **One writer.** Two copies of an actor can run at once, one of them paused or cut off without knowing it. Whoever
 opens the log with leader epoch E does, in this order:
 
 1. takes the claim of E and removes all lower ones (``actors.log.directory.Claim``);
-2. scans the segments up to the first batch that is not whole; the log's end L is now known;
-3. makes what was scanned durable and creates the empty segment ``L.E.log``.
+2. finds the highest manifest and scans what it lists, and the segments of its epoch, up to the first batch that is
+   not whole; makes that durable; the log's end L is now known;
+3. writes the manifest of E: the segments that hold something, each with the offset at which it ends, and L;
+4. creates its own first segment at L;
+5. looks whether its claim is still there; only then it serves, and tidies up what the manifest does not list.
 
 A writer acknowledges only after (a) its bytes are durable and then (b) its claim is still there. Therefore:
 
 * nothing acknowledged is lost: if (b) of an older writer succeeded, its bytes were written before step 1 removed
   its claim, and step 2 sees them;
-* nothing that an older writer adds later is kept: it is never acknowledged, because (b) fails, and never read,
-  because its offsets are at or beyond L, and a segment is read and recovered only up to the offset at which the
-  next one of a newer epoch begins. That holds for the file that it had open, where it can only write behind the
-  bytes that were scanned, and for new files, whose names carry its older epoch (``recovery.lay_out``). No two
-  epochs ever write to one file;
-* claims only move up, so an opener that was paused between two of the steps cannot take the log back.
-
-**Failure of the disk.** A failed write or ``fdatasync`` fails every append that is not yet durable. What the file
-holds behind the durable end is not trusted: after a failed ``fdatasync`` the kernel may have dropped the pages and
-forgotten the error. The file is cut to the durable end if that works, and the next append begins a new segment
-there, which ends the old one at that offset whether it could be cut or not. Reading goes on.
+* nothing that an older writer adds later is kept: it is never acknowledged, because (b) fails, and never read. In a
+  file that it has open it can only write behind the bytes that were scanned, and those end where the manifest says;
+  files that it creates are not in the manifest. No two epochs write to one file, and no byte is written twice;
+* claims only move up, and manifests and segments are ordered by epoch, so an opener that was paused between any two
+  of the steps is as harmless as a writer: what it makes late is lower than the manifest that counts;
+* what is removed or cut in step 5 nobody can count on: the claim was there after the manifest was durable, so every
+  later opener begins with this manifest or with one that came from it.
 
 All methods but :meth:`PartitionLog.open` and :meth:`PartitionLog.replay` are for the event loop's thread.
 """
@@ -37,8 +34,7 @@ import asyncio
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -53,21 +49,19 @@ from actors.log.batch import (
     stamp,
     stamp_log_append_time,
 )
+from actors.log.commit import Committer, Done, acknowledged
 from actors.log.config import LOG_APPEND_TIME, LogConfig
 from actors.log.directory import Claim
 from actors.log.disk import DISK, Disk
-from actors.log.errors import LogError, MessageTooLarge, NotLeader, OffsetOutOfRange, RecordListTooLarge, StorageError
-from actors.log.producers import ProducerEntry, WrittenBatch
+from actors.log.errors import MessageTooLarge, NotLeader, OffsetOutOfRange, RecordListTooLarge, StorageError
+from actors.log.producers import WrittenBatch
 from actors.log.records import build_batch, read_records
-from actors.log.segment import Segment, SegmentName
 
 log = logging.getLogger(__name__)
 
 NO_TIMESTAMP = -1
 MAX_UNWRITTEN_BYTES = 64 << 20
 """With more than this in the queue, appends that do not ask for durability wait for it all the same."""
-
-_COMMITTERS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="log-commit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,35 +83,20 @@ class ReplayedRecord(NamedTuple):
     """Of the record's batch."""
 
 
-@dataclass(slots=True, eq=False)
-class _Write:
-    batch: bytearray
-    header: BatchHeader
-    before: ProducerEntry | None
-    """What was known of the producer before this batch."""
-    done: asyncio.Future[LogError | None]
-
-
 class Append:
     """An append that has its place in the log but is perhaps not durable yet."""
 
     __slots__ = ("_done", "result")
 
-    def __init__(self, result: AppendResult, done: asyncio.Future[LogError | None] | None) -> None:
+    def __init__(self, result: AppendResult, done: Done | None) -> None:
         self.result = result
         self._done = done
 
     async def durable(self) -> AppendResult:
         """The result, once acknowledged. NotLeader or StorageError if it never will be."""
         if self._done is not None:
-            await _acknowledged(self._done)
+            await acknowledged(self._done)
         return self.result
-
-
-async def _acknowledged(done: asyncio.Future[LogError | None]) -> None:
-    error = await asyncio.shield(done)
-    if error is not None:
-        raise error.again()
 
 
 class PartitionLog:
@@ -138,21 +117,11 @@ class PartitionLog:
         self.directory = directory
         self.topic_id = topic_id
         self.epoch = epoch
-        self.config = config
-        """May be replaced at any time; what has been written stays as it is."""
-        self._claim = claim
-        self._segments = recovered.segments
-        self._producers = recovered.producers
         self._now_ms = now_ms
-        self._disk = disk
-        self._high_watermark = self._end_offset = self._segments[-1].next_offset
-        self._queue: list[_Write] = []
-        self._unacknowledged: dict[int, _Write] = {}  # by base offset, in order
-        self._unwritten_bytes = 0
-        self._begin_segment = False
-        self._committer: asyncio.Task[None] | None = None
-        self._over: LogError | None = None
         self._watchers: set[Callable[[], None]] = set()
+        self._writer = Committer(
+            directory, epoch, claim, recovered.segments, recovered.producers, config, disk, self._wake
+        )
 
     @classmethod
     def open(
@@ -173,29 +142,38 @@ class PartitionLog:
         try:
             directories.prepare(directory, topic_id, epoch)
             claim = Claim.take(directory, epoch)
-            recovered = recovery.recover(directory, epoch, config.index_interval_bytes, disk)
+            recovered = recovery.recover(directory, epoch, claim, config.index_interval_bytes, disk)
         except OSError as error:
             raise StorageError(f"{directory} cannot be opened: {error}") from error
         return cls(directory, topic_id, claim, recovered, epoch, config, now_ms, disk)
 
     @property
+    def config(self) -> LogConfig:
+        """May be replaced at any time; what has been written stays as it is."""
+        return self._writer.config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._writer.config = config
+
+    @property
     def log_start_offset(self) -> int:
-        return self._segments[0].base_offset
+        return self._writer.segments[0].base_offset
 
     @property
     def high_watermark(self) -> int:
         """The end of what is durable and can be read."""
-        return self._high_watermark
+        return self._writer.high_watermark
 
     @property
     def log_end_offset(self) -> int:
         """The offset that the next append gets."""
-        return self._end_offset
+        return self._writer.end_offset
 
     @property
     def is_over(self) -> bool:
         """Closed, deleted or fenced: every further call raises NotLeader."""
-        return self._over is not None
+        return self._writer.over is not None
 
     async def append(self, records: bytes, *, acks_durable: bool = True) -> AppendResult:
         """Append the one batch of a Produce request and wait until it is durable.
@@ -207,7 +185,7 @@ class PartitionLog:
 
     async def finish(self, append: Append, *, acks_durable: bool) -> AppendResult:
         """Wait for an enqueued append as :meth:`append` does."""
-        if acks_durable or self._unwritten_bytes > MAX_UNWRITTEN_BYTES:
+        if acks_durable or self._writer.unwritten_bytes > MAX_UNWRITTEN_BYTES:
             return await append.durable()
         return append.result
 
@@ -219,7 +197,7 @@ class PartitionLog:
         self._check_leader()
         header = check_client_batch(records, self.config.max_message_bytes)
         self._check_segment_holds(header)
-        duplicate = self._producers.check(header)
+        duplicate = self._writer.producers.check(header)
         if duplicate is not None:
             return self._again(duplicate)
         batch = bytearray(records)
@@ -227,8 +205,8 @@ class PartitionLog:
         if self.config.message_timestamp_type == LOG_APPEND_TIME:
             timestamp_ms = self._now_ms()
             stamp_log_append_time(batch, timestamp_ms)
-        stamp(batch, self._end_offset, self.epoch)
-        write = self._push(batch)
+        stamp(batch, self._writer.end_offset, self.epoch)
+        write = self._writer.push(batch)
         return Append(self._result(write.header.base_offset, timestamp_ms), write.done)
 
     async def append_records(self, records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int) -> int:
@@ -239,16 +217,17 @@ class PartitionLog:
         """
         self._check_leader()
         if not records:
-            end = self._end_offset
-            if self._unacknowledged:
-                await _acknowledged(next(reversed(self._unacknowledged.values())).done)
+            end = self._writer.end_offset
+            last = self._writer.last_unacknowledged()
+            if last is not None:
+                await acknowledged(last)
             return end
-        batch = build_batch(records, timestamp_ms, self._end_offset, self.epoch)
+        batch = build_batch(records, timestamp_ms, self._writer.end_offset, self.epoch)
         if len(batch) > self.config.max_message_bytes:
             raise MessageTooLarge(f"{len(records)} records of {len(batch)} bytes in one batch")
         self._check_segment_holds(read_header(batch))
-        write = self._push(batch)
-        await _acknowledged(write.done)
+        write = self._writer.push(batch)
+        await acknowledged(write.done)
         return write.header.base_offset
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> bytes:
@@ -260,7 +239,7 @@ class PartitionLog:
         self._check_offset(offset)
         parts: list[bytes] = []
         try:
-            for segment in self._segments[self._segment_index(offset) :]:
+            for segment in self._writer.segments[self._segment_index(offset) :]:
                 if max_bytes <= 0 and not at_least_one:
                     break
                 start = segment.locate(offset)
@@ -276,14 +255,14 @@ class PartitionLog:
     def bytes_available(self, offset: int) -> int:
         """How many bytes a read without limit would give. OffsetOutOfRange, NotLeader, StorageError."""
         self._check_offset(offset)
-        if offset >= self._high_watermark:
+        if offset >= self._writer.high_watermark:
             return 0
         index = self._segment_index(offset)
         try:
-            first = self._segments[index].size_bytes - self._segments[index].locate(offset)
+            first = self._writer.segments[index].size_bytes - self._writer.segments[index].locate(offset)
         except OSError as error:
             raise StorageError(f"{self.directory.name}: offset {offset} cannot be read: {error}") from error
-        return first + sum(segment.size_bytes for segment in self._segments[index + 1 :])
+        return first + sum(segment.size_bytes for segment in self._writer.segments[index + 1 :])
 
     @contextmanager
     def watching(self, callback: Callable[[], None]) -> Iterator[None]:
@@ -296,7 +275,7 @@ class PartitionLog:
 
     def epoch_at(self, offset: int) -> int:
         """The leader epoch under which the record at that offset was written; the log's own at its end."""
-        return self._segments[self._segment_index(offset)].epoch
+        return self._writer.segments[self._segment_index(offset)].epoch
 
     def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record with that timestamp or a later one; None if there is none.
@@ -305,7 +284,7 @@ class PartitionLog:
         """
         self._check_leader()
         try:
-            for segment in self._segments:
+            for segment in self._writer.segments:
                 for header, batch in segment.batches_since(timestamp_ms):
                     for record in read_records(batch, header):
                         if record.timestamp_ms >= timestamp_ms:
@@ -317,7 +296,7 @@ class PartitionLog:
     def offset_of_max_timestamp(self) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record with the largest timestamp; None in an empty log. As above."""
         self._check_leader()
-        filled = [segment for segment in self._segments if segment.size_bytes]
+        filled = [segment for segment in self._writer.segments if segment.size_bytes]
         if not filled:
             return None
         try:
@@ -333,7 +312,7 @@ class PartitionLog:
         For the coordinator that loads before it serves: nothing is appended meanwhile.
         """
         try:
-            for segment in list(self._segments):
+            for segment in list(self._writer.segments):
                 for header, batch in segment.batches():
                     for record in read_records(batch, header):
                         yield ReplayedRecord(*record[:4], header.attributes)
@@ -342,11 +321,10 @@ class PartitionLog:
 
     async def close(self) -> None:
         """Let what has been appended become durable, then close the files. May be called again."""
-        if self._over is None:
-            self._end(NotLeader(f"{self.directory.name} is closed"))
-        if self._committer is not None:
-            await asyncio.wait([self._committer])
-        for segment in self._segments:
+        if self._writer.over is None:
+            self._writer.end(NotLeader(f"{self.directory.name} is closed"))
+        await self._writer.drain()
+        for segment in self._writer.segments:
             segment.close()
 
     async def delete(self) -> None:
@@ -358,14 +336,14 @@ class PartitionLog:
             raise StorageError(f"{self.directory} cannot be removed: {error}") from error
 
     def _check_leader(self) -> None:
-        if self._over is not None:
-            raise self._over.again()
+        if self._writer.over is not None:
+            raise self._writer.over.again()
 
     def _check_offset(self, offset: int) -> None:
         self._check_leader()
-        if not self.log_start_offset <= offset <= self._end_offset:
+        if not self.log_start_offset <= offset <= self._writer.end_offset:
             raise OffsetOutOfRange(
-                f"{self.directory.name}: offset {offset} is not in {self.log_start_offset} to {self._end_offset}"
+                f"{self.directory.name}: offset {offset} is not in {self.log_start_offset} to {self._writer.end_offset}"
             )
 
     def _check_segment_holds(self, header: BatchHeader) -> None:
@@ -375,7 +353,7 @@ class PartitionLog:
             )
 
     def _segment_index(self, offset: int) -> int:
-        return max(bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
+        return max(bisect_right(self._writer.segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
 
     def _result(self, base_offset: int, timestamp_ms: int, *, duplicate: bool = False) -> AppendResult:
         return AppendResult(
@@ -390,117 +368,7 @@ class PartitionLog:
         result = self._result(
             first.base_offset, first.timestamp_ms if has_append_time else NO_TIMESTAMP, duplicate=True
         )
-        write = self._unacknowledged.get(first.base_offset)
-        return Append(result, write.done if write is not None else None)
-
-    def _push(self, batch: bytearray) -> _Write:
-        header = read_header(batch)
-        loop = asyncio.get_running_loop()
-        write = _Write(batch, header, self._producers.update(header), loop.create_future())
-        self._queue.append(write)
-        self._unacknowledged[header.base_offset] = write
-        self._unwritten_bytes += len(batch)
-        self._end_offset = header.next_offset
-        if self._committer is None:
-            self._committer = loop.create_task(self._commit_queue())
-        return write
-
-    async def _commit_queue(self) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            while self._queue:
-                writes, begin_segment = self._take()
-                batches = [write.batch for write in writes]
-                base_offset = writes[0].header.base_offset if begin_segment else None
-                try:
-                    segment = await loop.run_in_executor(_COMMITTERS, self._commit, batches, base_offset)
-                except NotLeader as error:
-                    self._end(error)
-                    self._fail_all(error)
-                except Exception as error:
-                    if not isinstance(error, OSError):
-                        log.exception("%s: commit failed", self.directory)
-                    self._fail_all(self._storage_error(error))
-                else:
-                    self._acknowledge(segment, writes)
-        finally:
-            self._committer = None
-
-    def _take(self) -> tuple[list[_Write], bool]:
-        """What goes into one segment, and whether that is a new one. At least one write."""
-        used = self._segments[-1].size_bytes
-        first_bytes = len(self._queue[0].batch)
-        begin_segment = self._begin_segment or (used > 0 and used + first_bytes > self.config.segment_bytes)
-        room = self.config.segment_bytes - (0 if begin_segment else used) - first_bytes
-        count = 1
-        for write in self._queue[1:]:
-            room -= len(write.batch)
-            if room < 0:
-                break
-            count += 1
-        taken, self._queue = self._queue[:count], self._queue[count:]
-        return taken, begin_segment
-
-    def _commit(self, batches: list[bytearray], base_offset: int | None) -> Segment:
-        """Write, make durable, and only then look whether we are still the leader. In a thread.
-
-        With a ``base_offset`` into a new segment. Returns the segment; its index does not know the batches yet.
-        """
-        active = segment = self._segments[-1]
-        if base_offset is not None:
-            name = SegmentName(self.epoch, base_offset)
-            segment = Segment.create(self.directory, name, self.config.index_interval_bytes, self._disk)
-        try:
-            self._disk.write(segment.fd, b"".join(batches), segment.size_bytes)
-            self._disk.sync(segment.fd)
-            self._claim.check()
-        except BaseException:
-            with suppress(OSError):
-                self._disk.truncate(segment.fd, segment.size_bytes)
-            if segment is not active:
-                segment.close()
-            raise
-        return segment
-
-    def _acknowledge(self, segment: Segment, writes: list[_Write]) -> None:
-        if segment is not self._segments[-1]:
-            if self._segments[-1].size_bytes == 0:
-                self._segments.pop().close()
-            self._segments.append(segment)
-            self._begin_segment = False
-        for write in writes:
-            segment.add(write.header)
-        self._high_watermark = segment.next_offset
-        for write in writes:
-            self._settle(write, None)
-        self._wake()
-
-    def _fail_all(self, error: LogError) -> None:
-        """Nothing that is not acknowledged has happened."""
-        failed = list(self._unacknowledged.values())
-        self._queue.clear()
-        for write in reversed(failed):
-            self._producers.restore(write.header.producer_id, write.before)
-        self._end_offset = self._high_watermark
-        self._begin_segment = True
-        for write in failed:
-            self._settle(write, error)
-
-    def _settle(self, write: _Write, error: LogError | None) -> None:
-        del self._unacknowledged[write.header.base_offset]
-        self._unwritten_bytes -= len(write.batch)
-        if not write.done.done():
-            write.done.set_result(error)
-
-    def _storage_error(self, error: Exception) -> StorageError:
-        log.error("%s: appends from offset %d on failed: %s", self.directory, self._high_watermark, error)
-        failure = StorageError(f"{self.directory.name}: {error}")
-        failure.__cause__ = error
-        return failure
-
-    def _end(self, reason: LogError) -> None:
-        self._over = reason
-        self._wake()
+        return Append(result, self._writer.unacknowledged(first.base_offset))
 
     def _wake(self) -> None:
         for callback in tuple(self._watchers):

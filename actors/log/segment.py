@@ -1,7 +1,8 @@
 """One segment file and its index in memory.
 
-The name is ``<base offset, 20 digits>.<leader epoch>.log``: Kafka's tools, which take the digits before the first
-dot, read it. All batches of a segment carry the leader epoch in its name.
+The name is ``<base offset, 20 digits>.<leader epoch>.<serial>.log``: Kafka's tools, which take the digits before the
+first dot, read it. The serial counts the segments of one leader epoch, so that no name is ever used twice. All
+batches of a segment carry the leader epoch in its name.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from actors.log.batch import HEADER, HEADER_BYTES, BatchHeader, crc_matches, is_plausible
 from actors.log.disk import Disk
 
-_NAME = re.compile(r"(\d{20})\.(\d{1,10})\.log")
+_NAME = re.compile(r"(\d{20})\.(\d{1,10})\.(\d{1,10})\.log")
 _SCAN_BYTES = 256 << 10
 _LOOKUP_BYTES = 8 << 10
 NO_TIMESTAMP = -1
@@ -26,15 +27,16 @@ NO_TIMESTAMP = -1
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentName:
     epoch: int
+    serial: int
     base_offset: int
 
     @classmethod
     def parse(cls, file_name: str) -> SegmentName | None:
         match = _NAME.fullmatch(file_name)
-        return cls(int(match[2]), int(match[1])) if match else None
+        return cls(int(match[2]), int(match[3]), int(match[1])) if match else None
 
     def __str__(self) -> str:
-        return f"{self.base_offset:020d}.{self.epoch}.log"
+        return f"{self.base_offset:020d}.{self.epoch}.{self.serial}.log"
 
 
 def walk(

@@ -1,0 +1,231 @@
+"""The write side of a partition's log: a queue, one commit at a time, all or nothing.
+
+**Group commit.** A write gets its place in the queue at once. One task per log takes the whole queue, writes it
+with one call, makes it durable with one ``fdatasync`` in a thread, looks whether its claim still holds, and then
+answers all of it; what is pushed meanwhile forms the next commit. The high watermark is the end of what is durable
+and acknowledged.
+
+**Failure of the disk.** A failed write or ``fdatasync`` fails every write that is not yet acknowledged. What the
+file holds behind the durable end is not trusted: after a failed ``fdatasync`` the kernel may have dropped the pages
+and forgotten the error. Nor is it cut or written over: a newer leader that we do not know of yet may have scanned it
+and count on it. The next write begins a new segment at the durable end, which ends the old one at that offset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from actors.log.batch import BatchHeader, read_header
+from actors.log.config import LogConfig
+from actors.log.directory import Claim
+from actors.log.disk import Disk
+from actors.log.errors import LogError, NotLeader, StorageError
+from actors.log.producers import ProducerEntry, ProducerStates
+from actors.log.segment import Segment, SegmentName
+
+log = logging.getLogger(__name__)
+
+Done = asyncio.Future[LogError | None]
+"""None once durable and acknowledged, or why it never will be."""
+
+RETRY_AFTER_S = 1.0
+"""After a failure of the disk, so long writes fail without trying it."""
+
+_THREADS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="log-commit")
+
+
+async def acknowledged(done: Done) -> None:
+    """Wait; NotLeader or StorageError if the write failed. Any number of callers, each may be cancelled."""
+    error = await asyncio.shield(done)
+    if error is not None:
+        raise error.again()
+
+
+@dataclass(slots=True, eq=False)
+class Write:
+    batch: bytearray
+    header: BatchHeader
+    before: ProducerEntry | None
+    """What was known of the producer before this batch."""
+    done: Done
+
+
+class Committer:
+    """For the event loop's thread. ``changed`` is called when the high watermark has grown or the log is over."""
+
+    def __init__(
+        self,
+        directory: Path,
+        epoch: int,
+        claim: Claim,
+        segments: list[Segment],
+        producers: ProducerStates,
+        config: LogConfig,
+        disk: Disk,
+        changed: Callable[[], None],
+    ) -> None:
+        self.config = config
+        self.segments = segments
+        """Ascending, at least one; the last is written to. They know what is acknowledged and nothing else."""
+        self.producers = producers
+        self.high_watermark = segments[-1].next_offset
+        self.end_offset = self.high_watermark
+        """The offset that the next write gets."""
+        self.unwritten_bytes = 0
+        self.over: LogError | None = None
+        """Why nothing more can be written or read: closed, deleted or fenced."""
+        self._directory = directory
+        self._epoch = epoch
+        self._claim = claim
+        self._disk = disk
+        self._changed = changed
+        self._queue: list[Write] = []
+        self._unacknowledged: dict[int, Write] = {}  # by base offset, in order
+        self._failure: StorageError | None = None
+        self._retry_at_s = 0.0
+        self._serial = segments[-1].name.serial
+        self._abandoned: list[Path] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def push(self, batch: bytearray) -> Write:
+        """Queue a batch that is stamped with ``end_offset``. StorageError shortly after the disk failed."""
+        header = read_header(batch)
+        loop = asyncio.get_running_loop()
+        if self._failure is not None and loop.time() < self._retry_at_s:
+            raise self._failure.again()
+        write = Write(batch, header, self.producers.update(header), loop.create_future())
+        self._queue.append(write)
+        self._unacknowledged[header.base_offset] = write
+        self.unwritten_bytes += len(batch)
+        self.end_offset = header.next_offset
+        if self._task is None:
+            self._task = loop.create_task(self._run())
+        return write
+
+    def unacknowledged(self, base_offset: int) -> Done | None:
+        """The outcome of the batch at that offset, if it is still to come."""
+        write = self._unacknowledged.get(base_offset)
+        return write.done if write is not None else None
+
+    def last_unacknowledged(self) -> Done | None:
+        """The outcome of everything that was pushed so far, if it is still to come."""
+        return next(reversed(self._unacknowledged.values())).done if self._unacknowledged else None
+
+    def end(self, reason: LogError) -> None:
+        """Let nobody begin anything any more."""
+        self.over = reason
+        self._changed()
+
+    async def drain(self) -> None:
+        """Wait until the queue is empty."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._queue:
+                writes, begin_segment = self._take()
+                batches = [write.batch for write in writes]
+                try:
+                    segment = await loop.run_in_executor(_THREADS, self._commit, batches, begin_segment)
+                except NotLeader as error:
+                    self.end(error)
+                    self._fail_all(error)
+                except Exception as error:
+                    if not isinstance(error, OSError):
+                        log.exception("%s: commit failed", self._directory)
+                    self._retry_at_s = loop.time() + RETRY_AFTER_S
+                    self._failure = self._storage_error(error)
+                    self._fail_all(self._failure)
+                else:
+                    self._acknowledge(segment, writes)
+        finally:
+            self._task = None
+
+    def _take(self) -> tuple[list[Write], bool]:
+        """What goes into one segment, and whether that is a new one. At least one write."""
+        used = self.segments[-1].size_bytes
+        first_bytes = len(self._queue[0].batch)
+        begin_segment = self._failure is not None or (used > 0 and used + first_bytes > self.config.segment_bytes)
+        room = self.config.segment_bytes - (0 if begin_segment else used) - first_bytes
+        count = 1
+        for write in self._queue[1:]:
+            room -= len(write.batch)
+            if room < 0:
+                break
+            count += 1
+        taken, self._queue = self._queue[:count], self._queue[count:]
+        return taken, begin_segment
+
+    def _commit(self, batches: list[bytearray], begin_segment: bool) -> Segment:
+        """Write, make durable, and only then look whether we are still the leader. In a thread.
+
+        Returns the segment; its index does not know the batches yet.
+        """
+        segment = self._new_segment() if begin_segment else self.segments[-1]
+        try:
+            self._disk.write(segment.fd, b"".join(batches), segment.size_bytes)
+            self._disk.sync(segment.fd)
+            self._claim.check()
+        except BaseException:
+            if begin_segment:
+                segment.close()
+                self._abandoned.append(segment.path)
+            raise
+        self._remove_abandoned()
+        return segment
+
+    def _new_segment(self) -> Segment:
+        self._serial += 1
+        name = SegmentName(self._epoch, self._serial, self.high_watermark)
+        return Segment.create(self._directory, name, self.config.index_interval_bytes, self._disk)
+
+    def _remove_abandoned(self) -> None:
+        """A newer segment is in place and the claim held after that: no later opener reads these."""
+        while self._abandoned:
+            with suppress(OSError):
+                self._abandoned.pop().unlink()
+
+    def _acknowledge(self, segment: Segment, writes: list[Write]) -> None:
+        if segment is not self.segments[-1]:
+            if self.segments[-1].size_bytes == 0:
+                empty = self.segments.pop()
+                empty.close()
+                self._abandoned.append(empty.path)
+            self.segments.append(segment)
+            self._failure = None
+        for write in writes:
+            segment.add(write.header)
+        self.high_watermark = segment.next_offset
+        for write in writes:
+            self._settle(write, None)
+        self._changed()
+
+    def _fail_all(self, error: LogError) -> None:
+        """Nothing that is not acknowledged has happened."""
+        failed = list(self._unacknowledged.values())
+        self._queue.clear()
+        for write in reversed(failed):
+            self.producers.restore(write.header.producer_id, write.before)
+        self.end_offset = self.high_watermark
+        for write in failed:
+            self._settle(write, error)
+
+    def _settle(self, write: Write, error: LogError | None) -> None:
+        del self._unacknowledged[write.header.base_offset]
+        self.unwritten_bytes -= len(write.batch)
+        if not write.done.done():
+            write.done.set_result(error)
+
+    def _storage_error(self, error: Exception) -> StorageError:
+        log.error("%s: appends from offset %d on failed: %s", self._directory, self.high_watermark, error)
+        failure = StorageError(f"{self._directory.name}: {error}")
+        failure.__cause__ = error
+        return failure
