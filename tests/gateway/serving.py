@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,16 +69,16 @@ class RegistryController:
             partitions = max(topic.partitions, 1)
             return None if validate_only else self.registry.create(topic.name, partitions, topic.config)
 
-        return await self._change({topic.name: lambda topic=topic: create(topic) for topic in topics})
+        return await self._change({topic.name: partial(create, topic) for topic in topics})
 
     async def delete_topics(self, names: Sequence[str]) -> list[TopicOutcome]:
-        return await self._change({name: lambda name=name: self.registry.delete(name) for name in names})
+        return await self._change({name: partial(self.registry.delete, name) for name in names})
 
     async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]:
         def grow(name: str, total: int) -> Topic | None:
             return None if validate_only else self.registry.add_partitions(name, total)
 
-        return await self._change({name: lambda name=name: grow(name, totals[name]) for name in totals})
+        return await self._change({name: partial(grow, name, total) for name, total in totals.items()})
 
     async def producer_ids(self) -> range:
         if self.away:
