@@ -41,7 +41,7 @@ class MappingWriter:
         self._nodes = MappingNodes(self._zk, timeout_s=_ASK_S)
         self._pending: dict[str, Registration | _Removal] = {}
         self._paths: dict[tuple[str, str], str] = {}
-        self._busy = False
+        self._in_flight: str | None = None
         self._closing = False
         self._abandoned = False
         self._written = 0
@@ -64,7 +64,7 @@ class MappingWriter:
     def flush(self, timeout_s: float) -> bool:
         """Wait until everything is written. False if it is not after ``timeout_s``."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._pending and not self._busy, timeout_s)
+            return self._changed.wait_for(lambda: not self._backlog(), timeout_s)
 
     def close(self, flush_s: float) -> None:
         """Write what is pending, for at most ``flush_s``, and end. No registration is removed by that."""
@@ -74,7 +74,7 @@ class MappingWriter:
         self._thread.join(flush_s)
         with self._changed:
             self._abandoned = True
-            left = len(self._pending)
+            left = self._backlog()
         if left:
             log.warning("%d changes of the client-to-group mapping were not written", left)
 
@@ -82,7 +82,7 @@ class MappingWriter:
     def backlog(self) -> int:
         """Nodes that are not yet as they should be."""
         with self._changed:
-            return len(self._pending) + self._busy
+            return self._backlog()
 
     def status(self) -> dict[str, int | bool]:
         """Backlog, statements written, statements given up, and whether ZooKeeper is connected."""
@@ -92,6 +92,9 @@ class MappingWriter:
             "failed": self._failed,
             "connected": bool(self._zk.connected),
         }
+
+    def _backlog(self) -> int:
+        return len(self._pending.keys() | ({self._in_flight} if self._in_flight else set()))
 
     def _note(self, statement: Statement) -> None:
         member = (statement.group, statement.member_id)
@@ -114,7 +117,7 @@ class MappingWriter:
                 path, wanted = work
                 done = self._attempt(path, wanted)
                 with self._changed:
-                    self._busy = False
+                    self._in_flight = None
                     if not done:
                         self._pending.setdefault(path, wanted)
                     self._changed.notify_all()
@@ -128,7 +131,7 @@ class MappingWriter:
             if self._abandoned or not self._pending:
                 return None
             path = next(iter(self._pending))
-            self._busy = True
+            self._in_flight = path
             return path, self._pending.pop(path)
 
     def _attempt(self, path: str, wanted: Registration | _Removal) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import TEXTS, registration
 
 from placement.layout import Malformed
 from placement.mapping import (
@@ -28,6 +27,7 @@ from placement.mapping import (
     registration_path,
 )
 from placement.zookeeper import ZooKeeperClient
+from tests.placement.strategies import TEXTS, registration
 
 
 @pytest.mark.parametrize(

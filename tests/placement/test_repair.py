@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import GROUPS, OFFSETS_PARTITIONS, partition_of, registration, registrations
 
 from placement.mapping import (
     client_path,
@@ -20,6 +19,7 @@ from placement.mapping import (
 )
 from placement.registration import Registration
 from placement.repair import Node, Plan, Suspect, plan
+from tests.placement.strategies import GROUPS, OFFSETS_PARTITIONS, partition_of, registration, registrations
 
 ALL = frozenset(range(OFFSETS_PARTITIONS))
 NONE: frozenset[Suspect] = frozenset()
