@@ -301,6 +301,12 @@ def log_config(config: MusterConfig, topic_overrides: Mapping[str, str] = Mappin
     return LogConfig(**_known_to(LogConfig, topic_values(config, topic_overrides)))
 
 
+def offsets_log_config(config: MusterConfig) -> LogConfig:
+    """What the log of a partition of ``__consumer_offsets`` obeys."""
+    own = {"segment.bytes": str(config.offsets_topic_segment_bytes), "message.timestamp.type": "CreateTime"}
+    return log_config(config, own)
+
+
 def _known_to(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     return {field.name: values[field.name] for field in dataclasses.fields(kind) if field.name in values}
 
@@ -327,6 +333,7 @@ __all__ = [
     "describe_topic",
     "group_config",
     "log_config",
+    "offsets_log_config",
     "topic_config_errors",
     "topic_values",
 ]

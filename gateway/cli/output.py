@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import click
 from rich.console import Console
@@ -53,3 +53,9 @@ class Progress:
         """Nothing is being done for now."""
         if self._spinner:
             self._spinner.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.rest()

@@ -1,8 +1,7 @@
 """A Ray of Muster's own: one node, private to one ``muster up``, gone with it.
 
-Ray binds the lives of its processes to ours (PR_SET_PDEATHSIG on its head processes; workers end with their
-raylet), so that nothing stays behind even if we are killed. Only the temporary directory would: the next
-``muster up`` on the same storage removes it.
+Nothing stays behind, even if we are killed: Ray binds its head processes to us (PR_SET_PDEATHSIG), and a
+watchdog (:mod:`gateway.cli.watchdog`) ends the rest and removes the temporary directory.
 """
 
 from __future__ import annotations
@@ -11,9 +10,12 @@ import os
 import secrets
 import shutil
 import site
+import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 
 import psutil
 
@@ -25,29 +27,36 @@ _LONGEST_TEMP_ROOT = 30
 """Ray adds some 65 characters for its sockets, whose paths end at 107 bytes."""
 _OBJECT_STORE_BYTES = 100_000_000
 """Muster keeps nothing in the object store; RayDP moves a little through it."""
-_STOP_TIMEOUT_S = 5
+_STOP_TIMEOUT_S = 15
+_MARKER = "MUSTER_UP_ID"
 
 
 class OwnRay:
-    """Ray's head processes, and what must be known to reach them. ``start`` in the main thread: see PDEATHSIG."""
+    """Ray's processes, and what must be known to reach them. ``start`` in the main thread: see PDEATHSIG."""
 
     def __init__(self, storage: Path, environment: Mapping[str, str]) -> None:
         """``environment`` (Java's) is for Ray's workers."""
         self._environment = environment
-        self._others = set(psutil.Process().children())
         self._vital: list[psutil.Process] = []
+        self._ray: ModuleType | None = None
+        self._watchdog: subprocess.Popen[bytes] | None = None
         self.token_path = storage / "run" / "ray-token"
         self.temp_dir = _make_temp_dir()
         self.address = ""
 
     def start(self) -> None:
         """Start Ray and connect to it. CliError if it does not start."""
+        marker = secrets.token_hex(8)
+        self._watchdog = _guarded(f"{_MARKER}={marker}", self.temp_dir)
         _write_token(self.token_path)
+        others = set(psutil.Process().children())
         os.environ.update(self._environment)
+        os.environ.update({_MARKER: marker, "TMPDIR": str(self.temp_dir / "tmp")})
         use_token(self.token_path)
         make_importable()
         import ray
 
+        self._ray = ray
         try:
             context = ray.init(
                 address="local",
@@ -61,8 +70,9 @@ class OwnRay:
             )
         except Exception as error:
             raise CliError(f"Ray did not start: {first_line(error)}") from error
-        self.address = str(context["address"])
-        self._vital = [process for process in self._started() if _name(process) in ("gcs_server", "raylet")]
+        self.address = str(context.address_info["address"])  # type: ignore[attr-defined]
+        started = (child for child in psutil.Process().children() if child not in others)
+        self._vital = [child for child in started if _name(child) in ("gcs_server", "raylet")]
 
     def missing(self) -> str | None:
         """Name of a process of Ray's head that has ended; None while all are alive."""
@@ -70,22 +80,13 @@ class OwnRay:
 
     def stop(self) -> None:
         """End Ray and every actor on it, also when it started only in part; remove its temporary directory."""
-        import ray
-
-        started = self._started()
-        descendants = [process for head in started for process in _descendants(head)]
-        ray.shutdown()
-        _, left = psutil.wait_procs([*started, *descendants], timeout=_STOP_TIMEOUT_S)
-        for process in left:
-            process.kill()
-        psutil.wait_procs(left, timeout=_STOP_TIMEOUT_S)
+        if self._ray:
+            self._ray.shutdown()
+        if self._watchdog and self._watchdog.stdin:
+            self._watchdog.stdin.close()
+            self._watchdog.wait(_STOP_TIMEOUT_S)
         remove_temp_dir(self.temp_dir)
         self.token_path.unlink(missing_ok=True)
-
-    def _started(self) -> list[psutil.Process]:
-        """Our children that work in Ray's temporary directory."""
-        ours = (child for child in psutil.Process().children() if child not in self._others)
-        return [child for child in ours if str(self.temp_dir) in _command(child)]
 
 
 def connect(address: str, token_path: str | None) -> None:
@@ -137,7 +138,20 @@ def _write_token(path: Path) -> None:
 
 def _make_temp_dir() -> Path:
     root = tempfile.gettempdir()
-    return Path(tempfile.mkdtemp(prefix=_TEMP_PREFIX, dir=root if len(root) <= _LONGEST_TEMP_ROOT else "/tmp"))
+    made = Path(tempfile.mkdtemp(prefix=_TEMP_PREFIX, dir=root if len(root) <= _LONGEST_TEMP_ROOT else "/tmp"))
+    (made / "tmp").mkdir()
+    return made
+
+
+def _guarded(marker: str, temp_dir: Path) -> subprocess.Popen[bytes]:
+    """Start the watchdog, in a session of its own: a Ctrl-C is not for it. It must be there before what it guards."""
+    program = Path(__file__).with_name("watchdog.py")
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", str(program), marker, str(temp_dir)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def _alive(process: psutil.Process) -> bool:
@@ -152,17 +166,3 @@ def _name(process: psutil.Process) -> str:
         return str(process.name())
     except psutil.NoSuchProcess:
         return "a process that has ended"
-
-
-def _command(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
-
-
-def _descendants(process: psutil.Process) -> list[psutil.Process]:
-    try:
-        return list(process.children(recursive=True))
-    except psutil.NoSuchProcess:
-        return []

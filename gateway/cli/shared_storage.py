@@ -1,4 +1,4 @@
-"""Whether every node of a Ray cluster sees the same storage directory."""
+"""Whether every node of a Ray cluster sees the same storage directory, asked before anything is started there."""
 
 from __future__ import annotations
 
@@ -7,35 +7,38 @@ from pathlib import Path
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from actors.storage import StorageNotShared, check_shared
 from gateway.cli.errors import CliError
 from gateway.cli.own_ray import first_line
 
 _TIMEOUT_S = 60
 
 
-def check_shared(storage: Path) -> None:
-    """CliError naming the nodes where the directory is another one, is missing, or Muster is not installed."""
-    nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
-    read = ray.remote(num_cpus=0, max_retries=0)(_read)
-    meta = str(storage / "meta.properties")
+def check_every_node(storage: Path, cluster_id: str) -> None:
+    """CliError naming a node that sees another directory there, or that cannot run Muster."""
+    check = ray.remote(num_cpus=0, max_retries=0)(_sees)
     asked = {
-        address: read.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False)).remote(meta)
-        for node_id, address in nodes.items()
+        node["NodeManagerAddress"]: check.options(
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        ).remote(storage, cluster_id)
+        for node in ray.nodes()  # type: ignore[no-untyped-call]
+        if node["Alive"]
     }
-    wanted = _read(meta)
-    try:
-        strangers = [host for host, answer in asked.items() if ray.get(answer, timeout=_TIMEOUT_S) != wanted]
-    except Exception as error:
-        raise CliError(f"a node cannot run Muster: {first_line(error)}; install it on every node") from error
-    if strangers:
-        raise CliError(
-            f"storage path {storage} is not the same directory on {', '.join(sorted(strangers))}; "
-            "say with --storage one that all nodes share"
-        )
+    for host, answer in sorted(asked.items()):
+        try:
+            sees = ray.get(answer, timeout=_TIMEOUT_S)
+        except Exception as error:
+            raise CliError(f"node {host} cannot run Muster: {first_line(error)}; install it on every node") from error
+        if not sees:
+            raise CliError(
+                f"storage path {storage} is not the same directory on node {host}; "
+                "say with --storage one that all nodes share (NFS or the like)"
+            )
 
 
-def _read(path: str) -> str | None:
+def _sees(storage: Path, cluster_id: str) -> bool:
     try:
-        return Path(path).read_text()
-    except OSError:
-        return None
+        check_shared(storage, cluster_id)
+    except StorageNotShared:
+        return False
+    return True

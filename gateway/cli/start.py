@@ -49,7 +49,7 @@ class Start:
         gateway_ports, metrics_ports = self._choose(ports)
         environment = _java()
         hosts = self._zookeeper()
-        state = self._ray(environment, hosts)
+        state = self._ray(environment, hosts, cluster_id)
         settings = ClusterSettings(
             config=self._config,
             storage=str(self._storage),
@@ -107,9 +107,9 @@ class Start:
         self._checks.append(lambda: None if server.alive else "ZooKeeper")
         return server.hosts
 
-    def _ray(self, environment: dict[str, str], hosts: str) -> storage.RunState:
+    def _ray(self, environment: dict[str, str], hosts: str, cluster_id: str) -> storage.RunState:
         if self._address is not None:
-            return self._given_ray(self._address, hosts)
+            return self._given_ray(self._address, hosts, cluster_id)
         self._progress.step("starting Ray")
         own = own_ray.OwnRay(self._storage, environment)
         self._undo.callback(own.stop)
@@ -125,17 +125,17 @@ class Start:
             zookeeper=hosts,
         )
 
-    def _given_ray(self, address: str, hosts: str) -> storage.RunState:
+    def _given_ray(self, address: str, hosts: str, cluster_id: str) -> storage.RunState:
         self._progress.step(f"connecting to Ray at {address}")
         own_ray.connect(address, None)
         import ray
 
-        from gateway.cli.shared_storage import check_shared
+        from gateway.cli.shared_storage import check_every_node
 
         self._undo.callback(ray.shutdown)
         _take_signals_back()
         self._progress.step(f"checking that every node sees {self._storage}")
-        check_shared(self._storage)
+        check_every_node(self._storage, cluster_id)
         return storage.RunState(
             pid=os.getpid(),
             namespace=NAMESPACE,

@@ -55,8 +55,7 @@ def up(
     config = read_config(file, sets, flags)
     if ready_file:
         _remove_old(ready_file)
-    progress = Progress()
-    with _stopping_on_signals() as signals, contextlib.ExitStack() as undo:
+    with Progress() as progress, _stopping_on_signals() as signals, contextlib.ExitStack() as undo:
         try:
             from gateway.cli.start import Start
 
@@ -72,7 +71,6 @@ def up(
             progress.step("stopping; a second signal ends at once")
         finally:
             signals.stopping = True
-    progress.rest()
 
 
 class _Signals:

@@ -1,0 +1,49 @@
+"""``muster down``: stop the Muster of a storage directory, from another shell."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import click
+import psutil
+
+from gateway.cli import storage
+from gateway.cli.errors import CliError
+from gateway.cli.output import Progress
+
+
+@click.command(epilog="Example: muster down --storage ./muster-data")
+@click.option(
+    "--storage",
+    "directory",
+    type=click.Path(path_type=Path),
+    default=Path("muster-data"),
+    help="Storage directory of the Muster that is meant. Default ./muster-data.",
+)
+@click.option("--timeout", "timeout_s", type=float, default=60.0, show_default=True, help="Seconds to wait for it.")
+def down(directory: Path, timeout_s: float) -> None:
+    """Stop the muster up that uses a storage directory, and wait until it is gone.
+
+    It must run on this host. Data stay in the directory.
+    """
+    pid = storage.holder(directory)
+    if pid is None:
+        raise CliError(f"no muster runs on storage {directory}; say which with --storage")
+    with Progress() as progress:
+        progress.step(f"stopping the muster up with pid {pid}")
+        _stop(pid, timeout_s)
+        progress.step("stopped")
+
+
+def _stop(pid: int, timeout_s: float) -> None:
+    try:
+        process = psutil.Process(pid)
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout_s)
+    except psutil.NoSuchProcess:
+        return
+    except psutil.AccessDenied:
+        raise CliError(f"pid {pid} belongs to another user; stop it as that user") from None
+    except psutil.TimeoutExpired:
+        raise CliError(f"pid {pid} has not stopped within {timeout_s:g} s; kill -9 {pid} ends it at once") from None

@@ -1,0 +1,58 @@
+"""Muster's own clients of its Kafka protocol: confluent-kafka, with errors made for people."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from gateway.cli.errors import CliError
+
+T = TypeVar("T")
+
+TIMEOUT_S = 15.0
+"""How long any one answer may take."""
+
+_SILENT = logging.getLogger("librdkafka")
+
+
+def admin(bootstrap: str) -> AdminClient:
+    """A client of these gateways. CliError if none of them answers."""
+    _SILENT.propagate = logging.getLogger().isEnabledFor(logging.DEBUG)
+    client = AdminClient(
+        {"bootstrap.servers": bootstrap, "client.id": "muster-cli", "socket.connection.setup.timeout.ms": 5000},
+        logger=_SILENT,
+    )
+    try:
+        client.list_topics(timeout=TIMEOUT_S)
+    except KafkaException as error:
+        raise CliError(f"no gateway answers at {bootstrap} ({_text(error)}); muster status shows what runs") from error
+    return client
+
+
+def result(future: Future[T], what: str) -> T:
+    """The future's result. CliError beginning with ``what`` if the cluster refused."""
+    with refused(what):
+        return future.result(TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def refused(what: str) -> Iterator[None]:
+    """Turn what the cluster refuses into a CliError that begins with ``what``."""
+    try:
+        yield
+    except KafkaException as error:
+        raise CliError(f"{what}: {_text(error)}") from error
+    except TimeoutError as error:
+        raise CliError(f"{what}: no answer within {TIMEOUT_S:g} s; muster status shows what runs") from error
+
+
+def _text(error: KafkaException) -> str:
+    cause: Any = error.args[0] if error.args else error
+    text = cause.str() if hasattr(cause, "str") else str(cause)
+    return f"{cause.name()} {text}" if hasattr(cause, "name") else text

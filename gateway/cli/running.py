@@ -1,0 +1,90 @@
+"""Finding a Muster that runs: by its storage directory, by its Ray, or by a gateway's address."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from gateway.cli import own_ray, storage
+from gateway.cli.errors import CliError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def by_storage_or_address(command: F) -> F:
+    """Options ``--storage`` and ``--address``, given to the command as ``directory`` and ``address``."""
+    for option in (
+        click.option("--address", metavar="RAY_ADDRESS", help="Ask the Ray at this address (or auto) instead."),
+        click.option(
+            "--storage",
+            "directory",
+            type=click.Path(path_type=Path),
+            default=Path("muster-data"),
+            help="Storage directory of the Muster that is meant. Default ./muster-data.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def by_bootstrap(command: F) -> F:
+    """Those, and ``--bootstrap-server``, as ``bootstrap_server``."""
+    option = click.option("--bootstrap-server", metavar="HOST:PORT[,...]", help="Ask these gateways, as Kafka's tools.")
+    return by_storage_or_address(option(command))
+
+
+def state_of(directory: Path) -> storage.RunState:
+    """What the Muster that uses the directory says of itself. CliError if none does."""
+    state = storage.read_state(directory) if storage.holder(directory) else None
+    if state is None:
+        raise CliError(
+            f"no muster runs on storage {directory}; start one with muster up, or say which with --storage or --address"
+        )
+    return state
+
+
+def bootstrap_servers(bootstrap_server: str | None, directory: Path, address: str | None) -> str:
+    """Addresses of gateways, as Kafka clients take them. CliError if there is none."""
+    if bootstrap_server:
+        return bootstrap_server
+    if address is None:
+        found = state_of(directory).bootstrap
+    else:
+        found = tuple(actor["address"] for actor in status_of(directory, address)["actors"] if actor["address"])
+    if not found:
+        raise CliError("no gateway serves yet; try again when muster status shows one")
+    return ",".join(found)
+
+
+def status_of(directory: Path, address: str | None) -> dict[str, Any]:
+    """What the controller says: ``nodes``, ``actors`` and more. CliError if there is none."""
+    with _connected(directory, address):
+        from gateway import cluster
+
+        try:
+            status: dict[str, Any] = cluster.cluster_status()
+        except Exception as error:
+            raise CliError(
+                f"the controller does not answer: {own_ray.first_line(error)}; is muster up still starting?"
+            ) from error
+        return status
+
+
+@contextlib.contextmanager
+def _connected(directory: Path, address: str | None) -> Iterator[None]:
+    if address is None:
+        state = state_of(directory)
+        own_ray.connect(state.ray_address, state.ray_token_path)
+    else:
+        own_ray.connect(address, os.environ.get("RAY_AUTH_TOKEN_PATH"))
+    import ray
+
+    try:
+        yield
+    finally:
+        ray.shutdown()

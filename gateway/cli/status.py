@@ -1,0 +1,44 @@
+"""``muster status``: which nodes and actors there are, where, and how they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gateway.cli.output import print_json, print_table
+from gateway.cli.running import by_storage_or_address, status_of
+
+
+@click.command(epilog="Example: muster status --storage ./muster-data --json")
+@by_storage_or_address
+@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+def status(directory: Path, address: str | None, as_json: bool) -> None:
+    """Show nodes and actors: where each runs, its pid, its state."""
+    found = status_of(directory, address)
+    if as_json:
+        print_json(found)
+        return
+    hosts = {node["node_id"]: node["address"] for node in found["nodes"]}
+    print_table(
+        ("NODE", "ADDRESS", "STATE"),
+        [(node["node_id"], node["address"], node["state"]) for node in found["nodes"]],
+    )
+    click.echo()
+    print_table(
+        ("ACTOR", "STATE", "NODE", "PID", "ADDRESS", "RESTARTS", "ERROR"),
+        [_row(actor, hosts) for actor in found["actors"]],
+    )
+
+
+def _row(actor: dict[str, Any], hosts: dict[str, str]) -> tuple[Any, ...]:
+    return (
+        actor["name"],
+        actor["state"],
+        hosts.get(actor["node_id"], actor["node_id"]),
+        actor["pid"],
+        actor["address"],
+        actor["restarts"],
+        actor["error"],
+    )

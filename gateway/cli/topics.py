@@ -1,0 +1,148 @@
+"""``muster topics``: list, create, delete and describe topics, over Kafka's own APIs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    ConfigSource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from gateway.cli.errors import CliError
+from gateway.cli.kafka import TIMEOUT_S, admin, refused, result
+from gateway.cli.output import print_json, print_table
+from gateway.cli.running import bootstrap_servers, by_bootstrap
+
+_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
+_EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+@click.group(epilog="Example: muster topics create flights --partitions 6")
+def topics() -> None:
+    """List, create, delete and describe topics."""
+
+
+@topics.command("list", epilog="Example: muster topics list --json")
+@by_bootstrap
+@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+def list_(bootstrap_server: str | None, directory: Path, address: str | None, as_json: bool) -> None:
+    """Show every topic and how many partitions it has."""
+    client = admin(bootstrap_servers(bootstrap_server, directory, address))
+    with refused("topics cannot be listed"):
+        found = client.list_topics(timeout=TIMEOUT_S).topics
+    rows = [
+        {"name": name, "partitions": len(topic.partitions), "internal": name in _INTERNAL}
+        for name, topic in sorted(found.items())
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(("TOPIC", "PARTITIONS"), [(row["name"], row["partitions"]) for row in rows])
+
+
+@topics.command(epilog="Example: muster topics create flights --partitions 6 --config retention.ms=86400000")
+@click.argument("name")
+@by_bootstrap
+@click.option("--partitions", type=click.IntRange(1), help="How many; default num.partitions.")
+@click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A config of the topic.")
+def create(
+    name: str,
+    bootstrap_server: str | None,
+    directory: Path,
+    address: str | None,
+    partitions: int | None,
+    configs: tuple[str, ...],
+) -> None:
+    """Create the topic NAME."""
+    client = admin(bootstrap_servers(bootstrap_server, directory, address))
+    new = NewTopic(name, num_partitions=partitions or -1, config=dict(_split(text) for text in configs))
+    result(client.create_topics([new], request_timeout=TIMEOUT_S)[name], f"topic {name} cannot be created")
+    click.echo(f"created {name}", err=True)
+
+
+@topics.command(epilog="Example: muster topics delete flights")
+@click.argument("name")
+@by_bootstrap
+def delete(name: str, bootstrap_server: str | None, directory: Path, address: str | None) -> None:
+    """Delete the topic NAME with all that is in it."""
+    client = admin(bootstrap_servers(bootstrap_server, directory, address))
+    result(client.delete_topics([name], request_timeout=TIMEOUT_S)[name], f"topic {name} cannot be deleted")
+    click.echo(f"deleted {name}", err=True)
+
+
+@topics.command(epilog="Example: muster topics describe flights --json")
+@click.argument("name")
+@by_bootstrap
+@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+def describe(name: str, bootstrap_server: str | None, directory: Path, address: str | None, as_json: bool) -> None:
+    """Show the topic NAME: its configs, and where each partition begins and ends and who leads it."""
+    client = admin(bootstrap_servers(bootstrap_server, directory, address))
+    partitions, configs = _partitions(client, name), _configs(client, name)
+    if as_json:
+        print_json({"name": name, "partitions": partitions, "configs": configs})
+        return
+    print_table(
+        ("PARTITION", "LEADER", "EARLIEST", "LATEST"),
+        [(each["partition"], each["leader"], each["earliest"], each["latest"]) for each in partitions],
+        title=f"topic {name}",
+    )
+    click.echo()
+    print_table(
+        ("CONFIG", "VALUE", "FROM"),
+        [(each["name"], each["value"], each["source"]) for each in configs],
+    )
+
+
+def _partitions(client: AdminClient, name: str) -> list[dict[str, Any]]:
+    with refused(f"topic {name} cannot be described"):
+        metadata = client.list_topics(timeout=TIMEOUT_S)  # all: asking for one by name would create it
+    if name not in metadata.topics:
+        raise CliError(f"there is no topic {name}; muster topics list shows those that are")
+    found = metadata.topics[name].partitions
+    hosts = {broker.id: f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()}
+    earliest, latest = (end_offsets(client, name, sorted(found), spec) for spec in (_EARLIEST, _LATEST))
+    return [
+        {
+            "partition": index,
+            "leader": hosts.get(found[index].leader),
+            "earliest": earliest[index],
+            "latest": latest[index],
+        }
+        for index in sorted(found)
+    ]
+
+
+def end_offsets(client: AdminClient, topic: str, partitions: list[int], spec: OffsetSpec = _LATEST) -> dict[int, int]:
+    """Offsets of one end of the partitions. CliError if they cannot be had."""
+    if not partitions:
+        return {}
+    asked = client.list_offsets({TopicPartition(topic, index): spec for index in partitions}, request_timeout=TIMEOUT_S)
+    return {
+        partition.partition: result(future, f"offsets of {topic}-{partition.partition} cannot be read").offset
+        for partition, future in asked.items()
+    }
+
+
+def _configs(client: AdminClient, name: str) -> list[dict[str, Any]]:
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    asked = client.describe_configs([resource], request_timeout=TIMEOUT_S)
+    entries = result(asked[resource], f"configs of topic {name} cannot be read")
+    return [
+        {"name": entry.name, "value": entry.value, "source": ConfigSource(entry.source).name}
+        for _, entry in sorted(entries.items())
+    ]
+
+
+def _split(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise CliError(f"--config {text} is not NAME=VALUE")
+    return name, value
