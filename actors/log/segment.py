@@ -160,6 +160,8 @@ class Segment:
 
     def locate(self, offset: int) -> int:
         """Position of the first batch that ends at or after the offset; the segment's size if there is none."""
+        if offset <= self.base_offset:
+            return 0
         if offset >= self.next_offset:
             return self.size_bytes
         entry = max(bisect_right(self._offsets, offset) - 1, 0)
@@ -197,7 +199,7 @@ class Segment:
 
     def batches_since(self, timestamp_ms: int) -> Iterator[tuple[BatchHeader, bytes]]:
         """The batches whose largest timestamp is at or after the given one."""
-        if self.max_timestamp_ms < timestamp_ms:
+        if self.max_timestamp_ms < timestamp_ms or not self.size_bytes:
             return
         entry = max(bisect_left(self._before_ms, timestamp_ms) - 1, 0)
         for position, header in walk(self.fd, self._positions[entry], self.size_bytes):
