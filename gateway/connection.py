@@ -101,7 +101,8 @@ class Connection(asyncio.Protocol):
             raise
         finally:
             duration_s = time.perf_counter() - started_s
-            self.gateway.metrics.request(known.name, call.header.api_version, outcome, duration_s)
+            version = call.header.api_version if call.header.api_version in known.versions else -1
+            self.gateway.metrics.request(known.name, version, outcome, duration_s)
 
     def _drain(self, _: asyncio.Task[Reply | None]) -> None:
         while self._slots and self._slots[0].done():

@@ -12,15 +12,13 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from actors.admin import NewTopic
-from actors.wire import codec
 from actors.wire.codec import ErrorCode, field
 from gateway.admin import CLUSTER_OPERATIONS, INTERNAL_TOPICS, TOPIC_OPERATIONS, authorized_operations, name_error
 from gateway.registry import Call, Reply, api
 from gateway.server import ControllerUnavailable, Gateway
 from placement.view import ClusterView, Topic
 
-_FIRST_FLEXIBLE, _FIRST_WITH_IDS = 9, 12
-_WITH_CLUSTER_OPERATIONS = range(8, 11)
+_FIRST_WITH_IDS = 12
 _CREATION_TIMEOUT_S = 5.0
 
 
@@ -38,7 +36,7 @@ class _Wanted(NamedTuple):
 
 @api(3, "Metadata")
 async def metadata(call: Call) -> Reply | None:
-    request = codec.decode_request(call.header, _without_padding(call))
+    request = call.entity()
     wanted = _wanted(request, call.header.api_version)
     failed = await _create_missing(call, request, wanted or [])
     view = call.gateway.view
@@ -60,18 +58,6 @@ async def metadata(call: Call) -> Reply | None:
             "error_code": ErrorCode.none,
         }
     )
-
-
-def _without_padding(call: Call) -> bytes:
-    """The frame without the three zeros that librdkafka leaves behind the null array of topics in v9 and later.
-
-    They were room for a longer array length (confluentinc/librdkafka#5049, open). Kafka takes them for the flags
-    and ignores the rest; without them the request says what was meant.
-    """
-    end, flags = call.header.end, 3 if call.header.api_version in _WITH_CLUSTER_OPERATIONS else 2
-    body = call.frame[end:]
-    padded = call.header.api_version >= _FIRST_FLEXIBLE and len(body) == 4 + flags + 1
-    return call.frame[:end] + body[3:] if padded and body.startswith(bytes(4)) else call.frame
 
 
 def _wanted(request: Any, version: int) -> list[_Wanted] | None:

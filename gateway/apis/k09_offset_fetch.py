@@ -31,7 +31,7 @@ async def offset_fetch(call: Call) -> Reply | None:
 async def _fetch_group(call: Call, group: Any, require_stable: bool) -> dict[str, Any]:
     version = min(call.header.api_version, NEWEST_BY_NAME)
     by_id = call.header.api_version > NEWEST_BY_NAME
-    topics, unknown = (_names(call.gateway, group.topics) if by_id else (_as_sent(group.topics), []))
+    topics, unknown = _names(call.gateway, group.topics) if by_id else (_as_sent(group.topics), [])
     body = {
         "groups": [
             {

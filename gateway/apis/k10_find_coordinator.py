@@ -1,9 +1,9 @@
 """FindCoordinator (api key 10), v0-6.
 
 Names the gateway on the node where the group's actor runs, and starts the actor if it never ran. Since any
-gateway forwards for any group, an answer never goes stale in a way that hurts. Transactions and share
-groups (key types 1 and 2) are not served: INVALID_REQUEST, which clients report at once, where a retriable
-error would make them ask for ever.
+gateway forwards for any group, an answer never goes stale in a way that hurts. Share groups (key type 2)
+and transactions (1) are not served. For the latter TRANSACTIONAL_ID_AUTHORIZATION_FAILED is what every client
+reports at once; librdkafka asks on after INVALID_REQUEST until init_transactions() times out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from actors.wire.codec import ErrorCode, field
 from gateway.registry import Call, Reply, api
 
-GROUP = 0
+GROUP, TRANSACTION = 0, 1
 _START_S = 15.0
 """How long a first FindCoordinator waits for the group's actor to start."""
 
@@ -36,7 +36,8 @@ async def find_coordinator(call: Call) -> Reply | None:
 
 async def _find(call: Call, key: str, key_type: int) -> dict[str, Any]:
     if key_type != GROUP:
-        return _failed(key, ErrorCode.invalid_request, f"coordinators of key type {key_type} are not served")
+        error = ErrorCode.transactional_id_authorization_failed if key_type == TRANSACTION else ErrorCode.invalid_request
+        return _failed(key, error, f"coordinators of key type {key_type} are not served")
     gateway = call.gateway
     partition = gateway.partition_of(key)
     started = await gateway.coordinator_ready(partition, _START_S)
