@@ -52,6 +52,7 @@ class OwnRay:
         others = set(psutil.Process().children())
         os.environ.update(self._environment)
         os.environ.update({_MARKER: marker, "TMPDIR": str(self.temp_dir / "tmp")})
+        os.environ.setdefault("RAY_worker_niceness", "0")  # by default 15: actors would wait for any other process
         use_token(self.token_path)
         make_importable()
         import ray
