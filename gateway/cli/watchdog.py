@@ -55,8 +55,10 @@ def _has(process: Path, marker: str) -> bool:
         return False
 
 
-def _works_in(process: Path, temp_dir: str) -> bool:
+def _is_agent(process: Path, temp_dir: str) -> bool:
     with contextlib.suppress(OSError):
+        if not (process / "cmdline").read_bytes().startswith(b"ray::"):
+            return False
         for descriptor in (process / "fd").iterdir():
             with contextlib.suppress(OSError):
                 if str(descriptor.readlink()).startswith(temp_dir + os.sep):
