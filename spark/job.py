@@ -82,6 +82,11 @@ class Consumption:
     unattributed: tuple[Unattributed, ...]
 
     @classmethod
+    def empty(cls) -> Consumption:
+        """Of a table without rows."""
+        return cls(per_minute=(), fine_seconds=FINE_SECONDS, fine=(), partitions=(), groups=(), unattributed=())
+
+    @classmethod
     def from_json(cls, text: str) -> Consumption:
         """What :meth:`to_json` wrote. TypeError or ValueError for anything else."""
         values: dict[str, Any] = json.loads(text)

@@ -1,0 +1,1 @@
+"""The demonstration: real clients, real data, faults, and a report on whether everything held."""

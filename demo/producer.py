@@ -1,0 +1,79 @@
+"""Replays the flights into the topic with an unmodified confluent-kafka producer, at a steady rate.
+
+Writes JSON lines: ``progress`` (delivered, failed) and ``done`` (the same, and the bytes of the values).
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import time
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, Message, Producer
+
+from demo.dataset import flights
+from demo.member import write
+
+_TURN_S = 0.05
+_PROGRESS_INTERVAL_S = 0.5
+
+
+class _Deliveries:
+    def __init__(self) -> None:
+        self.delivered = 0
+        self.failed = 0
+        self._next = 0.0
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.delivered += 1
+        else:
+            self.failed += 1
+
+    def say(self) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _PROGRESS_INTERVAL_S
+            write({"type": "progress", "delivered": self.delivered, "failed": self.failed})
+
+
+def _send(producer: Producer, topic: str, rows: pa.Table, deliveries: _Deliveries) -> None:
+    for key, value in zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True):
+        while True:
+            try:
+                producer.produce(topic, value, key, on_delivery=deliveries)
+                break
+            except BufferError:  # the queue is full: the brokers are slower than we are
+                producer.poll(_TURN_S)
+                deliveries.say()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--rate", type=int, required=True, help="records a second")
+    options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner's to handle
+    table = flights()
+    producer = Producer({"bootstrap.servers": options.bootstrap})
+    deliveries = _Deliveries()
+    started = time.monotonic()
+    sent = 0
+    while sent < table.num_rows:
+        due = int((time.monotonic() - started) * options.rate)
+        if due > sent:
+            turn = table.slice(sent, min(due - sent, 5000))
+            _send(producer, options.topic, turn, deliveries)
+            sent += turn.num_rows
+        producer.poll(_TURN_S)
+        deliveries.say()
+    while producer.flush(_TURN_S):
+        deliveries.say()
+    size = sum(chunk.nbytes for chunk in table["value"].chunks)
+    write({"type": "done", "delivered": deliveries.delivered, "failed": deliveries.failed, "bytes": size})
+
+
+if __name__ == "__main__":
+    main()
