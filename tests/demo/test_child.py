@@ -1,0 +1,48 @@
+"""Processes of the demo: their lines are read, and they end when told to, or else are ended."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+from demo.child import Child
+
+TALKS = """
+import json, signal, sys
+print("a library says hello")
+print(json.dumps({"type": "progress", "total": 1}), flush=True)
+print(json.dumps({"type": "progress", "total": 2}), flush=True)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(print(json.dumps({"type": "done", "total": 3}), flush=True)))
+print(json.dumps({"type": "ready"}), flush=True)
+signal.pause()
+"""
+DEAF = """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print('{"type": "ready"}', flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def start(program: str, folder: Path) -> Child:
+    child = Child("it", [sys.executable, "-c", program], folder / "it.log")
+    while child.latest("ready") is None:
+        assert child.wait(0.02) is None, (folder / "it.log").read_text()
+    return child
+
+
+def test_the_last_line_of_each_type_is_kept(tmp_path: Path) -> None:
+    child = start(TALKS, tmp_path)
+    assert child.latest("progress") == {"type": "progress", "total": 2}
+    child.tell_to_stop()
+    assert child.wait(10) == 0
+    assert child.latest("done") == {"type": "done", "total": 3}
+
+
+def test_one_that_does_not_listen_is_killed(tmp_path: Path) -> None:
+    child = start(DEAF, tmp_path)
+    child.end(grace_s=0.1)
+    assert child.exit_code == -signal.SIGKILL
+    child.end()
