@@ -165,6 +165,15 @@ class Committer:
         return taken, begin_segment
 
     def _commit(self, batches: list[bytearray], begin_segment: bool) -> Segment:
+        """:meth:`_write_durably`, but whoever is no longer the leader hears that rather than what it led to."""
+        try:
+            return self._write_durably(batches, begin_segment)
+        except OSError:
+            with suppress(OSError):
+                self._claim.check()
+            raise
+
+    def _write_durably(self, batches: list[bytearray], begin_segment: bool) -> Segment:
         """Write, make durable, and only then look whether we are still the leader. In a thread.
 
         Returns the segment; its index does not know the batches yet.

@@ -31,7 +31,6 @@ All methods but :meth:`PartitionLog.open` and :meth:`PartitionLog.replay` are fo
 from __future__ import annotations
 
 import asyncio
-import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -56,8 +55,6 @@ from actors.log.disk import DISK, Disk
 from actors.log.errors import MessageTooLarge, NotLeader, OffsetOutOfRange, RecordListTooLarge, StorageError
 from actors.log.producers import WrittenBatch
 from actors.log.records import build_batch, read_records
-
-log = logging.getLogger(__name__)
 
 NO_TIMESTAMP = -1
 MAX_UNWRITTEN_BYTES = 64 << 20

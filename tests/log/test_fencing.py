@@ -13,7 +13,7 @@ from actors.log import LogConfig, PartitionLog, recovery
 from actors.log.batch import stamp
 from actors.log.directory import Claim
 from actors.log.disk import Disk
-from actors.log.errors import FencedEpoch, NotLeader, StorageError
+from actors.log.errors import FencedEpoch, NotLeader
 from tests.log.support import client_batch, open_log, run, segment_files
 
 SMALL = LogConfig(segment_bytes=1000)
@@ -120,7 +120,7 @@ def test_what_was_written_but_not_acknowledged_stays_if_the_new_leader_saw_it(tm
     async def main(directory: Path, fails: bool) -> None:
         disk = Scanned(directory, fails)
         old = open_log(directory, 1, disk=disk)
-        with pytest.raises(StorageError if fails else NotLeader):
+        with pytest.raises(NotLeader):
             await old.append(client_batch(2))
         assert disk.other is not None
         assert offsets(disk.other) == [0, 1]
@@ -133,6 +133,20 @@ def test_what_was_written_but_not_acknowledged_stays_if_the_new_leader_saw_it(tm
 
     run(main(tmp_path / "fenced", fails=False))
     run(main(tmp_path / "failed", fails=True))
+
+
+def test_a_writer_whose_directory_is_gone_is_fenced(tmp_path: Path) -> None:
+    async def main(size: int) -> None:
+        directory = tmp_path / f"t-{size}"
+        log = open_log(directory, 1, config=SMALL)
+        await log.append(client_batch(1))
+        directory.rename(directory.with_suffix(".aside"))
+        with pytest.raises(NotLeader):
+            await log.append(client_batch(1, value=bytes(size)))
+        await log.close()
+
+    run(main(1))
+    run(main(900))  # does not fit into the segment that is open
 
 
 @pytest.mark.parametrize("step", ["claim", "scan", "manifest", "segment"])
