@@ -253,8 +253,8 @@ def _command(directory: Path, host: str, port: int) -> list[str]:
         "4lw.commands.whitelist": "conf, srvr",
     }
     try:
-        config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        logging_config.write_text(_LOGGING.format(file=directory / "zookeeper.log"))
+        config.write_text("".join(f"{key}={_property(value)}\n" for key, value in settings.items()))
+        logging_config.write_text(_LOGGING.format(file=_property(directory / "zookeeper.log")))
         java = find_java()
     except OSError as error:
         raise ZooKeeperStartError(f"cannot write ZooKeeper's data in {directory}: {error.strerror}") from error
@@ -262,6 +262,13 @@ def _command(directory: Path, host: str, port: int) -> list[str]:
         raise ZooKeeperStartError(str(error)) from error
     options = [*_JVM, f"-Dlog4j2.configurationFile={logging_config}", "-cp", _class_path()]
     return [str(java), *options, "org.apache.zookeeper.server.ZooKeeperServerMain", str(config)]
+
+
+def _property(value: object) -> str:
+    """As a value in a Java properties file: no bare backslash, and ASCII only."""
+    units = str(value).replace("\\", "\\\\").encode("utf-16-be")
+    codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
+    return "".join(chr(code) if code < 128 else f"\\u{code:04x}" for code in codes)
 
 
 def _class_path() -> str:

@@ -44,6 +44,14 @@ def test_a_restart_finds_every_node_again(tmp_path: Path) -> None:
         client.shut()
 
 
+def test_the_directory_may_have_any_name(tmp_path: Path) -> None:
+    directory = tmp_path / "a = b\\c #d"
+    with EmbeddedZooKeeper.start(directory) as server:
+        assert server.alive
+    assert (directory / "version-2").is_dir()
+    assert (directory / "zookeeper.log").is_file()
+
+
 @pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGTERM])
 def test_the_server_dies_with_its_parent(tmp_path: Path, kind: signal.Signals) -> None:
     parent = subprocess.Popen([sys.executable, "-c", START_AND_WAIT, str(tmp_path)], stdout=subprocess.PIPE, text=True)

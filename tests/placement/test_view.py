@@ -1,0 +1,77 @@
+"""The cluster's snapshot: order, and who leads what."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from uuid import UUID
+
+from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
+
+FLIGHTS = Topic(name="flights", topic_id=UUID(int=1), partitions=6)
+OFFSETS = Topic(name=OFFSETS_TOPIC, topic_id=UUID(int=2), partitions=50, internal=True)
+
+
+def endpoint(node: str) -> Endpoint:
+    return Endpoint(node_id=node, host="127.0.0.1", port=1, path=f"/tmp/{node}", secret=b"secret")
+
+
+def broker(broker_id: int, node: str) -> Broker:
+    return Broker(id=broker_id, host="127.0.0.1", port=9092 + broker_id, node_id=node)
+
+
+VIEW = ClusterView(
+    cluster_id="c",
+    controller_epoch=1,
+    version=1,
+    brokers=(broker(0, "a"), broker(1, "b"), broker(2, "b")),
+    topics={"flights": FLIGHTS, OFFSETS_TOPIC: OFFSETS},
+    logs={0: endpoint("a"), 1: endpoint("b"), 2: None},
+    offsets={7: endpoint("a"), 8: None},
+)
+
+
+def test_a_newer_snapshot_compares_greater_also_from_a_restarted_controller() -> None:
+    orders = [(1, 2), (2, 1), (2, 10), (10, 0)]
+    views = [dataclasses.replace(VIEW, controller_epoch=epoch, version=version) for epoch, version in orders]
+    assert sorted(views, key=lambda view: view.order) == views
+    assert VIEW.order < views[0].order
+
+
+def test_a_topic_is_found_by_its_id() -> None:
+    assert VIEW.topic_by_id(UUID(int=1)) is FLIGHTS
+    assert VIEW.topic_by_id(UUID(int=3)) is None
+
+
+def test_the_leader_is_a_gateway_on_the_node_of_the_partitions_actor() -> None:
+    for partition in range(FLIGHTS.partitions):
+        leader = VIEW.leader_of(FLIGHTS, partition)
+        owner = VIEW.logs[VIEW.log_of(FLIGHTS, partition)]
+        assert leader is not None
+        assert owner is None or leader.node_id == owner.node_id
+    assert {VIEW.log_of(FLIGHTS, partition) for partition in range(60)} == {0, 1, 2}
+
+
+def test_the_coordinator_is_the_leader_of_the_groups_offsets_partition() -> None:
+    coordinator = VIEW.coordinator_of(7)
+    assert coordinator is not None
+    assert coordinator.node_id == "a"
+    assert VIEW.leader_of(OFFSETS, 7) == coordinator
+    assert VIEW.coordinator_of(8) in VIEW.brokers
+    assert VIEW.coordinator_of(9) in VIEW.brokers
+
+
+def test_without_gateways_nobody_leads() -> None:
+    empty = dataclasses.replace(VIEW, brokers=())
+    assert empty.coordinator_of(7) is None
+    assert empty.leader_of(FLIGHTS, 0) is None
+
+
+def test_a_partition_keeps_its_log_actor_while_the_actor_is_down() -> None:
+    down = dataclasses.replace(VIEW, logs=dict.fromkeys(VIEW.logs))
+    assert [down.log_of(FLIGHTS, p) for p in range(6)] == [VIEW.log_of(FLIGHTS, p) for p in range(6)]
+
+
+def test_it_travels_and_shows_no_secret() -> None:
+    assert pickle.loads(pickle.dumps(VIEW)) == VIEW
+    assert "secret" not in repr(VIEW)
