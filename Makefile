@@ -1,9 +1,9 @@
-# make setup | demo | test | lint | lock | clean. Needs Python 3.11 and nothing else.
+# make setup | demo | test | lint | lock | dist | clean. Needs Python 3.11 and nothing else.
 
 PYTHON := .venv/bin/python
 STAMP := .venv/.requirements.lock
 
-.PHONY: help setup demo test lint lock clean
+.PHONY: help setup demo test lint lock dist clean
 
 help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
@@ -11,6 +11,7 @@ help:
 	@echo "make test    the whole test suite; one test: $(PYTHON) -m pytest tests/FILE.py -k NAME"
 	@echo "make lint    ruff and mypy"
 	@echo "make lock    write requirements.lock anew out of pyproject.toml"
+	@echo "make dist    dist/muster: what the hosts of cluster.yaml install"
 	@echo "make clean   remove .venv, caches and what the demo wrote"
 
 # The stamp is a copy of the lock file, made last: whatever was interrupted or is out of date starts over.
@@ -46,6 +47,11 @@ lock: setup
 	.venv/bin/pip-compile --quiet --all-extras --generate-hashes --allow-unsafe --strip-extras \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	  --output-file requirements.lock pyproject.toml
+
+dist:
+	rm -rf dist/muster
+	mkdir -p dist/muster
+	git archive HEAD | tar -x -C dist/muster
 
 clean:
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-data demo-report.html

@@ -18,6 +18,7 @@ T = TypeVar("T")
 TIMEOUT_S = 15.0
 """How long any one answer may take."""
 
+_REACH_TIMEOUT_S = 8.0
 _SILENT = logging.getLogger("librdkafka")
 
 
@@ -29,7 +30,7 @@ def admin(bootstrap: str) -> AdminClient:
         logger=_SILENT,
     )
     try:
-        client.list_topics(timeout=TIMEOUT_S)
+        client.list_topics(timeout=_REACH_TIMEOUT_S)
     except KafkaException as error:
         raise CliError(f"no gateway answers at {bootstrap} ({_text(error)}); muster status shows what runs") from error
     return client

@@ -20,7 +20,7 @@ from gateway.cli.output import Progress
 from gateway.cli.ports import Ports
 from placement import zookeeper
 
-_ZOOKEEPER_TIMEOUT_S = 12
+_ZOOKEEPER_TIMEOUT_S = 10
 _LOOPBACK = "127.0.0.1"
 _WATCH_INTERVAL_S = 1.0
 
@@ -68,9 +68,9 @@ class Start:
         storage.write_state(self._storage, serving)
         return ready
 
-    def watch(self) -> None:
+    def watch(self, stopping: Callable[[], bool]) -> None:
         """Until a signal comes. CliError if something that was started here has ended by itself."""
-        while True:
+        while not stopping():
             for check in self._checks:
                 if (missing := check()) is not None:
                     raise CliError(f"{missing} ended by itself; see the logs in {self._storage}, then start again")
@@ -150,8 +150,10 @@ class Start:
 
         self._progress.step("starting controller, log actors, reconciler and gateways")
         self._undo.callback(cluster.stop_cluster, settings)
-        ready: ClusterReady = cluster.start_cluster(settings, self._progress.step)
-        return ready
+        try:
+            return cluster.start_cluster(settings, self._progress.step)
+        except cluster.ClusterError as error:
+            raise CliError(f"the cluster did not come up: {error}; see the logs in {self._storage}/run/log") from error
 
     def _forget_the_killed(self) -> None:
         """Remove what a ``muster up`` left that was killed. We hold the lock: it is not there any more."""

@@ -17,6 +17,8 @@ from gateway.cli.errors import CliError, StopRequested
 from gateway.cli.options import read_config
 from gateway.cli.output import Progress
 
+_STOPPING = "stopping; a second signal ends at once"
+
 
 @click.command(epilog="Example: muster up --gateways 3 --storage ./muster-data --set num.partitions=6")
 @click.option(
@@ -66,9 +68,14 @@ def up(
                 undo.callback(ready_file.unlink, missing_ok=True)
                 storage.write_atomically(ready_file, json.dumps(ready.as_dict()) + "\n")
             click.echo(ready.line())
-            start.watch()
+            start.watch(lambda: signals.stopping)
+            progress.step(_STOPPING)
         except (StopRequested, SystemExit):  # while Ray starts, it turns SIGTERM into SystemExit
-            progress.step("stopping; a second signal ends at once")
+            progress.step(_STOPPING)
+        except Exception:
+            if not signals.stopping:
+                raise
+            progress.step(_STOPPING)  # Ray's C code made another exception of ours
         finally:
             signals.stopping = True
 

@@ -1,0 +1,33 @@
+"""Every command says what it does, with an example."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from gateway.cli.main import cli
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield path
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from commands(inner, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(commands(cli)), ids=" ".join)
+def test_help_has_an_example(path: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(cli, [*path, "--help"])
+    assert shown.exit_code == 0
+    assert f"Example: muster {' '.join(path)}".strip() in " ".join(shown.output.split())
+    assert "Usage:" in shown.output
+
+
+def test_version() -> None:
+    assert "muster, version" in CliRunner().invoke(cli, ["--version"]).output

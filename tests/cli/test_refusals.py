@@ -1,0 +1,106 @@
+"""What ``muster`` refuses: one line that says what to do, exit code not 0, nothing started."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Muster, one_line
+
+
+def test_an_unknown_property(muster: Muster, tmp_path: Path) -> None:
+    assert "unknown property num.partitons (did you mean num.partitions?)" in one_line(
+        muster("up", "--set", "num.partitons=3")
+    )
+    assert not (tmp_path / "muster-data").exists()
+
+
+def test_a_flag_with_a_bad_value_is_named_as_property(muster: Muster) -> None:
+    assert "gateway.count=0 must be at least 1" in one_line(muster("up", "--gateways", "0"))
+
+
+def test_a_storage_path_that_cannot_be_made(muster: Muster, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    error = one_line(muster("up", "--storage", "file/storage"))
+    assert "file/storage cannot be written" in error
+    assert "--storage" in error
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_storage_path_without_permission(muster: Muster, tmp_path: Path) -> None:
+    (tmp_path / "storage").mkdir(mode=0o500)
+    assert "Permission denied" in one_line(muster("up", "--storage", "storage"))
+
+
+def test_a_storage_path_of_a_newer_format(muster: Muster, tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=2\ncluster.id=abc\n")
+    error = one_line(muster("up", "--storage", "."))
+    assert "format version 2" in error
+    assert "reads up to 1" in error
+
+
+def test_a_damaged_meta_properties(muster: Muster, tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=one\n")
+    assert "meta.properties is damaged" in one_line(muster("up", "--storage", "."))
+
+
+def test_a_storage_path_in_use(muster: Muster, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with (tmp_path / "run" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("4711")
+        lock.flush()
+        assert "in use by the muster up with pid 4711" in one_line(muster("up", "--storage", "."))
+
+
+@pytest.mark.parametrize("which", ["kafka", "second kafka", "metrics"])
+def test_a_taken_port(muster: Muster, which: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        arguments = {
+            "kafka": ["--port", str(port)],
+            "second kafka": ["--port", str(port - 1), "--gateways", "2"],
+            "metrics": ["--port", "0", "--set", f"metrics.port={port}"],
+        }[which]
+        error = one_line(muster("up", *arguments))
+    assert f"port {port} on 127.0.0.1 is taken" in error
+    assert f"(pid {os.getpid()})" in error
+    assert ("--set metrics.port" if which == "metrics" else "--port") in error
+
+
+@pytest.mark.parametrize("kind", ["nobody listens", "nobody answers"])
+def test_a_zookeeper_that_cannot_be_reached(muster: Muster, kind: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hosts = f"127.0.0.1:{silent.getsockname()[1]}"
+        if kind == "nobody listens":
+            silent.close()
+        started = time.monotonic()
+        done = muster("up", "--port", "0", "--zookeeper", hosts)
+        took_s = time.monotonic() - started
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert hosts in done.stderr.splitlines()[-1]
+    assert done.stderr.splitlines()[-1].startswith("muster: no ZooKeeper answers")
+    assert took_s < 20
+    assert not (tmp_path / "muster-data/run/cluster.json").exists()
+
+
+@pytest.mark.parametrize("command", [["down"], ["status"], ["topics", "list"], ["groups", "describe", "billing"]])
+def test_nothing_runs_here(muster: Muster, command: list[str]) -> None:
+    assert "no muster runs on storage muster-data" in one_line(muster(*command))
+
+
+def test_no_gateway_answers(muster: Muster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        server = f"127.0.0.1:{closed.getsockname()[1]}"
+    assert f"no gateway answers at {server}" in one_line(muster("topics", "list", "--bootstrap-server", server))
+
+
+@pytest.mark.parametrize("arguments", [["up", "--colour"], ["start"], ["topics", "create"]])
+def test_wrong_usage_points_to_the_help(muster: Muster, arguments: list[str]) -> None:
+    assert "--help" in one_line(muster(*arguments))

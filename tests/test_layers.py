@@ -1,0 +1,58 @@
+"""The layers of docs/architecture.md, and the purity of the cores, read from the imports."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+MAY_IMPORT = {
+    "placement": set(),
+    "actors": {"placement"},
+    "gateway": {"actors", "placement"},
+    "spark": {"actors", "placement"},
+    "demo": {"actors", "gateway", "placement", "spark"},
+}
+IMPURE = {"ray", "asyncio", "socket", "threading", "time", "datetime", "random", "uuid", "kazoo", "pyspark"}
+PURE = (
+    *sorted((ROOT / "actors/group").rglob("*.py")),
+    *sorted((ROOT / "gateway/attribution").rglob("*.py")),
+    ROOT / "placement/repair.py",
+)
+
+
+VALUES = {("uuid", "UUID"), ("datetime", "timedelta")}
+"""Types of plain values in impure modules; they read no clock and draw nothing."""
+
+
+def imported(file: Path) -> Iterator[tuple[str, int]]:
+    """Top-level package of every import in the file, also inside functions, with its line; not of ``VALUES``."""
+    for node in ast.walk(ast.parse(file.read_text(), str(file))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name.split(".")[0], node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}:{node.lineno}: import by the whole name"
+            module = node.module or ""
+            if not {(module, alias.name) for alias in node.names} <= VALUES:
+                yield module.split(".")[0], node.lineno
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_imports_point_one_way(package: str) -> None:
+    others = set(MAY_IMPORT) - MAY_IMPORT[package] - {package} | {"tests"}
+    wrong = [
+        f"{file.relative_to(ROOT)}:{line} imports {name}"
+        for file in sorted((ROOT / package).rglob("*.py"))
+        for name, line in imported(file)
+        if name in others
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("file", PURE, ids=lambda file: str(file.relative_to(ROOT)))
+def test_cores_are_pure(file: Path) -> None:
+    assert not [f"line {line} imports {name}" for name, line in imported(file) if name in IMPURE]
