@@ -158,8 +158,9 @@ class Shard:
 
     def fail_all_held(self, error: ErrorCode) -> None:
         """Answer everything that waits for the log; what follows the writes is dropped."""
-        for settled in self._take(lambda known: True):
-            self._fail_held(settled, error)
+        for write in self._writes.values():
+            self._fail_held(write, error)
+            write.held, write.follows = [], []
 
     def committed_offsets(self, group: GroupId) -> dict[TopicPartition, CommittedOffset]:
         """The group's offsets as the durable part of the log has them."""

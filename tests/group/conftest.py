@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from actors.group.config import GroupConfig
+from tests.group.driver import Driver
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Driver]]:
+    """Makes drivers. At the end of the test, replaying each one's log must give its live hard state."""
+    made: list[Driver] = []
+
+    def new(*, auto: bool = True, start: bool = True, **properties: int) -> Driver:
+        made.append(Driver(GroupConfig(**properties), auto=auto, start=start))
+        return made[-1]
+
+    yield new
+    for driver in made:
+        if not driver.unwritten:
+            assert driver.replayed() == driver.core.hard_state
+
+
+@pytest.fixture
+def driver(make: Callable[..., Driver]) -> Driver:
+    return make()

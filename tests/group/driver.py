@@ -1,0 +1,346 @@
+"""A coordinator, its log and its clock, all in one hand: virtual time, no sleeping, no mocks of the core's parts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from actors.group.config import GroupConfig
+from actors.group.coordinator import Coordinator
+from actors.group.events import Event
+from actors.group.hard import HardState
+from actors.group.messages import (
+    CommitPartition,
+    CommitTopic,
+    FetchedOffset,
+    FetchTopic,
+    Heartbeat,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    LeavingMember,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetFetchGroup,
+    Request,
+    Response,
+    SyncGroup,
+    SyncGroupResponse,
+)
+from actors.group.primitives import Writer
+from actors.group.state import Group
+from actors.group.types import Context, GroupId, MemberId, Outcome, Record, Token
+from placement.registration import Statement
+
+G = GroupId("g")
+HOST = "10.0.0.7"
+Protocol = tuple[str, bytes]
+
+
+def subscription(*topics: str) -> bytes:
+    """ConsumerProtocolSubscription v0."""
+    out = Writer().int16(0).int32(len(topics))
+    for topic in topics:
+        out.string(topic)
+    return out.int32(-1).bytes()
+
+
+def assignment(*partitions: tuple[str, int]) -> bytes:
+    """ConsumerProtocolAssignment v0."""
+    out = Writer().int16(0).int32(len(partitions))
+    for topic, partition in partitions:
+        out.string(topic).int32(1).int32(partition)
+    return out.int32(-1).bytes()
+
+
+RANGE = ("range", subscription("t"))
+ROUNDROBIN = ("roundrobin", subscription("t"))
+
+
+def join(
+    member_id: str = "",
+    *,
+    instance: str | None = None,
+    protocols: tuple[Protocol, ...] = (RANGE,),
+    protocol_type: str = "consumer",
+    session_ms: int = 10_000,
+    rebalance_ms: int = 60_000,
+    version: int = 9,
+    group: str = G,
+) -> JoinGroup:
+    return JoinGroup(
+        api_version=version,
+        group_id=GroupId(group),
+        member_id=MemberId(member_id),
+        group_instance_id=instance,
+        protocol_type=protocol_type,
+        protocols=protocols,
+        session_timeout_ms=session_ms,
+        rebalance_timeout_ms=rebalance_ms,
+    )
+
+
+def sync(
+    member_id: str,
+    generation: int,
+    assignments: dict[str, bytes] | None = None,
+    *,
+    instance: str | None = None,
+    protocol_type: str | None = "consumer",
+    protocol: str | None = "range",
+    version: int = 5,
+    group: str = G,
+) -> SyncGroup:
+    return SyncGroup(
+        api_version=version,
+        group_id=GroupId(group),
+        generation_id=generation,
+        member_id=MemberId(member_id),
+        group_instance_id=instance,
+        protocol_type=protocol_type,
+        protocol_name=protocol,
+        assignments=tuple((MemberId(member), data) for member, data in (assignments or {}).items()),
+    )
+
+
+def beat(member_id: str, generation: int, *, instance: str | None = None, group: str = G) -> Heartbeat:
+    return Heartbeat(
+        api_version=4,
+        group_id=GroupId(group),
+        generation_id=generation,
+        member_id=MemberId(member_id),
+        group_instance_id=instance,
+    )
+
+
+def leave(*members: str | tuple[str, str | None], version: int = 5, group: str = G) -> LeaveGroup:
+    pairs = [(member, None) if isinstance(member, str) else member for member in members]
+    return LeaveGroup(
+        api_version=version,
+        group_id=GroupId(group),
+        members=tuple(LeavingMember(member_id=MemberId(m), group_instance_id=i) for m, i in pairs),
+    )
+
+
+def commit(
+    offsets: dict[tuple[str, int], int],
+    *,
+    member_id: str = "",
+    generation: int = -1,
+    instance: str | None = None,
+    metadata: str | None = None,
+    retention_ms: int | None = None,
+    version: int = 9,
+    group: str = G,
+) -> OffsetCommit:
+    by_topic: dict[str, list[CommitPartition]] = {}
+    for (topic, index), offset in offsets.items():
+        by_topic.setdefault(topic, []).append(CommitPartition(index=index, offset=offset, metadata=metadata))
+    return OffsetCommit(
+        api_version=version,
+        group_id=GroupId(group),
+        generation_id=generation,
+        member_id=MemberId(member_id),
+        group_instance_id=instance,
+        retention_ms=retention_ms,
+        topics=tuple(CommitTopic(name=name, partitions=tuple(parts)) for name, parts in by_topic.items()),
+    )
+
+
+def fetch(*partitions: tuple[str, int], everything: bool = False, stable: bool = False, group: str = G) -> OffsetFetch:
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        by_topic.setdefault(topic, []).append(index)
+    topics = tuple(FetchTopic(name=name, partitions=tuple(indices)) for name, indices in by_topic.items())
+    wanted = OffsetFetchGroup(group_id=GroupId(group), topics=None if everything else topics)
+    return OffsetFetch(api_version=8, groups=(wanted,), require_stable=stable)
+
+
+class Driver:
+    """Feeds one coordinator. With ``auto`` every append is durable at once; else ``write_all`` and ``fail`` decide."""
+
+    def __init__(self, config: GroupConfig | None = None, *, auto: bool = True, start: bool = True) -> None:
+        self.config = config or GroupConfig()
+        self.auto = auto
+        self.now_ms = 1_000_000
+        self.log: list[Record] = []
+        self.unwritten: list[Outcome] = []
+        self.answers: dict[Token, Response] = {}
+        self.asked: dict[Token, Request] = {}
+        self.events: list[Event] = []
+        self.statements: list[Statement] = []
+        self._ids = itertools.count(1)
+        self._tokens = itertools.count(1)
+        self.epoch = 0
+        self.core = self._new_core()
+        if start:
+            self._take(self.core.loaded(self.now_ms))
+
+    def _new_core(self) -> Coordinator:
+        self.epoch += 1
+        return Coordinator(partition=7, epoch=self.epoch, config=self.config, new_id=lambda: f"id{next(self._ids)}")
+
+    def send(self, request: Request, *, client: str | None = "c", host: str = HOST) -> Token:
+        token = Token(next(self._tokens))
+        self.asked[token] = request
+        self._take(self.core.step(request, Context(client_id=client, host=host), token, self.now_ms))
+        return token
+
+    def ask(self, request: Request, *, client: str | None = "c", host: str = HOST) -> Any:
+        """The answer, which must be there at once."""
+        token = self.send(request, client=client, host=host)
+        assert token in self.answers, f"parked: {request}"
+        return self.answers[token]
+
+    def park(self, request: Request, *, client: str | None = "c", host: str = HOST) -> Token:
+        """The token of a request that must not be answered at once."""
+        token = self.send(request, client=client, host=host)
+        assert token not in self.answers, f"answered: {self.answers[token]}"
+        return token
+
+    def error(self, request: Request, **kwargs: Any) -> ErrorCode:
+        return error_of(self.ask(request, **kwargs))
+
+    def answer(self, token: Token) -> Any:
+        assert token in self.answers, f"still parked: {self.asked[token]}"
+        return self.answers[token]
+
+    def answers_to(self, tokens: list[Token]) -> list[Any]:
+        """Let time pass, from timer to timer, until all of them are answered."""
+        while self.waiting() & set(tokens):
+            due = self.core.next_deadline_ms()
+            assert due is not None, "nothing will ever answer them"
+            self.advance(due - self.now_ms)
+        return [self.answer(token) for token in tokens]
+
+    def waiting(self) -> set[Token]:
+        return self.asked.keys() - self.answers.keys()
+
+    def at(self, ms: int) -> None:
+        """Go to that time since the start, firing every timer when it is due."""
+        self.advance(1_000_000 + ms - self.now_ms)
+
+    def advance(self, ms: int) -> None:
+        target = self.now_ms + ms
+        while (due := self.core.next_deadline_ms()) is not None and due <= target:
+            self.now_ms = max(self.now_ms, due)
+            self._take(self.core.tick(self.now_ms))
+        self.now_ms = target
+
+    def write_all(self) -> None:
+        while self.unwritten:
+            self._write(self.unwritten.pop(0))
+
+    def fail(self, error: ErrorCode) -> None:
+        """The oldest append fails, and with it all later ones."""
+        lost, self.unwritten = self.unwritten, []
+        assert lost[0].write is not None
+        self._take(self.core.write_failed(lost[0].write, error, self.now_ms))
+
+    def resign(self) -> None:
+        self._take(self.core.resign(self.now_ms))
+
+    def topics_deleted(self, *topics: str) -> None:
+        self._take(self.core.topics_deleted(topics, self.now_ms))
+
+    def restart(self) -> None:
+        """The actor is gone, with all that the log does not have; another one loads the log."""
+        self.unwritten.clear()
+        for token in self.waiting():
+            del self.asked[token]
+        self.core = self._new_core()
+        for offset, record in enumerate(self.log):
+            self.core.replay(offset, record, self.now_ms)
+        self._take(self.core.loaded(self.now_ms))
+
+    def replayed(self) -> HardState:
+        hard = HardState()
+        for record in self.log:
+            hard.replay(record)
+        return hard
+
+    def group(self, group: str = G) -> Group:
+        return self.core.groups[GroupId(group)]
+
+    def offset(self, topic: str, partition: int, group: str = G) -> int:
+        fetched: FetchedOffset = self.ask(fetch((topic, partition), group=group)).groups[0].topics[0].partitions[0]
+        return fetched.offset
+
+    def _take(self, outcome: Outcome) -> None:
+        for token, response in outcome.replies:
+            assert token in self.asked, f"nobody asked {token}"
+            assert token not in self.answers, f"{token} is answered twice"
+            self.answers[token] = response
+        self.events += outcome.events
+        self.statements += outcome.statements
+        assert bool(outcome.records) == (outcome.write is not None)
+        if outcome.write is not None:
+            self.unwritten.append(outcome)
+            if self.auto:
+                self.write_all()
+
+    def _write(self, outcome: Outcome) -> None:
+        self.log += outcome.records
+        assert outcome.write is not None
+        self._take(self.core.written(outcome.write, self.now_ms))
+
+    # Whole conversations.
+
+    def new_member(self, client: str = "c", **asks: Any) -> Token:
+        """A dynamic member's two JoinGroups; the token of the second, which is parked."""
+        given: JoinGroupResponse = self.ask(join(**asks), client=client)
+        assert given.error is ErrorCode.member_id_required
+        return self.park(join(given.member_id, **asks), client=client)
+
+    def sync_all(self, joins: list[JoinGroupResponse], give: Callable[[str], bytes] | None = None) -> list[bytes]:
+        """Everybody syncs, the leader last; the assignments."""
+        give = give or (lambda member_id: assignment(("t", 0)))
+        name = joins[0].protocol_name
+        kind = joins[0].protocol_type
+        tokens = [
+            self.send(sync(j.member_id, j.generation_id, protocol=name, protocol_type=kind))
+            for j in joins
+            if j.member_id != j.leader
+        ]
+        leader = next(j for j in joins if j.member_id == j.leader)
+        shares = {member.member_id: give(member.member_id) for member in leader.members}
+        tokens.append(
+            self.send(sync(leader.member_id, leader.generation_id, shares, protocol=name, protocol_type=kind))
+        )
+        answers: list[SyncGroupResponse] = [self.answer(token) for token in tokens]
+        assert {answer.error for answer in answers} == {ErrorCode.none}
+        return [answer.assignment for answer in answers]
+
+    def stable(self, members: int = 1, **asks: Any) -> list[str]:
+        """A Stable group of that many dynamic members, generation 1; their ids, the leader first."""
+        tokens = [self.new_member(**asks) for _ in range(members)]
+        joins = self.answers_to(tokens)
+        self.sync_all(joins)
+        return [j.member_id for j in joins]
+
+    def stable_static(self, *instances: str, version: int = 9, **asks: Any) -> list[str]:
+        """A Stable group of static members, generation 1; their ids, the leader first."""
+        tokens = [self.park(join(instance=i, version=version, **asks)) for i in instances]
+        joins = self.answers_to(tokens)
+        self.sync_all(joins, lambda member_id: assignment(("t", len(member_id))))
+        return [j.member_id for j in joins]
+
+
+def error_of(response: Any) -> ErrorCode:
+    """The one error of a response, wherever its API carries it."""
+    if isinstance(response, LeaveGroupResponse) and len(response.members) == 1:
+        return response.members[0].error
+    if hasattr(response, "error"):
+        error: ErrorCode = response.error
+        return error
+    groups = getattr(response, "groups", None)
+    if groups:
+        (group,) = groups
+        return ErrorCode(group.error)
+    errors = {partition.error for topic in response.topics for partition in topic.partitions}
+    (error,) = errors
+    return error

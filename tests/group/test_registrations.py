@@ -1,0 +1,129 @@
+"""Statements: who consumes for which group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from actors.group.messages import DeleteGroups
+from placement.registration import Kind, Registration, Withdrawal
+from tests.group.driver import HOST, Driver, G, assignment, beat, commit, fetch, join, leave, sync
+
+Make = Callable[..., Driver]
+
+
+def _registered(driver: Driver) -> dict[str, frozenset[tuple[str, int]] | None]:
+    """What a listener that believes every statement holds in the end."""
+    held: dict[str, frozenset[tuple[str, int]] | None] = {}
+    for statement in driver.statements:
+        if isinstance(statement, Registration):
+            held[statement.member_id] = statement.partitions
+        else:
+            del held[statement.member_id]
+    assert held == {r.member_id: r.partitions for r in driver.core.registrations()}
+    return held
+
+
+def test_a_member_is_registered_when_its_generation_completes(driver: Driver) -> None:
+    token = driver.new_member(client="billing-1")
+    assert driver.statements == []
+    driver.advance(3000)
+    member = driver.answer(token).member_id
+    expected = Registration(
+        group="g",
+        member_id=member,
+        kind=Kind.MEMBER,
+        client_id="billing-1",
+        host=HOST,
+        generation=1,
+        partitions=None,
+        offsets_partition=7,
+        epoch=1,
+        sequence=1,
+    )
+    assert driver.statements == [expected]
+    driver.ask(sync(member, 1, {member: assignment(("t", 0), ("t", 1))}))
+    assert _registered(driver) == {member: frozenset({("t", 0), ("t", 1)})}
+    assert driver.statements[-1].sequence == 2
+
+
+def test_partitions_stay_known_during_a_rebalance(driver: Driver) -> None:
+    (a,) = driver.stable()
+    token = driver.new_member()
+    driver.ask(join(a))
+    b = driver.answer(token).member_id
+    assert _registered(driver) == {a: {("t", 0)}, b: None}
+    driver.park(sync(b, 2))
+    driver.ask(sync(a, 2, {b: assignment(("t", 0))}))
+    assert _registered(driver) == {a: frozenset(), b: {("t", 0)}}
+    assert {r.generation for r in driver.core.registrations()} == {2}
+
+
+def test_an_assignment_of_another_type_is_not_read(driver: Driver) -> None:
+    (a,) = driver.stable(protocol_type="connect", protocols=(("default", b""),))
+    assert _registered(driver) == {a: None}
+
+
+def test_members_that_go_are_withdrawn(driver: Driver) -> None:
+    a, b = driver.stable(2)
+    driver.ask(leave(a))
+    assert set(_registered(driver)) == {b}
+    driver.advance(60_000)
+    assert _registered(driver) == {}
+    assert isinstance(driver.statements[-1], Withdrawal)
+    sequences = [statement.sequence for statement in driver.statements]
+    assert sequences == sorted(set(sequences))
+
+
+def test_a_static_replacement_is_a_withdrawal_and_a_registration(make: Make) -> None:
+    driver = make()
+    (old,) = driver.stable_static("I")
+    partitions = _registered(driver)[old]
+    driver.auto = False
+    token = driver.park(join(instance="I"))
+    assert set(_registered(driver)) == {old}, "the log does not have it yet"
+    driver.write_all()
+    assert _registered(driver) == {driver.answer(token).member_id: partitions}
+
+
+def test_registrations_come_back_from_the_log(driver: Driver) -> None:
+    (a,) = driver.stable()
+    (before,) = driver.core.registrations()
+    said = len(driver.statements)
+    driver.restart()
+    (after,) = driver.core.registrations()
+    assert (after.member_id, after.partitions, after.host, after.client_id) == (a, before.partitions, HOST, "c")
+    assert (after.epoch, len(driver.statements)) == (2, said)
+    driver.advance(10_000)
+    assert driver.core.registrations() == ()
+
+
+def test_simple_consumers_are_known_by_what_they_ask_and_age_out(make: Make) -> None:
+    driver = make(attribution_simple_ttl_ms=60_000)
+    driver.ask(fetch(("t", 0)), client="tool")
+    driver.advance(30_000)
+    driver.ask(commit({("t", 1): 5}), client="tool")
+    driver.ask(commit({("t", 1): 6}), client="tool")
+    me = f"{HOST}/tool"
+    assert _registered(driver) == {me: {("t", 0), ("t", 1)}}
+    assert len(driver.statements) == 2, "nothing new, nothing said"
+    assert driver.core.registrations()[0].kind is Kind.SIMPLE
+    driver.advance(59_999)
+    assert set(_registered(driver)) == {me}
+    driver.advance(1)
+    assert _registered(driver) == {}
+
+
+def test_tools_and_members_are_not_simple_consumers(driver: Driver) -> None:
+    driver.ask(fetch(everything=True), client="tool")
+    (a,) = driver.stable()
+    driver.ask(fetch(("t", 0)), client="tool")
+    driver.ask(commit({("t", 0): 1}, member_id=a, generation=1))
+    driver.ask(beat(a, 1))
+    assert set(_registered(driver)) == {a}
+
+
+def test_deleting_the_group_withdraws_its_simple_consumers(driver: Driver) -> None:
+    driver.ask(commit({("t", 1): 5}), client=None)
+    assert set(_registered(driver)) == {f"{HOST}/"}
+    driver.ask(DeleteGroups(api_version=2, groups=(G,)))
+    assert _registered(driver) == {}

@@ -1,0 +1,126 @@
+"""Static membership, KIP-345. Numbers: the behaviour table's cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from actors.group.messages import NO_MEMBER
+from actors.group.state import GroupState
+from tests.group.driver import RANGE, ROUNDROBIN, Driver, beat, commit, join, leave, sync
+
+Make = Callable[..., Driver]
+E = ErrorCode
+
+
+def test_34_a_replacement_disturbs_nobody(driver: Driver) -> None:
+    old, other = driver.stable_static("I", "J")
+    before = driver.ask(sync(old, 1)).assignment
+    answer = driver.ask(join(instance="I"), client="renamed")
+    new = answer.member_id
+    assert (answer.error, answer.generation_id, answer.leader, answer.skip_assignment) == (E.none, 1, new, True)
+    assert {member.member_id for member in answer.members} == {new, other}
+    assert new.startswith("I-")
+    assert new != old
+    assert driver.error(beat(old, 1, instance="I")) is E.fenced_instance_id
+    assert driver.error(beat(old, 1)) is E.unknown_member_id
+    assert driver.ask(sync(new, 1, instance="I")).assignment == before
+    assert driver.group().members[new].client_id == "c", "Kafka keeps the client id of the first process"
+    assert driver.group().state is GroupState.STABLE
+    driver.restart()
+    assert driver.error(beat(new, 1, instance="I")) is E.none
+
+
+def test_34_a_follower_is_given_no_list(driver: Driver) -> None:
+    leader, _ = driver.stable_static("I", "J")
+    answer = driver.ask(join(instance="J"))
+    assert (answer.leader, answer.members, answer.skip_assignment) == (leader, (), False)
+
+
+def test_35_before_v9_the_old_leader_is_named(driver: Driver) -> None:
+    (old,) = driver.stable_static("I")
+    answer = driver.ask(join(instance="I", version=8))
+    assert (answer.error, answer.leader, answer.members, answer.skip_assignment) == (E.none, old, (), False)
+
+
+def test_36_a_replacement_that_changes_the_protocol_rebalances(driver: Driver) -> None:
+    driver.stable_static("I", protocols=(RANGE, ROUNDROBIN))
+    answer = driver.ask(join(instance="I", protocols=(ROUNDROBIN, RANGE)))
+    assert (answer.generation_id, answer.protocol_name) == (2, "roundrobin")
+
+
+def test_37_a_replacement_that_cannot_be_written_is_undone(make: Make) -> None:
+    driver = make()
+    (old,) = driver.stable_static("I")
+    driver.auto = False
+    token = driver.park(join(instance="I", session_ms=20_000))
+    driver.fail(E.not_enough_replicas)
+    answer = driver.answer(token)
+    assert (answer.error, answer.member_id) == (E.coordinator_not_available, NO_MEMBER)
+    assert (answer.generation_id, answer.protocol_name) == (1, "range")
+    driver.auto = True
+    assert driver.error(beat(old, 1, instance="I")) is E.none
+    assert driver.group().members[old].session_timeout_ms == 10_000
+    driver.advance(10_000)
+    assert driver.group().state is GroupState.EMPTY
+
+
+def test_38_a_replaced_member_is_fenced_where_it_waits(driver: Driver) -> None:
+    parked = driver.park(join(instance="I"))
+    old = next(iter(driver.group().members))
+    again = driver.park(join(instance="I"))
+    answer = driver.answer(parked)
+    assert (answer.error, answer.member_id) == (E.fenced_instance_id, old)
+    driver.park(join(instance="J"))
+    joined = driver.answers_to([again])[0]
+    follower = next(m for m in driver.group().members if m != joined.leader)
+    waiting = driver.park(sync(follower, 1))
+    driver.park(join(instance="J"))
+    assert driver.answer(waiting).error is E.fenced_instance_id
+    assert driver.group().state is GroupState.PREPARING_REBALANCE
+
+
+def test_39_ids_that_do_not_fit(driver: Driver) -> None:
+    (m1,) = driver.stable_static("I")
+    assert driver.error(join("M9", instance="I")) is E.fenced_instance_id
+    assert driver.error(join(m1, instance="J")) is E.unknown_member_id
+    assert driver.error(sync("M9", 1, instance="I")) is E.fenced_instance_id
+    assert driver.error(commit({("t", 0): 1}, member_id="M9", generation=1, instance="I")) is E.fenced_instance_id
+    assert driver.error(commit({("t", 0): 1}, member_id=m1, generation=1)) is E.none, "without instance id it is taken"
+
+
+@pytest.mark.parametrize("then", ["rebalance", "restart", "leave"])
+def test_a_replacement_whose_write_is_overtaken(make: Make, then: str) -> None:
+    driver = make()
+    old, other = driver.stable_static("I", "J")
+    driver.auto = False
+    token = driver.park(join(instance="I"))
+    if then == "rebalance":
+        driver.ask(join(other, instance="J", protocols=(RANGE, ROUNDROBIN)))
+        assert driver.answer(token).generation_id == 2, "the rebalance takes it along"
+    elif then == "leave":
+        driver.send(leave(("", "I")))
+        assert driver.answer(token).error is E.unknown_member_id
+    else:
+        driver.restart()
+        assert old in driver.group().members
+    driver.write_all()
+    assert driver.waiting() <= {t for t in driver.asked if t > token}
+
+
+def test_two_replacements_before_the_first_is_written(make: Make) -> None:
+    driver = make()
+    driver.stable_static("I")
+    driver.auto = False
+    first = driver.park(join(instance="I"))
+    second = driver.park(join(instance="I"))
+    assert driver.answer(first).error is E.fenced_instance_id
+    driver.write_all()
+    assert driver.answer(second).error is E.none
+    assert driver.answer(second).member_id in driver.group().members
+
+
+def test_static_members_never_get_member_id_required(driver: Driver) -> None:
+    driver.park(join(instance="I"))
