@@ -21,11 +21,13 @@ import ray
 
 from actors.admin import NewTopic, TopicOutcome
 from actors.ray_actors import LogActor, OffsetsActor, ReconcilerActor
-from actors.runtime import log_to_file
+from actors.runtime import log_to_file, now_ms
 from actors.settings import ClusterSettings
 from actors.supervisor import Managed, Supervisor, detached
 from actors.wire.codec import ErrorCode
+from placement.ephemeral import EphemeralNode
 from placement.epochs import next_controller_epoch
+from placement.layout import CONTROLLER, ControllerNode
 from placement.rendezvous import choose
 from placement.topics import (
     InvalidPartitions,
@@ -62,6 +64,7 @@ class Controller:
         self._gateway_class = gateway_class
         self._topics: dict[str, Topic] = {}
         self._registry: TopicRegistry | None = None
+        self._node: EphemeralNode | None = None
         self._epoch = 0
         self._version = 0
         self._view: ClusterView | None = None
@@ -90,6 +93,7 @@ class Controller:
         self._manage_gateways()
         if self._settings.gateway_ports is None:
             self._spawn(self._follow_nodes())
+        self._node = EphemeralNode(self._settings.zookeeper, CONTROLLER, self._describe_node)
         log.info("controller epoch %d serves", self._epoch)
 
     def _read_zookeeper(self) -> None:
@@ -339,6 +343,12 @@ class Controller:
             "topics": len(self._topics),
         }
 
+    def _describe_node(self) -> bytes:
+        brokers = self._view.brokers if self._view else ()
+        broker_id = min((broker.id for broker in brokers), default=-1)
+        node_id = ray.get_runtime_context().get_node_id()
+        return ControllerNode(broker_id=broker_id, timestamp_ms=now_ms(), node_id=node_id).encode()
+
     async def stop(self) -> None:
         """Stop in order: gateways, so that no request comes; coordinators; logs; the rest."""
         for task in list(self._tasks):
@@ -346,6 +356,8 @@ class Controller:
         names = list(self._supervisor.actors)
         for kind in ("gateway", "reconciler", "offsets", "log"):
             await self._supervisor.stop([name for name in names if name.partition("-")[0] == kind])
+        if self._node is not None:
+            await asyncio.to_thread(self._node.close)
         log.info("controller stopped")
 
 

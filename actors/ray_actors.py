@@ -141,6 +141,7 @@ class OffsetsActor(_Actor):
         )
         records = await asyncio.to_thread(self._core.load)
         self._core.activate()
+        self._writer.put(self._core.registrations())
         log.info("epoch %d, %d records replayed", epoch, records)
         self._server = Server(self._core, self.secret)
         return await self._listen(self._server)

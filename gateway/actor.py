@@ -20,10 +20,11 @@ from actors.settings import ClusterSettings
 from actors.storage import check_shared
 from actors.tables.spool import Sample, SampleStore
 from gateway.attribution.account import Account
-from gateway.broker_node import BrokerRegistration
 from gateway.http import make_app, start_http
 from gateway.metrics import GatewayMetrics
 from gateway.server import ControllerUnavailable, Gateway
+from placement.ephemeral import EphemeralNode
+from placement.layout import BrokerNode, broker_path
 from placement.view import Broker
 
 log = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ class GatewayActor:
         ]
         host, told_port = config.advertised(self._id - 1, settings.host or address, bound)
         broker = Broker(id=self._id, host=host, port=told_port, node_id=node_id)
-        self._registration = BrokerRegistration(settings.zookeeper, broker)
+        self._node = EphemeralNode(settings.zookeeper, broker_path(self._id), lambda: _broker_node(broker))
         log.info("gateway %d serves %s:%d", self._id, host, told_port)
         return Started(
             pid=os.getpid(),
@@ -160,4 +161,9 @@ class GatewayActor:
         await self._http.cleanup()
         self._gateway.account.close()
         await asyncio.to_thread(self._store.close)
-        await asyncio.to_thread(self._registration.close)
+        await asyncio.to_thread(self._node.close)
+
+
+def _broker_node(broker: Broker) -> bytes:
+    node = BrokerNode(host=broker.host, port=broker.port, node_id=broker.node_id, timestamp_ms=now_ms())
+    return node.encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -41,6 +42,11 @@ def eventually(read: Callable[[], T], good: Callable[[T], bool], what: str, time
         time.sleep(0.05)
 
 
+def _end_with_parent() -> None:
+    """SIGTERM when the test run itself is killed, so that nothing stays behind (prctl, PR_SET_PDEATHSIG)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
 @dataclass
 class Muster:
     """``with Muster(storage) as muster``: starts, waits until it serves, stops in order."""
@@ -69,7 +75,9 @@ class Muster:
     def start(self) -> None:
         log = self.storage.parent / f"{self.storage.name}.log"
         with log.open("a") as stderr:
-            self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=stderr, text=True)
+            self.process = subprocess.Popen(
+                self.command, stdout=subprocess.PIPE, stderr=stderr, text=True, preexec_fn=_end_with_parent
+            )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("muster ready "), f"{line!r}; log:\n{log.read_text()[-4000:]}"

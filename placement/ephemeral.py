@@ -1,0 +1,74 @@
+"""An ephemeral node that is kept there for as long as its owner lives, through every new ZooKeeper session."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+
+from placement.zookeeper import ZooKeeperUnreachable, client
+
+log = logging.getLogger(__name__)
+
+_RETRY_S = 2.0
+
+
+class EphemeralNode:
+    """Shows Kafka's tools and people who is there (``/brokers/ids/<id>``, ``/controller``).
+
+    Nothing of Muster reads such nodes, and nothing waits for them: ZooKeeper may be away. A node of the same
+    path that a predecessor left behind is replaced. The work is done on a thread of its own.
+    """
+
+    def __init__(self, zk_hosts: str, path: str, data: Callable[[], bytes]) -> None:
+        """``data`` is asked anew for every session."""
+        self._path = path
+        self._data = data
+        self._zk = client(zk_hosts)
+        self._session_is_new = threading.Event()
+        self._closed = threading.Event()
+        self._zk.add_listener(self._state_changed)
+        self._thread = threading.Thread(target=self._run, name=f"ephemeral {path}", daemon=True)
+        self._thread.start()
+
+    def _state_changed(self, state: str) -> None:
+        if state == "CONNECTED":
+            self._session_is_new.set()
+
+    def _run(self) -> None:
+        self._zk.start_async()
+        while not self._closed.is_set():
+            if not self._session_is_new.wait(_RETRY_S) or self._closed.is_set():
+                continue
+            self._session_is_new.clear()
+            try:
+                self._create()
+            except (KazooException, ZooKeeperUnreachable) as error:
+                log.warning("%s cannot be created now: %r", self._path, error)
+                self._session_is_new.set()
+                self._closed.wait(_RETRY_S)
+
+    def _create(self) -> None:
+        try:
+            self._zk.ask(self._zk.create_async, self._path, self._data(), ephemeral=True, makepath=True)
+        except NodeExistsError:
+            if self._is_ours():
+                return
+            with contextlib.suppress(NoNodeError):
+                self._zk.ask(self._zk.delete_async, self._path)
+            self._zk.ask(self._zk.create_async, self._path, self._data(), ephemeral=True, makepath=True)
+
+    def _is_ours(self) -> bool:
+        found = self._zk.ask(self._zk.exists_async, self._path)
+        session = self._zk.client_id[0] if self._zk.client_id else None
+        return found is not None and found.ephemeralOwner == session
+
+    def close(self) -> None:
+        """End the session; the node goes with it. Waits a moment, not longer than 2 s."""
+        self._closed.set()
+        self._session_is_new.set()
+        self._thread.join(_RETRY_S)
+        self._zk.shut()
