@@ -1,0 +1,278 @@
+"""Every version of every group API: a request in the client's bytes, through the core, back in the client's bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from actors.group import adapters
+from actors.group.messages import (
+    CommitPartition,
+    DescribedGroup,
+    DescribedMember,
+    DescribeGroupsResponse,
+    FetchedGroup,
+    FetchedOffset,
+    FetchedTopic,
+    JoinedMember,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    LeavingMember,
+    LeftMember,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetFetchResponse,
+    Request,
+)
+from actors.group.types import GroupId, MemberId
+from actors.wire import codec
+from tests.group.driver import Driver, subscription
+
+TOPIC_ID = UUID(int=7)
+NAMES = {TOPIC_ID: "t"}
+E = ErrorCode
+
+BODIES: Mapping[int, dict[str, Any]] = {
+    adapters.OFFSET_COMMIT: {
+        "group_id": "g",
+        "member_id": "",
+        "topics": [
+            {
+                "name": "t",
+                "topic_id": TOPIC_ID,
+                "partitions": [{"partition_index": 3, "committed_offset": 9, "committed_metadata": None}],
+            }
+        ],
+    },
+    adapters.OFFSET_FETCH: {
+        "group_id": "g",
+        "topics": [{"name": "t", "partition_indexes": [3]}],
+        "groups": [{"group_id": "g", "topics": [{"name": "t", "topic_id": TOPIC_ID, "partition_indexes": [3]}]}],
+    },
+    adapters.JOIN_GROUP: {
+        "group_id": "g",
+        "session_timeout": 10_000,
+        "rebalance_timeout": 60_000,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": subscription("t")}],
+    },
+    adapters.HEARTBEAT: {"group_id": "g", "generation_id": 1, "member_id": "m"},
+    adapters.LEAVE_GROUP: {"group_id": "g", "member_id": "m", "members": [{"member_id": "m"}]},
+    adapters.SYNC_GROUP: {
+        "group_id": "g",
+        "generation_id": 1,
+        "member_id": "m",
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "assignments": [{"member_id": "m", "assignment": b"a"}],
+    },
+    adapters.DESCRIBE_GROUPS: {"groups": ["g", "h"], "include_authorized_operations": True},
+    adapters.LIST_GROUPS: {"states_filter": ["Stable"], "types_filter": ["classic"]},
+    adapters.DELETE_GROUPS: {"groups_names": ["g", "h"]},
+    adapters.OFFSET_DELETE: {"group_id": "g", "topics": [{"name": "t", "partitions": [{"partition_index": 3}]}]},
+}
+EVERY_VERSION = [(key, version) for key in sorted(BODIES) for version in codec.versions_of(key)]
+
+
+def _entity(api_key: int, version: int, **changes: Any) -> Any:
+    frame = codec.encode_request(api_key, version, 1, "client", {**BODIES[api_key], **changes})
+    return codec.decode_request(codec.decode_header(frame), frame)
+
+
+def _decode(api_key: int, version: int, **changes: Any) -> Request:
+    return adapters.decode(api_key, version, _entity(api_key, version, **changes), NAMES)
+
+
+def _round_trip(api_key: int, version: int, body: dict[str, Any]) -> Any:
+    correlation_id, entity = codec.decode_response(api_key, version, codec.encode_response(api_key, version, 77, body))
+    assert correlation_id == 77
+    return entity
+
+
+def _errors(entity: Any) -> set[ErrorCode]:
+    """Every error code anywhere in a response."""
+    if isinstance(entity, tuple):
+        return {error for item in entity for error in _errors(item)}
+    if not hasattr(entity, "__dataclass_fields__"):
+        return set()
+    found = {error for name in entity.__dataclass_fields__ for error in _errors(getattr(entity, name))}
+    return found | ({entity.error_code} if hasattr(entity, "error_code") else set())
+
+
+def test_all_group_apis_are_here() -> None:
+    assert set(BODIES) == adapters.GROUP_APIS
+
+
+@pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
+def test_a_request_goes_through_the_core(driver: Driver, api_key: int, version: int) -> None:
+    request = _decode(api_key, version)
+    assert request.api_version == version
+    token = driver.send(request)
+    if token not in driver.answers:
+        driver.advance(3000)
+    body = adapters.encode(version, driver.answer(token))
+    _round_trip(api_key, version, body)
+
+
+@pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
+def test_a_request_that_failed_as_a_whole(api_key: int, version: int) -> None:
+    body = adapters.error_body(api_key, version, _entity(api_key, version), E.not_coordinator)
+    entity = _round_trip(api_key, version, body)
+    assert E.not_coordinator in _errors(entity)
+    assert _errors(entity) <= {E.not_coordinator, E.none}
+    if api_key in (adapters.DESCRIBE_GROUPS, adapters.DELETE_GROUPS):
+        groups = entity.groups if api_key == adapters.DESCRIBE_GROUPS else entity.results
+        assert [group.group_id for group in groups] == ["g", "h"]
+
+
+@pytest.mark.parametrize("version", codec.versions_of(adapters.JOIN_GROUP))
+def test_join_group(version: int) -> None:
+    request = _decode(adapters.JOIN_GROUP, version, group_instance_id="i", reason="why")
+    assert isinstance(request, JoinGroup)
+    assert request.session_timeout_ms == 10_000
+    assert request.rebalance_timeout_ms == (60_000 if version >= 1 else 10_000)
+    assert request.group_instance_id == ("i" if version >= 5 else None)
+    assert request.protocols == (("range", subscription("t")),)
+    response = JoinGroupResponse(
+        generation_id=4,
+        protocol_type="consumer",
+        protocol_name="range",
+        leader=MemberId("m"),
+        skip_assignment=True,
+        member_id=MemberId("m"),
+        members=(JoinedMember(member_id=MemberId("m"), group_instance_id="i", metadata=b"x"),),
+    )
+    entity = _round_trip(adapters.JOIN_GROUP, version, adapters.encode(version, response))
+    assert (entity.generation_id, entity.protocol_name, entity.leader, entity.member_id) == (4, "range", "m", "m")
+    assert codec.field(entity, "skip_assignment", True) is True
+    assert codec.field(entity, "protocol_type", "consumer") == "consumer"
+    (member,) = entity.members
+    assert (member.metadata, codec.field(member, "group_instance_id", "i")) == (b"x", "i")
+
+
+@pytest.mark.parametrize("name", [None, ""])
+def test_a_join_without_protocol_name(name: str | None) -> None:
+    response = JoinGroupResponse(error=E.member_id_required, protocol_name=name, member_id=MemberId("m"))
+    old = _round_trip(adapters.JOIN_GROUP, 6, adapters.encode(6, response))
+    new = _round_trip(adapters.JOIN_GROUP, 7, adapters.encode(7, response))
+    assert (old.protocol_name, new.protocol_name, new.generation_id) == ("", None, -1)
+
+
+@pytest.mark.parametrize("version", codec.versions_of(adapters.LEAVE_GROUP))
+def test_leave_group_below_v3_names_one_member(version: int) -> None:
+    request = _decode(adapters.LEAVE_GROUP, version)
+    assert request.members == (LeavingMember(member_id=MemberId("m")),)  # type: ignore[union-attr]
+    left = LeftMember(member_id=MemberId("m"), group_instance_id=None, error=E.unknown_member_id)
+    entity = _round_trip(adapters.LEAVE_GROUP, version, adapters.encode(version, LeaveGroupResponse(members=(left,))))
+    assert entity.error_code is (E.unknown_member_id if version < 3 else E.none)
+    if version >= 3:
+        assert [member.error_code for member in entity.members] == [E.unknown_member_id]
+
+
+@pytest.mark.parametrize("version", codec.versions_of(adapters.OFFSET_COMMIT))
+def test_offset_commit(version: int) -> None:
+    topics = [
+        {
+            "name": "t",
+            "topic_id": TOPIC_ID,
+            "partitions": [
+                {
+                    "partition_index": 3,
+                    "committed_offset": 9,
+                    "committed_leader_epoch": 2,
+                    "committed_metadata": "x",
+                }
+            ],
+        }
+    ]
+    request = _decode(adapters.OFFSET_COMMIT, version, topics=topics, retention_time=5000)
+    assert isinstance(request, OffsetCommit)
+    (topic,) = request.topics
+    assert (topic.name, topic.topic_id) == ("t", TOPIC_ID if version >= 10 else None)
+    assert topic.partitions == (
+        CommitPartition(index=3, offset=9, leader_epoch=2 if version >= 6 else -1, metadata="x"),
+    )
+    assert request.retention_ms == (5000 if 2 <= version <= 4 else None)
+    unset = _decode(adapters.OFFSET_COMMIT, version)
+    assert isinstance(unset, OffsetCommit)
+    assert (unset.retention_ms, unset.generation_id) == (None, -1)
+
+
+def test_topics_by_id_are_echoed_and_unknown_ones_refused(driver: Driver) -> None:
+    for names, error in ((NAMES, E.none), ({}, E.unknown_topic_id)):
+        for api_key in (adapters.OFFSET_COMMIT, adapters.OFFSET_FETCH):
+            response = driver.ask(adapters.decode(api_key, 10, _entity(api_key, 10), names))
+            entity = _round_trip(api_key, 10, adapters.encode(10, response))
+            topics = entity.topics if api_key == adapters.OFFSET_COMMIT else entity.groups[0].topics
+            assert topics[0].topic_id == TOPIC_ID
+            assert topics[0].partitions[0].error_code is error
+
+
+@pytest.mark.parametrize("version", codec.versions_of(adapters.OFFSET_FETCH))
+def test_offset_fetch(version: int) -> None:
+    if version >= 2:
+        everything = _decode(
+            adapters.OFFSET_FETCH, version, topics=None, groups=[{"group_id": "g", "topics": None}], require_stable=True
+        )
+        assert isinstance(everything, OffsetFetch)
+        assert everything.groups[0].topics is None
+        assert everything.require_stable is (version >= 7)
+    found = FetchedOffset(index=3, offset=9, leader_epoch=2, metadata="x")
+    topic = FetchedTopic(name="t", topic_id=TOPIC_ID, partitions=(found,))
+    response = OffsetFetchResponse(groups=(FetchedGroup(group_id=GroupId("g"), topics=(topic,)),))
+    entity = _round_trip(adapters.OFFSET_FETCH, version, adapters.encode(version, response))
+    (answered,) = (entity.groups[0] if version >= 8 else entity).topics
+    (partition,) = answered.partitions
+    assert (partition.committed_offset, partition.metadata, partition.error_code) == (9, "x", E.none)
+    assert codec.field(partition, "committed_leader_epoch", 2) == 2
+
+
+@pytest.mark.parametrize("version", codec.versions_of(adapters.OFFSET_FETCH))
+def test_where_a_failed_fetch_carries_its_error(version: int) -> None:
+    body = adapters.error_body(
+        adapters.OFFSET_FETCH, version, _entity(adapters.OFFSET_FETCH, version), E.coordinator_load_in_progress
+    )
+    entity = _round_trip(adapters.OFFSET_FETCH, version, body)
+    if version >= 8:
+        assert [(g.group_id, g.error_code, g.topics) for g in entity.groups] == [
+            ("g", E.coordinator_load_in_progress, ())
+        ]
+    elif version >= 2:
+        assert (entity.error_code, entity.topics) == (E.coordinator_load_in_progress, ())
+    else:
+        (partition,) = entity.topics[0].partitions
+        assert (partition.committed_offset, partition.error_code) == (-1, E.coordinator_load_in_progress)
+
+
+def test_several_groups_in_one_fetch() -> None:
+    groups = [{"group_id": name, "topics": None} for name in ("a", "b")]
+    request = _decode(adapters.OFFSET_FETCH, 8, groups=groups)
+    assert isinstance(request, OffsetFetch)
+    assert [group.group_id for group in request.groups] == ["a", "b"]
+
+
+@pytest.mark.parametrize("version", codec.versions_of(adapters.DESCRIBE_GROUPS))
+def test_described_groups(version: int) -> None:
+    member = DescribedMember(
+        member_id=MemberId("m"),
+        group_instance_id="i",
+        client_id="c",
+        client_host="/h",
+        metadata=b"x",
+        assignment=b"y",
+    )
+    group = DescribedGroup(
+        group_id=GroupId("g"), state="Stable", protocol_type="consumer", protocol_data="range", members=(member,)
+    )
+    entity = _round_trip(
+        adapters.DESCRIBE_GROUPS, version, adapters.encode(version, DescribeGroupsResponse(groups=(group,)))
+    )
+    (described,) = entity.groups
+    assert (described.group_state, described.protocol_type, described.protocol_data) == ("Stable", "consumer", "range")
+    assert (described.members[0].client_host, described.members[0].member_assignment) == ("/h", b"y")
