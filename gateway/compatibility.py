@@ -1,21 +1,16 @@
-"""The tables of docs/compatibility.md, from what the handlers register: ``python -m gateway.compatibility FILE``.
-
-Rewrites the part of the file between the two markers; without FILE it prints that part.
-"""
+"""The tables of docs/compatibility.md, from what the handlers register; see :mod:`gateway.generated_docs`."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from kio.schema.index import api_key_map
 
+import gateway.apis  # noqa: F401 - registers the handlers
 from actors.wire import codec
+from gateway.generated_docs import table
 from gateway.registry import APIS, Api
-
-BEGIN, END = "<!-- begin: python -m gateway.compatibility -->", "<!-- end -->"
 
 
 class NotServed(NamedTuple):
@@ -68,9 +63,9 @@ def render() -> str:
     unserved = [_unserved(each) for each in NOT_SERVED]
     return "\n\n".join(
         (
-            _table(("key", "API", "versions", "left out, and why"), served),
+            table(("key", "API", "versions", "left out, and why"), served),
             "Not served:",
-            _table(("what", "APIs (key)", "why"), unserved),
+            table(("what", "APIs (key)", "why"), unserved),
         )
     )
 
@@ -87,37 +82,3 @@ def _unserved(each: NotServed) -> tuple[str, ...]:
 
 def _list(items: Iterable[str]) -> str:
     return ", ".join(items)
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows))
-
-
-def generated_part(page: str) -> str:
-    """What stands between the markers. ValueError if they are not there."""
-    return _parts(page)[1].strip()
-
-
-def rewritten(page: str) -> str:
-    """The page with the tables of now. ValueError as above."""
-    before, _, after = _parts(page)
-    return f"{before}\n{render()}\n{after}"
-
-
-def _parts(page: str) -> tuple[str, str, str]:
-    begin, end = page.index(BEGIN) + len(BEGIN), page.index(END)
-    return page[:begin], page[begin:end], page[end:]
-
-
-def main(arguments: list[str]) -> None:
-    import gateway.apis  # noqa: F401 - registers the handlers
-
-    if not arguments:
-        print(render())
-        return
-    path = Path(arguments[0])
-    path.write_text(rewritten(path.read_text()))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

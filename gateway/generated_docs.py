@@ -1,0 +1,90 @@
+"""Tables in docs/ that come from the code: ``python -m gateway.generated_docs`` rewrites them all.
+
+A page has the part to rewrite between two markers. tests/test_generated_docs.py fails when a page is behind.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from actors.config import MusterConfig, describe_broker, describe_topic
+from actors.tables.schema import SAMPLES_SCHEMA
+
+BEGIN, END = "<!-- begin: python -m gateway.generated_docs -->", "<!-- end -->"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A Markdown table; pipes in cells are escaped."""
+    lines = (head, ("---",) * len(head), *rows)
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in lines)
+
+
+def properties() -> str:
+    """Every property of Muster, then what can be set on a topic."""
+    config = MusterConfig.from_properties({})
+    broker = [(f"`{row.name}`", _default(row.value), row.documentation) for row in describe_broker(config)]
+    topic = [(f"`{row.name}`", _default(row.value), row.documentation) for row in describe_topic(config, {})]
+    return "\n\n".join(
+        (
+            table(("property", "default", "what"), broker),
+            "On a topic (`muster topics create --config NAME=VALUE`, or any admin client):",
+            table(("config", "default", "what"), topic),
+        )
+    )
+
+
+def _default(value: str | None) -> str:
+    return f"`{value}`" if value else ""
+
+
+def samples() -> str:
+    """The columns of the table ``samples``."""
+    rows = [
+        (
+            f"`{column.name}`",
+            str(column.type),
+            column.metadata[b"unit"].decode(),
+            "yes" if column.nullable else "",
+            column.metadata[b"meaning"].decode(),
+        )
+        for column in SAMPLES_SCHEMA
+    ]
+    return table(("column", "type", "unit", "null", "what"), rows)
+
+
+def pages() -> Mapping[str, Callable[[], str]]:
+    """What each page has between its markers."""
+    from gateway.compatibility import render
+
+    return {"compatibility.md": render, "configuration.md": properties, "tables.md": samples}
+
+
+def generated_part(page: str) -> str:
+    """What stands between the markers. ValueError if they are not there."""
+    return _parts(page)[1].strip()
+
+
+def rewritten(page: str, part: str) -> str:
+    """The page with another generated part."""
+    before, _, after = _parts(page)
+    return f"{before}\n{part}\n{after}"
+
+
+def _parts(page: str) -> tuple[str, str, str]:
+    begin, end = page.index(BEGIN) + len(BEGIN), page.index(END)
+    return page[:begin], page[begin:end], page[end:]
+
+
+def main() -> int:
+    """Rewrite every page; 0."""
+    for name, render in pages().items():
+        path = DOCS / name
+        path.write_text(rewritten(path.read_text(), render()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
