@@ -15,6 +15,7 @@ from actors.wire.codec import ErrorCode, field
 from gateway.registry import Call, Reply, api
 
 GROUP, TRANSACTION = 0, 1
+_NOT_SERVED = {TRANSACTION: ErrorCode.transactional_id_authorization_failed}
 _START_S = 15.0
 """How long a first FindCoordinator waits for the group's actor to start."""
 
@@ -36,7 +37,7 @@ async def find_coordinator(call: Call) -> Reply | None:
 
 async def _find(call: Call, key: str, key_type: int) -> dict[str, Any]:
     if key_type != GROUP:
-        error = ErrorCode.transactional_id_authorization_failed if key_type == TRANSACTION else ErrorCode.invalid_request
+        error = _NOT_SERVED.get(key_type, ErrorCode.invalid_request)
         return _failed(key, error, f"coordinators of key type {key_type} are not served")
     gateway = call.gateway
     partition = gateway.partition_of(key)
