@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from demo.received import Interval, missing_rows, union
@@ -178,22 +178,27 @@ def _membership(membership: Membership) -> str:
     return f"generation {membership.generation} with {', '.join(membership.members) or 'no members'}"
 
 
-def _goes_on(seen: Seen) -> Check:
-    """A committed offset grew between two reads after the kill, before the other kill could confuse the matter."""
+def went_on_after_s(commits: Iterable[Commit], group: str, killed_s: float) -> float | None:
+    """Seconds from the kill until a read showed an offset that is higher than in an earlier read after the kill."""
     first: dict[int, int] = {}
-    grown_s: float | None = None
-    for commit in seen.commits:
-        between = seen.actor.at_s < commit.at_s < seen.gateway.at_s
-        if grown_s is not None or not between or commit.group != seen.actor_group:
+    for commit in commits:
+        if commit.group != group or commit.at_s <= killed_s:
             continue
         if commit.offset > first.setdefault(commit.partition, commit.offset):
-            grown_s = commit.at_s - seen.actor.at_s
+            return commit.at_s - killed_s
+    return None
+
+
+def _goes_on(seen: Seen) -> Check:
+    """Before the gateway is killed, too, and could confuse the matter."""
+    before_the_other = [commit for commit in seen.commits if commit.at_s < seen.gateway.at_s]
+    after_s = went_on_after_s(before_the_other, seen.actor_group, seen.actor.at_s)
     return Check(
         name=f"{seen.actor_group} went on committing after its actor was killed",
-        held=grown_s is not None,
+        held=after_s is not None,
         detail="no new committed offset before the gateway was killed"
-        if grown_s is None
-        else f"a new committed offset {grown_s:.1f} s after the kill, as read by an admin client",
+        if after_s is None
+        else f"a new committed offset {after_s:.1f} s after the kill, as read by an admin client",
     )
 
 

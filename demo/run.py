@@ -21,7 +21,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from demo.checks import GroupSeen, Killed, MemberSeen, Membership, Seen, check_all, group_lines
+from demo.checks import GroupSeen, Killed, MemberSeen, Membership, Seen, check_all, group_lines, went_on_after_s
 from demo.dataset import ROWS
 from demo.display import Display
 from demo.observer import CommitWatch, Observer
@@ -33,7 +33,7 @@ from spark.plots import Event
 from spark.report import Check, Report, render
 
 BILLING = GROUPS[0].name
-KILL_THE_ACTOR_AT, KILL_THE_GATEWAY_AT = 0.3, 0.6
+KILL_THE_ACTOR_AT, KILL_THE_GATEWAY_AT = 0.2, 0.6
 _STREAM_S, _FLUSH_S, _SPARK_S = 180.0, 30.0, 150.0
 _TURN_S = 0.2
 
@@ -47,14 +47,15 @@ def stream(demo: Demo) -> Seen:
     assert demo.producer is not None
     with CommitWatch(observer, [group.name for group in GROUPS], display.now_s) as watch:
         actors = demo.status()
-        demo.until(demo.produced(KILL_THE_ACTOR_AT), _STREAM_S, f"{KILL_THE_ACTOR_AT:.0%} of the records")
+        demo.until(demo.under_way(KILL_THE_ACTOR_AT), _STREAM_S, f"{KILL_THE_ACTOR_AT:.0%} of the records")
         before = {group.name: observer.membership(group.name) for group in GROUPS}
         actor = _kill(demo, actors, f"offsets-{partition_for(BILLING, OFFSETS_PARTITIONS)}")
         after = {name: observer.membership(name, guess=was.generation) for name, was in before.items()}
         display.step(
             f"{BILLING} after the kill: generation {after[BILLING].generation}, was {before[BILLING].generation}"
         )
-        demo.until(demo.produced(KILL_THE_GATEWAY_AT), _STREAM_S, f"{KILL_THE_GATEWAY_AT:.0%} of the records")
+        demo.until(lambda: went_on_after_s(watch.seen(), BILLING, actor.at_s) is not None, JOIN_S, "billing to commit")
+        demo.until(demo.under_way(KILL_THE_GATEWAY_AT), _STREAM_S, f"{KILL_THE_GATEWAY_AT:.0%} of the records")
         gateway = _kill(demo, actors, f"gateway-{observer.coordinator(BILLING)}")
         producer = demo.producer
         demo.until(lambda: producer.exit_code is not None, _STREAM_S, "the producer to end")

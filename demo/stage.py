@@ -20,7 +20,7 @@ from demo.display import Display
 
 TOPIC, PARTITIONS, GATEWAYS, OFFSETS_PARTITIONS = "flights", 6, 3, 50
 JOIN_S = 60.0
-_RATE_PER_S = 12_000
+_RATE_PER_S = 9_000
 _START_S, _STOP_S = 120.0, 60.0
 _TURN_S = 0.2
 
@@ -105,9 +105,9 @@ class Demo:
             self.progress.setdefault(name, []).append((self.display.now_s(), count))
         self.display.records(counts)
 
-    def produced(self, share: float) -> Callable[[], bool]:
-        """Whether the producer, and every group, are that far."""
-        return lambda: min([self._delivered(), *map(self._consumed, self.members)]) >= share * ROWS
+    def under_way(self, share: float) -> Callable[[], bool]:
+        """Whether that share of the records is produced, and every group has begun to read."""
+        return lambda: self._delivered() >= share * ROWS and all(self._consumed(name) for name in self.members)
 
     def status(self) -> dict[str, dict[str, Any]]:
         """Actors by name, as ``muster status`` shows them. DemoError if it fails."""
