@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
 
 import click
@@ -11,6 +12,8 @@ import psutil
 from gateway.cli import storage
 from gateway.cli.errors import CliError
 from gateway.cli.output import Progress
+
+_PAUSE_S = 0.1
 
 
 @click.command(epilog="Example: muster down --storage ./muster-data")
@@ -40,10 +43,20 @@ def _stop(pid: int, timeout_s: float) -> None:
     try:
         process = psutil.Process(pid)
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout_s)
     except psutil.NoSuchProcess:
         return
     except psutil.AccessDenied:
         raise CliError(f"pid {pid} belongs to another user; stop it as that user") from None
-    except psutil.TimeoutExpired:
-        raise CliError(f"pid {pid} has not stopped within {timeout_s:g} s; kill -9 {pid} ends it at once") from None
+    until = time.monotonic() + timeout_s
+    while not _gone(process):
+        if time.monotonic() > until:
+            raise CliError(f"pid {pid} has not stopped within {timeout_s:g} s; kill -9 {pid} ends it at once")
+        time.sleep(_PAUSE_S)
+
+
+def _gone(process: psutil.Process) -> bool:
+    """Also when whoever started it has not yet asked for its exit code."""
+    try:
+        return not process.is_running() or bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
