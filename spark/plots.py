@@ -57,7 +57,7 @@ def lines(
         x, y = [point[0] for point in points], [point[1] for point in points]
         axes.plot(x, y, color=style.colour, linestyle=style.dashes, linewidth=2, label=name, drawstyle=drawstyle)
     axes.set_ylim(0, axes.get_ylim()[1] * (1.05 + 0.09 * len(events)))  # room for the events' labels
-    axes.set_xlim(left=0)
+    axes.set_xlim(left=min((point[0] for points in series.values() for point in points), default=0) // 10 * 10)
     axes.set_xlabel("seconds since the start")
     axes.set_ylabel(y_label)
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -110,17 +110,17 @@ def _figure(height: float) -> tuple[Figure, Axes]:
 
 
 def _mark(axes: Axes, events: Sequence[Event]) -> None:
-    """A line for each event, its label above the curves; each label lower than the one before, so none overlap."""
+    """A line for each event, its label above the curves: the first to the left of its line, so that none overlap."""
     for number, event in enumerate(sorted(events, key=lambda event: event.at_s)):
         axes.axvline(event.at_s, color=_MARK, linewidth=1.4, linestyle=(0, (3, 2)))
         axes.annotate(
             event.label,
-            (event.at_s, 1.0 - 0.075 * number),
+            (event.at_s, 1.0 - 0.075 * max(0, number - 1)),
             xycoords=("data", "axes fraction"),
-            xytext=(4, -2),
+            xytext=(4 if number else -4, -2),
             textcoords="offset points",
             va="top",
-            ha="left",
+            ha="left" if number else "right",
             color=_MARK,
             fontsize=9,
         )
