@@ -394,3 +394,27 @@ def test_events_tell_how_long_it_took(driver: Driver) -> None:
     completed, stored = driver.events[-2:]
     assert completed == GenerationCompleted(group=G, generation=1, members=1, duration_ms=3000)
     assert stored == AssignmentStored(group=G, generation=1, members=1, duration_ms=40)
+
+
+def test_the_last_confirmation_covers_earlier_writes(make: Make) -> None:
+    driver = make(auto=False)
+    tokens = [driver.park(commit({("t", 0): n})) for n in (1, 2)]
+    driver.log += [record for outcome in driver.unwritten for record in outcome.records]
+    last = driver.unwritten[-1].write
+    assert last is not None
+    outcome = driver.core.written(last, driver.now_ms)
+    driver.unwritten.clear()
+    assert [token for token, _ in outcome.replies] == tokens
+
+
+def test_an_assignment_of_an_earlier_generation_is_not_given_out(make: Make) -> None:
+    driver = make(auto=False)
+    leader, follower = _completing(driver)
+    driver.write_all()
+    driver.park(sync(leader, 1, {leader: b"old"}))
+    driver.send(leave(follower))
+    token = driver.send(join(leader))
+    assert driver.answer(token).generation_id == 2
+    driver.write_all()
+    assert driver.group().state is GroupState.COMPLETING_REBALANCE
+    assert driver.group().members[leader].assignment == b""  # type: ignore[index]

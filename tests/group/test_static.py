@@ -124,3 +124,17 @@ def test_two_replacements_before_the_first_is_written(make: Make) -> None:
 
 def test_static_members_never_get_member_id_required(driver: Driver) -> None:
     driver.park(join(instance="I"))
+
+
+def test_a_replacement_owes_the_sync_that_the_old_process_owed(driver: Driver) -> None:
+    tokens = [driver.park(join(instance=instance)) for instance in ("I", "J")]
+    leader, follower = (answer.member_id for answer in driver.answers_to(tokens))
+    driver.ask(sync(leader, 1))
+    assert driver.group().state is GroupState.STABLE
+    new = driver.ask(join(instance="J")).member_id
+    assert new != follower
+    for _ in range(60):
+        driver.advance(1000)
+        driver.send(beat(leader, 1))
+        driver.send(beat(new, 1))
+    assert [*driver.group().members] == [leader]
