@@ -54,6 +54,8 @@ NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"num\.(io|network|recovery|replica)\..*", "there are no thread pools to size"),
     (r"group\.coordinator\.(threads|new\.enable)", "each offsets partition is an actor of its own"),
     (r"group\.coordinator\.append\.linger\.ms", "appends that wait are always written together"),
+    (r"offsets\.load\.buffer\.size", "a log is read in pieces of its own choice"),
+    (r"zookeeper\.(session|connection)\.timeout\.ms", "nothing that serves waits for ZooKeeper"),
     (r"socket\.(send|receive)\.buffer\.bytes", "the system sizes its buffers itself"),
     (r"process\.roles|controller\..*|metadata\..*|inter\.broker\..*", "there is no KRaft quorum"),
 )
@@ -62,6 +64,7 @@ NO_EFFECT: tuple[tuple[str, str], ...] = (
 LATER: tuple[str, ...] = (
     r"ssl\..*|sasl\..*|security\..*|authorizer\..*|principal\..*|.*quota.*",
     r"transaction\..*|transactional\..*|group\.(consumer|share)\..*",
+    r"log\.retention\.check\.interval\.ms|log\.cleaner\..*|offsets\.topic\.compression\.codec",
 )
 """Kafka properties of features that Muster does not have yet, as patterns."""
 
@@ -95,7 +98,6 @@ class MusterConfig(BaseModel):
     log_retention_minutes: Int | None = Field(None, ge=-1, description="As log.retention.ms; goes before .hours.")
     log_retention_hours: Int = Field(168, ge=-1, description="As log.retention.ms.")
     log_retention_bytes: Long = Field(-1, ge=-1, description="Size at which a partition loses old segments; -1: none.")
-    log_retention_check_interval_ms: Long = Field(300_000, ge=1, description="How often retention is looked at, in ms.")
     log_message_timestamp_type: TimestampType = Field(
         "CreateTime", description="Whether a record's time is the producer's or the time of the append."
     )
@@ -127,10 +129,6 @@ class MusterConfig(BaseModel):
     offsets_topic_segment_bytes: Int = Field(
         104_857_600, ge=1, description="Size of a segment file of __consumer_offsets, in bytes."
     )
-    offsets_topic_compression_codec: Int = Field(
-        0, ge=0, le=4, description="Codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."
-    )
-    offsets_load_buffer_size: Int = Field(5_242_880, ge=1, description="Read size when loading offsets, in bytes.")
     offsets_retention_minutes: Int = Field(
         10_080, ge=1, description="How long offsets are kept that nobody uses, in minutes."
     )
@@ -162,7 +160,6 @@ class MusterConfig(BaseModel):
     zookeeper_connect: Text | None = Field(
         None, description="HOST:PORT[,HOST:PORT...][/CHROOT] of a ZooKeeper; none: Muster runs its own."
     )
-    zookeeper_session_timeout_ms: Int = Field(18_000, ge=1_000, description="ZooKeeper session timeout, in ms.")
     gateway_count: Int | None = Field(
         None, ge=1, description="Gateways; none: one, or one per node of a Ray that is not Muster's own."
     )

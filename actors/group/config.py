@@ -27,10 +27,6 @@ class GroupConfig:
     """Time between two walks for expired offsets."""
     offsets_commit_timeout_ms: int = 5_000
     """How long the shell waits for the log before it reports REQUEST_TIMED_OUT to ``write_failed``."""
-    offsets_load_buffer_size: int = 5_242_880
-    """Bytes that the shell reads at a time while loading."""
-    group_coordinator_append_linger_ms: int = 10
-    """How long the shell may hold a batch for more records. The core does not use it."""
     attribution_simple_ttl_ms: int = 600_000
     """Muster's own: how long a consumer without membership is taken to use a group after it was last seen."""
 
