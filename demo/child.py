@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +60,17 @@ class Child:
         return code
 
     def end(self, grace_s: float = _GRACE_S) -> None:
-        """SIGTERM, and SIGKILL if that does not help."""
+        """SIGTERM, SIGKILL if that does not help, and SIGKILL for what it leaves behind in its session (a JVM)."""
+        if self._process.poll() is not None:
+            return
         self.tell_to_stop()
-        if self.wait(grace_s) is None:
+        try:
+            self._process.wait(grace_s)
+        except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def _read(self) -> None:
         assert self._process.stdout is not None

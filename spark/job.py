@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
@@ -175,6 +176,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--local", action="store_true", help="local Spark instead of RayDP")
     parser.add_argument("--output", type=Path, help="write the result as JSON, too")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that sessions are stopped
     try:
         with _session(options.storage, options.local) as session:
             from spark.tables import read_samples

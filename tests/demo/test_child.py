@@ -6,6 +6,8 @@ import signal
 import sys
 from pathlib import Path
 
+import psutil
+
 from demo.child import Child
 
 TALKS = """
@@ -23,6 +25,14 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print('{"type": "ready"}', flush=True)
 while True:
     signal.pause()
+"""
+
+
+LEAVES = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import signal; signal.signal(15, signal.SIG_IGN); signal.pause()"])
+print('{"type": "ready", "pid": %d}' % child.pid, flush=True)
+child.wait()
 """
 
 
@@ -46,3 +56,14 @@ def test_one_that_does_not_listen_is_killed(tmp_path: Path) -> None:
     child.end(grace_s=0.1)
     assert child.exit_code == -signal.SIGKILL
     child.end()
+
+
+def test_what_it_leaves_behind_is_killed(tmp_path: Path) -> None:
+    child = start(LEAVES, tmp_path)
+    ready = child.latest("ready")
+    assert ready is not None
+    left = psutil.Process(ready["pid"])
+    child.end()
+    gone, alive = psutil.wait_procs([left], timeout=10)
+    assert gone == [left]
+    assert not alive
