@@ -31,45 +31,22 @@ def down_error(api_key: int) -> ErrorCode:
     return ErrorCode.not_coordinator if api_key == SYNC_GROUP else ErrorCode.coordinator_load_in_progress
 
 
-def first_string(frame: bytes, start: int, *, compact: bool) -> str | None:
-    """The string at ``start``: the group id of nearly every group request. None for null.
-
-    codec.UndecodableRequest when the frame ends before it.
-    """
-    size, shift, at = 0, 0, start
-    try:
-        if compact:
-            while True:
-                byte = frame[at]
-                size |= (byte & 0x7F) << shift
-                at, shift = at + 1, shift + 7
-                if byte < 0x80:
-                    break
-            size -= 1
-        else:
-            size = int.from_bytes(frame[at : at + 2], "big", signed=True)
-            at += 2
-        text = frame[at : at + size] if size >= 0 else None
-        if text is not None and len(text) != size:
-            raise IndexError
-        return None if text is None else text.decode()
-    except (IndexError, UnicodeDecodeError) as error:
-        raise codec.UndecodableRequest(f"no group id: {error!r}") from error
-
-
 async def forward_whole(call: Call) -> Reply | None:
-    """Forward a request about one group, undecoded; the group id is its first field."""
-    header = call.header
-    flexible = codec.request_type(header.api_key, header.api_version).__flexible__
-    group_id = first_string(call.frame, header.end, compact=flexible)
+    """Forward a request about one group as it came; what cannot be read stops here and harms no other client."""
+    request, header = call.entity(), call.header
     if header.api_key in EVIDENCE:
-        connection = call.connection
-        call.gateway.account.group_request(connection.attribution, connection.host, header.client_id, group_id or "")
-    frame = await ask_coordinator(call, group_id or "", call.frame)
+        saw_group(call, request.group_id)
+    frame = await ask_coordinator(call, request.group_id, call.frame)
     if frame is not None:
         return Reply(frame)
     error = down_error(header.api_key)
-    return call.reply(adapters.error_body(header.api_key, header.api_version, call.entity(), error))
+    return call.reply(adapters.error_body(header.api_key, header.api_version, request, error))
+
+
+def saw_group(call: Call, group_id: str) -> None:
+    """Evidence for attribution: this connection works for that group."""
+    connection = call.connection
+    call.gateway.account.group_request(connection.attribution, connection.host, call.header.client_id, group_id)
 
 
 async def ask_coordinator(call: Call, group_id: str, frame: bytes) -> bytes | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actors.wire import codec
@@ -28,10 +28,14 @@ class Call:
     connection: Connection
     header: codec.Header
     frame: bytes
+    _entity: Any = field(default=None, init=False)
 
     def entity(self) -> Any:
-        """The request as kio's entity of its own version. codec.UndecodableRequest."""
-        return codec.decode_request(self.header, self.frame)
+        """The request as kio's entity of its own version; decoded once. codec.UndecodableRequest."""
+        if self._entity is None:
+            codec.check_request(self.header, self.frame)
+            self._entity = codec.decode_request(self.header, self.frame)
+        return self._entity
 
     def reply(self, body: dict[str, Any]) -> Reply:
         """A response in the request's version."""
@@ -52,18 +56,20 @@ class Api:
     """As in the protocol guide, for logs and metrics."""
     versions: range
     handler: Handler
+    is_large: bool
+    """Its answers may be of fetch.max.bytes: a connection serves one of them at a time."""
 
 
 APIS: dict[int, Api] = {}
 
 
-def api(key: int, name: str, *, versions: range | None = None) -> Callable[[Handler], Handler]:
+def api(key: int, name: str, *, versions: range | None = None, is_large: bool = False) -> Callable[[Handler], Handler]:
     """Register a handler for an API; ``versions`` where fewer than kio's are served."""
 
     def register(handler: Handler) -> Handler:
         if key in APIS:
             raise ValueError(f"{name}: api key {key} is registered twice")
-        APIS[key] = Api(key, name, versions or codec.versions_of(key), handler)
+        APIS[key] = Api(key, name, versions or codec.versions_of(key), handler, is_large)
         return handler
 
     return register

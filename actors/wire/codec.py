@@ -27,8 +27,12 @@ from kio.schema.request_header.v1.header import RequestHeader as RequestHeaderV1
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
+from actors.wire.bounds import LengthError, check_lengths
+
 API_VERSIONS = 18
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_UNREADABLE = (SerialError, ValueError, OverflowError, KeyError)
+"""What kio raises for bytes of a client; KeyError for a tagged field that the schema does not have."""
 
 
 class UndecodableRequest(ValueError):
@@ -97,21 +101,36 @@ def decode_header(frame: bytes) -> Header:
         header_type = RequestHeaderV1
     try:
         header, size = entity_reader(header_type)(frame, 0)
-    except (SerialError, ValueError) as error:
-        raise UndecodableRequest(f"request header of api key {api_key}: {error!r}") from error
+    except _UNREADABLE as error:
+        raise UndecodableRequest(f"request header of api key {api_key}: {_why(error)}") from error
     return Header(api_key, version, int(header.correlation_id), header.client_id, size)
+
+
+def check_request(header: Header, frame: bytes) -> None:
+    """Check the lengths in a client's body, which :func:`decode_request` takes on trust. UndecodableRequest."""
+    kind = request_type(header.api_key, header.api_version)
+    try:
+        check_lengths(kind, frame, header.end)
+    except LengthError as error:
+        raise UndecodableRequest(f"{kind.__name__} v{header.api_version}: {error}") from error
 
 
 def decode_request(header: Header, frame: bytes) -> Any:
     """The request's body as kio's entity of the version in the header.
 
-    Bytes behind the body are passed over, as Kafka does: librdkafka sends some (confluentinc/librdkafka#5049).
+    The bytes come from Muster itself, or have passed :func:`check_request`. Bytes behind the body are passed
+    over, as Kafka does: librdkafka sends some (confluentinc/librdkafka#5049).
     """
     kind = request_type(header.api_key, header.api_version)
     try:
         return entity_reader(kind)(frame, header.end)[0]
-    except (SerialError, ValueError, OverflowError) as error:
-        raise UndecodableRequest(f"{kind.__name__} v{header.api_version}: {error!r}") from error
+    except _UNREADABLE as error:
+        raise UndecodableRequest(f"{kind.__name__} v{header.api_version}: {_why(error)}") from error
+
+
+def _why(error: Exception) -> str:
+    """Short, whatever the client sent: the repr of a UnicodeDecodeError holds all of the bytes."""
+    return f"{type(error).__name__}: {error}"
 
 
 def field(entity: Any, name: str, default: Any) -> Any:
@@ -221,6 +240,7 @@ __all__ = [
     "Header",
     "UndecodableRequest",
     "UnknownApi",
+    "check_request",
     "decode_header",
     "decode_request",
     "decode_response",

@@ -11,7 +11,7 @@ from typing import Any
 
 from actors.wire import codec
 from actors.wire.codec import ErrorCode, field
-from gateway.groups import ask_coordinator, down_error, forward_whole
+from gateway.groups import ask_coordinator, down_error, forward_whole, saw_group
 from gateway.partitions import Named, by_topic, existence_error, named
 from gateway.registry import Call, Reply, api
 
@@ -36,6 +36,7 @@ async def offset_commit(call: Call) -> Reply | None:
             known.append((partition, item))
     if len(known) == len(wanted) and call.header.api_version <= NEWEST_BY_NAME:
         return await forward_whole(call)
+    saw_group(call, request.group_id)
     if known:
         results.update(await _commit(call, request, known))
     return call.reply(

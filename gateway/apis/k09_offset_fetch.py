@@ -1,6 +1,6 @@
 """OffsetFetch (api key 9), v1-10.
 
-Up to v7 one group, forwarded undecoded; from v8 several, which may live in several actors (KIP-709); v10
+Up to v7 one group, forwarded as it came; from v8 several, which may live in several actors (KIP-709); v10
 names topics by id. A group whose actor is down fails alone.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from actors.wire import codec
 from actors.wire.codec import ErrorCode, field
-from gateway.groups import ask_coordinator, down_error, forward_whole
+from gateway.groups import ask_coordinator, down_error, forward_whole, saw_group
 from gateway.registry import Call, Reply, api
 from gateway.server import Gateway
 
@@ -24,6 +24,8 @@ async def offset_fetch(call: Call) -> Reply | None:
     if call.header.api_version < 8:
         return await forward_whole(call)
     request = call.entity()
+    for group in request.groups:
+        saw_group(call, group.group_id)
     groups = await asyncio.gather(*(_fetch_group(call, group, request.require_stable) for group in request.groups))
     return call.reply({"throttle_time": 0, "groups": groups})
 

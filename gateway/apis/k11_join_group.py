@@ -1,4 +1,4 @@
-"""JoinGroup (api key 11), v0-9: forwarded undecoded; the group's actor answers when the join phase completes."""
+"""JoinGroup (api key 11), v0-9: forwarded as it came; the group's actor answers when the join phase completes."""
 
 from gateway.groups import forward_whole
 from gateway.registry import api

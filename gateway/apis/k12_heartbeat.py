@@ -1,4 +1,4 @@
-"""Heartbeat (api key 12), v0-4: forwarded undecoded; NONE while the group's actor is down (as Kafka while loading)."""
+"""Heartbeat (api key 12), v0-4: forwarded as it came; NONE while the group's actor is down (as Kafka while loading)."""
 
 from gateway.groups import forward_whole
 from gateway.registry import api

@@ -1,4 +1,4 @@
-"""LeaveGroup (api key 13), v0-5: forwarded undecoded."""
+"""LeaveGroup (api key 13), v0-5: forwarded as it came."""
 
 from gateway.groups import forward_whole
 from gateway.registry import api

@@ -1,4 +1,4 @@
-"""SyncGroup (api key 14), v0-5: forwarded undecoded; answered once the leader's assignment is durable."""
+"""SyncGroup (api key 14), v0-5: forwarded as it came; answered once the leader's assignment is durable."""
 
 from gateway.groups import forward_whole
 from gateway.registry import api

@@ -1,0 +1,203 @@
+"""Lengths in a request are checked against its bytes before kio reads it.
+
+kio's native reader reserves memory for as many elements as an array announces. A frame of twenty bytes that
+announces two thousand million of them ends the process (Rust aborts when an allocation fails), so bytes of a
+client must not reach it unchecked. This walks over a message by its schema and reads nothing but lengths.
+
+Encodings (Kafka protocol guide, "Protocol Primitive Types"): STRING int16, BYTES, RECORDS and ARRAY int32, -1
+is null; in flexible versions (KIP-482) an unsigned varint of the length plus one, 0 is null, and every entity
+ends with its tagged fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+_FIXED_BYTES = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "error_code": 2,
+    "int32": 4,
+    "uint32": 4,
+    "timedelta_i32": 4,
+    "int64": 8,
+    "float64": 8,
+    "timedelta_i64": 8,
+    "datetime_i64": 8,
+    "uuid": 16,
+}
+_VARINT_BYTES = 5
+
+
+class LengthError(ValueError):
+    """A length in the message is negative, or more than the bytes that follow."""
+
+
+class _Shape(NamedTuple):
+    """How to pass over a value: ``end(frame, at)`` is the index behind it; LengthError, IndexError."""
+
+    end: Callable[[bytes, int], int]
+    least_bytes: int
+    is_fixed: bool = False
+
+
+def check_lengths(kind: Any, frame: bytes, start: int) -> None:
+    """Raise LengthError if the entity of class ``kind`` at ``start`` does not fit into the frame by its own lengths."""
+    try:
+        end = _entity(kind).end(frame, start)
+    except IndexError:
+        end = len(frame) + 1
+    if end > len(frame):
+        raise LengthError(f"the message ends after {len(frame) - start} bytes, in the middle")
+
+
+@cache
+def _entity(kind: Any) -> _Shape:
+    hints = typing.get_type_hints(kind)
+    fields = [(declared, _field(kind, declared, hints[declared.name])) for declared in dataclasses.fields(kind)]
+    shapes = [shape for declared, shape in fields if "tag" not in declared.metadata]
+    tagged = {declared.metadata["tag"]: shape for declared, shape in fields if "tag" in declared.metadata}
+    if kind.__flexible__:
+        shapes.append(_tags(tagged))
+    least_bytes = sum(shape.least_bytes for shape in shapes)
+    if all(shape.is_fixed for shape in shapes):
+        return _fixed(least_bytes)
+    ends = _joined(shapes)
+
+    def end(frame: bytes, at: int) -> int:
+        for step in ends:
+            at = step(frame, at)
+        return at
+
+    return _Shape(end, least_bytes)
+
+
+def _joined(shapes: list[_Shape]) -> list[Callable[[bytes, int], int]]:
+    """Neighbours of fixed size are passed over in one step."""
+    steps: list[Callable[[bytes, int], int]] = []
+    pending_bytes = 0
+    for shape in shapes:
+        if shape.is_fixed:
+            pending_bytes += shape.least_bytes
+            continue
+        if pending_bytes:
+            steps.append(_fixed(pending_bytes).end)
+            pending_bytes = 0
+        steps.append(shape.end)
+    return [*steps, _fixed(pending_bytes).end] if pending_bytes else steps
+
+
+def _field(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> _Shape:
+    nested, many = _nested(hint)
+    one = _entity(nested) if nested is not None else _primitive(declared.metadata["kafka_type"], kind.__flexible__)
+    if many:
+        return _array(one, kind.__flexible__)
+    if nested is not None and type(None) in typing.get_args(hint):
+        raise TypeError(f"{kind.__name__}.{declared.name}: an entity that may be null")
+    return one
+
+
+def _nested(hint: Any) -> tuple[Any, bool]:
+    """The entity class in a type hint, if any, and whether it is an array."""
+    if dataclasses.is_dataclass(hint):
+        return hint, False
+    parts = typing.get_args(hint)
+    if typing.get_origin(hint) is tuple:
+        return _nested(parts[0])[0], True
+    found = [_nested(part) for part in parts]
+    return next((each for each in found if each != (None, False)), (None, False))
+
+
+def _primitive(kafka_type: str, flexible: bool) -> _Shape:
+    if kafka_type in _FIXED_BYTES:
+        return _fixed(_FIXED_BYTES[kafka_type])
+    if kafka_type not in ("string", "bytes", "records"):
+        raise TypeError(f"no such primitive type: {kafka_type}")
+    if flexible:
+        return _Shape(_compact_end, 1)
+    return _sized(2 if kafka_type == "string" else 4)
+
+
+def _fixed(size_bytes: int) -> _Shape:
+    return _Shape(lambda _, at: at + size_bytes, size_bytes, is_fixed=True)
+
+
+def _sized(prefix_bytes: int) -> _Shape:
+    return _Shape(lambda frame, at: _within(frame, *_length(frame, at, prefix_bytes)), prefix_bytes)
+
+
+def _compact_end(frame: bytes, at: int) -> int:
+    if (size := frame[at]) < 0x80:  # nearly always; the end of the frame is looked at later
+        return at + (size or 1)
+    return _within(frame, *_compact_length(frame, at))
+
+
+def _array(element: _Shape, flexible: bool) -> _Shape:
+    def end(frame: bytes, at: int) -> int:
+        count, at = _compact_length(frame, at) if flexible else _length(frame, at, 4)
+        if count * element.least_bytes > len(frame) - at:
+            raise LengthError(f"an array of {count} elements in the last {len(frame) - at} bytes")
+        if element.is_fixed:
+            return at + max(count, 0) * element.least_bytes
+        for _ in range(count):
+            at = element.end(frame, at)
+        return at
+
+    return _Shape(end, 1 if flexible else 4)
+
+
+def _tags(known: Mapping[int, _Shape]) -> _Shape:
+    """Tagged fields: count, then tag, size and value of each. A value that is known has to be of that size."""
+
+    def end(frame: bytes, at: int) -> int:
+        if not frame[at]:
+            return at + 1
+        count, at = _varint(frame, at)
+        if 2 * count > len(frame) - at:
+            raise LengthError(f"{count} tagged fields in the last {len(frame) - at} bytes")
+        for _ in range(count):
+            tag, at = _varint(frame, at)
+            size, at = _varint(frame, at)
+            behind = _within(frame, size, at)
+            if tag in known and known[tag].end(frame, at) != behind:
+                raise LengthError(f"tagged field {tag} is not of the {size} bytes that it announces")
+            at = behind
+        return at
+
+    return _Shape(end, 1)
+
+
+def _within(frame: bytes, length: int, at: int) -> int:
+    if length > len(frame) - at:
+        raise LengthError(f"a field of {length} bytes in the last {len(frame) - at} bytes")
+    return at + max(length, 0)
+
+
+def _length(frame: bytes, at: int, prefix_bytes: int) -> tuple[int, int]:
+    """The length, -1 for null, and the index behind it."""
+    length = int.from_bytes(frame[at : at + prefix_bytes], "big", signed=True)
+    if length < -1 or at + prefix_bytes > len(frame):
+        raise LengthError(f"a length of {length} in the last {len(frame) - at} bytes")
+    return length, at + prefix_bytes
+
+
+def _compact_length(frame: bytes, at: int) -> tuple[int, int]:
+    length, at = _varint(frame, at)
+    return length - 1, at
+
+
+def _varint(frame: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 7 * _VARINT_BYTES, 7):
+        byte = frame[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise LengthError(f"a varint of more than {_VARINT_BYTES} bytes")
