@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from actors.wire import codec, envelope
 from actors.wire.framing import Framer, FrameTooLarge, framed
@@ -20,15 +20,30 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PIPELINE_LIMIT = 256
-"""Requests of one connection that may wait for an answer before its socket is read no further."""
+"""Requests of one connection that are served at a time; the next ones wait, and no more are read."""
+_CLOSE_S = 5.0
+"""How long a connection that is closed may take to be sent what is queued for it."""
+_REASON_CHARS = 300
+_HTTP_METHODS = frozenset((b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"PRI "))
 
 
 class BadRequest(ValueError):
     """The connection cannot go on: what came is no request that this gateway serves."""
 
 
+class _Slot(NamedTuple):
+    """A request that is served, and the answer that is to come."""
+
+    call: Call
+    task: asyncio.Task[Reply | None]
+
+
 class Connection(asyncio.Protocol):
-    """Serves one client; all methods run on the event loop."""
+    """Serves one client; all methods run on the event loop.
+
+    What it holds in memory is bounded: requests by PIPELINE_LIMIT and socket.request.max.bytes, answers
+    because none is begun while the client does not take those that it has, and large ones one at a time.
+    """
 
     def __init__(self, gateway: Gateway, number: int) -> None:
         self.gateway = gateway
@@ -40,9 +55,14 @@ class Connection(asyncio.Protocol):
         self.attribution = ConnectionState()
         self._framer = Framer(gateway.config.socket_request_max_bytes)
         self._transport: asyncio.Transport | None = None
-        self._slots: deque[asyncio.Task[Reply | None]] = deque()
-        self._paused = False
+        self._closing: asyncio.TimerHandle | None = None
+        self._frames: deque[bytes] = deque()
+        self._slots: deque[_Slot] = deque()
+        self._slots_bytes = 0
         self._ready: list[Reply] = []
+        self._is_writable = True
+        self._is_reading = True
+        self._refused: str | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop has a class of its own
@@ -52,33 +72,60 @@ class Connection(asyncio.Protocol):
         self.gateway.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._closing is not None:
+            self._closing.cancel()
+        elif self._framer.pending_bytes:
+            self._say(f"the client closed it in the middle of a request, {self._framer.pending_bytes} bytes had come")
         self._transport = None
-        for task in self._slots:
-            task.cancel()
-        self._slots.clear()
+        self._give_up()
         self.gateway.closed(self)
 
     def data_received(self, data: bytes) -> None:
         self.last_active_s = time.monotonic()
         self.gateway.metrics.received(len(data))
         try:
-            for frame in self._framer.feed(data):
-                self._dispatch(frame)
-        except (FrameTooLarge, BadRequest) as error:
-            self.close(str(error))
+            self._frames.extend(self._framer.feed(data))
+        except FrameTooLarge as error:
+            self._refused = f"{error}{_hint(error)}"
+        self._admit()
 
-    def _dispatch(self, frame: bytes) -> None:
-        call = Call(self.gateway, self, self._header(frame), frame)
-        task = asyncio.get_running_loop().create_task(self._serve(call))
-        self._slots.append(task)
-        task.add_done_callback(self._drain)
-        if len(self._slots) >= PIPELINE_LIMIT:
-            self._pause(True)
+    def _admit(self) -> None:
+        """Start what may be started, in order; read on only when nothing is left.
+
+        A request that is refused closes the connection after those before it were answered, as in Kafka.
+        """
+        while self._frames and self._has_room(frame := self._frames[0]):
+            try:
+                call = Call(self.gateway, self, self._header(frame), frame)
+            except BadRequest as error:
+                self._refused = str(error)
+                self._frames.clear()
+                break
+            if APIS[call.header.api_key].is_large and self._owes_large():
+                break
+            self._frames.popleft()
+            self._start(call)
+        self._read(not self._frames and self._refused is None)
+        if self._refused is not None and not self.waiting:
+            self.close(self._refused)
+
+    def _has_room(self, frame: bytes) -> bool:
+        """Whether one more request may be served. One alone always may, whatever its size."""
+        held_bytes = self._slots_bytes + len(frame)
+        return self._is_writable and (
+            not self._slots
+            or (len(self._slots) < PIPELINE_LIMIT and held_bytes <= self.gateway.config.socket_request_max_bytes)
+        )
+
+    def _owes_large(self) -> bool:
+        return any(APIS[slot.call.header.api_key].is_large for slot in self._slots)
 
     def _header(self, frame: bytes) -> codec.Header:
         try:
             header = codec.decode_header(frame)
-        except (codec.UnknownApi, codec.UndecodableRequest) as error:
+        except codec.UnknownApi as error:
+            raise BadRequest(f"{error} is not served") from error
+        except codec.UndecodableRequest as error:
             raise BadRequest(str(error)) from error
         known = APIS.get(header.api_key)
         if known is None:
@@ -87,52 +134,65 @@ class Connection(asyncio.Protocol):
             raise BadRequest(f"{known.name} version {header.api_version} is not served")
         return header
 
+    def _start(self, call: Call) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(call))
+        self._slots.append(_Slot(call, task))
+        self._slots_bytes += len(call.frame)
+        task.add_done_callback(self._served)
+
     async def _serve(self, call: Call) -> Reply | None:
+        """The answer; BadRequest, and nothing else, when the connection cannot go on."""
         known = APIS[call.header.api_key]
         started_s = time.perf_counter()
-        outcome = "ANSWERED"
+        outcome = "CLOSED"
         try:
-            return await known.handler(call)
+            reply = await known.handler(call)
+            outcome = "ANSWERED"
+            return reply
         except codec.UndecodableRequest as error:
             outcome = "UNDECODABLE"
             raise BadRequest(str(error)) from error
-        except Exception:
-            outcome = "CLOSED"
+        except BadRequest:
             raise
+        except Exception as error:
+            log.exception("%s version %d of %s failed", known.name, call.header.api_version, self.id)
+            raise BadRequest("an internal error, see above") from error
         finally:
             duration_s = time.perf_counter() - started_s
             version = call.header.api_version if call.header.api_version in known.versions else -1
             self.gateway.metrics.request(known.name, version, outcome, duration_s)
 
-    def _drain(self, _: asyncio.Task[Reply | None]) -> None:
-        while self._slots and self._slots[0].done():
-            task = self._slots.popleft()
-            if task.cancelled():
-                continue
-            if error := task.exception():
-                self._fail(error)
+    def _served(self, task: asyncio.Task[Reply | None]) -> None:
+        if not task.cancelled():
+            task.exception()  # looked at, or asyncio reports it when the connection is gone before its turn comes
+        while self._slots and self._slots[0].task.done():
+            call, done = self._slots.popleft()
+            self._slots_bytes -= len(call.frame)
+            try:
+                reply = done.result()
+            except (BadRequest, asyncio.CancelledError) as error:
+                self.close(str(error) or "a request was given up")
                 return
-            if (reply := task.result()) is not None:
+            if reply is not None:
                 self._queue(reply)
-        if self._paused and len(self._slots) < PIPELINE_LIMIT // 2:
-            self._pause(False)
-
-    def _fail(self, error: BaseException) -> None:
-        if not isinstance(error, BadRequest):
-            log.error("a request of %s failed", self.id, exc_info=error)
-            self.close("an internal error, see above")
-        else:
-            self.close(str(error))
+        if not self._ready:
+            self._admit()
 
     def _queue(self, reply: Reply) -> None:
         if not self._ready:
-            asyncio.get_running_loop().call_soon(self._flush)
+            asyncio.get_running_loop().call_soon(self._answer)
         self._ready.append(reply)
+
+    def _answer(self) -> None:
+        """Send what is ready; if the client takes it, go on with what waits."""
+        self._flush()
+        self._admit()
 
     def _flush(self) -> None:
         ready, self._ready = self._ready, []
-        if self._transport is None or self._transport.is_closing():
+        if not ready or self._transport is None or self._closing is not None:
             return
+        self.last_active_s = time.monotonic()
         for reply in ready:
             if reply.on_sent is not None:
                 reply.on_sent()
@@ -143,28 +203,55 @@ class Connection(asyncio.Protocol):
     @property
     def waiting(self) -> bool:
         """Whether a request has no answer yet."""
-        return bool(self._slots)
+        return bool(self._slots or self._frames)
 
     def pause_writing(self) -> None:
-        self._pause(True)
+        self._is_writable = False
+        self._read(False)
 
     def resume_writing(self) -> None:
-        self._pause(len(self._slots) >= PIPELINE_LIMIT)
+        self._is_writable = True
+        self._admit()
 
-    def _pause(self, pause: bool) -> None:
-        if self._transport is None or pause == self._paused or self._transport.is_closing():
+    def _read(self, read: bool) -> None:
+        if self._transport is None or self._closing is not None:
             return
-        self._paused = pause
-        if pause:
-            self._transport.pause_reading()
-        else:
-            self._transport.resume_reading()
+        read = read and self._is_writable
+        if read != self._is_reading:
+            self._is_reading = read
+            (self._transport.resume_reading if read else self._transport.pause_reading)()
 
     def close(self, reason: str | None = None) -> None:
-        """Close after what is queued; with a reason, one log line names the client and the reason."""
-        if self._transport is None:
+        """Close after what is ready; with a reason, one log line names the client and the reason."""
+        if self._transport is None or self._closing is not None:
             return
         if reason is not None:
-            log.warning("connection %s of %s:%d closed: %s", self.id, self.host, self.port, reason)
+            self._say(reason)
         self._flush()
+        self._give_up()
+        self._closing = asyncio.get_running_loop().call_later(_CLOSE_S, self._transport.abort)
         self._transport.close()
+
+    def _give_up(self) -> None:
+        """No request of this client is answered from now on."""
+        slots, self._slots = self._slots, deque()
+        for slot in slots:
+            slot.task.cancel()
+        self._slots_bytes = 0
+        self._frames.clear()
+        self._ready.clear()
+
+    def _say(self, reason: str) -> None:
+        log.warning("connection %s of %s:%d closed: %s", self.id, self.host, self.port, reason[:_REASON_CHARS])
+
+
+def _hint(error: Exception) -> str:
+    """What to do about it, where the first bytes of the "frame" tell what the client speaks."""
+    if not isinstance(error, FrameTooLarge):
+        return ""
+    start = error.size.to_bytes(4, "big", signed=True)
+    if start[:2] == b"\x16\x03":
+        return "; this looks like TLS: the listener is PLAINTEXT, set security.protocol=PLAINTEXT in the client"
+    if start in _HTTP_METHODS:
+        return "; this looks like HTTP: the listener speaks Kafka's protocol, metrics are served on metrics.port"
+    return ""
