@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -22,29 +23,34 @@ if TYPE_CHECKING:
 class Named(NamedTuple):
     """A partition as the request names it, and the topic if there is one of that name or id."""
 
-    name: str
+    name: str | None
+    """None in the versions that name topics by id."""
     topic_id: UUID | None
     partition: int
     topic: Topic | None
 
     @property
-    def key(self) -> tuple[str, UUID | None, int]:
+    def key(self) -> tuple[str | None, UUID | None, int]:
         return (self.name, self.topic_id, self.partition)
 
 
 def named(gateway: Gateway, name: str | None, topic_id: UUID | None, partition: int) -> Named:
     """Look the topic up."""
-    return Named(name or "", topic_id, partition, gateway.topic(name, topic_id))
+    return Named(name, topic_id, partition, gateway.topic(name, topic_id))
 
 
 def existence_error(partition: Named) -> ErrorCode | None:
     """Kafka's error for a topic or partition that does not exist."""
     if partition.topic is None:
-        by_id = not partition.name and partition.topic_id
-        return ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
+        return ErrorCode.unknown_topic_id if partition.name is None else ErrorCode.unknown_topic_or_partition
     if not 0 <= partition.partition < partition.topic.partitions:
         return ErrorCode.unknown_topic_or_partition
     return None
+
+
+def repeated(partitions: Iterable[Named]) -> set[Any]:
+    """Keys of the partitions that come more than once."""
+    return {key for key, count in Counter(partition.key for partition in partitions).items() if count > 1}
 
 
 def owner_of(gateway: Gateway, topic: Topic, partition: int) -> Key:
@@ -80,8 +86,11 @@ def summarize(records: bytes) -> tuple[int, int, int]:
 
 
 def by_topic(partitions: Iterable[Named]) -> list[tuple[Named, list[Named]]]:
-    """Grouped by topic in the order in which topics come first; each with one of its partitions as its name."""
-    groups: dict[tuple[str, UUID | None], list[Named]] = {}
-    for partition in partitions:
+    """Grouped by topic in the order in which topics come first; each with one of its partitions as its name.
+
+    A partition that comes twice is in it once.
+    """
+    groups: dict[tuple[str | None, UUID | None], list[Named]] = {}
+    for partition in {partition.key: partition for partition in partitions}.values():
         groups.setdefault((partition.name, partition.topic_id), []).append(partition)
     return [(members[0], members) for members in groups.values()]

@@ -2,7 +2,8 @@
 
 The batches go to the log actors as the producer sent them; a request for several actors is split and the
 answers are put together. v13 names topics by id (KIP-516); v10 adds the current leader (not told: every
-gateway serves every partition). Transactions are not served yet: a transactional id is refused.
+gateway serves every partition). Transactions are not served yet: a transactional id is refused. So is a
+partition that comes twice (INVALID_REQUEST): Kafka writes what came last and says nothing of the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from actors.wire.channel import ChannelLost
 from actors.wire.codec import ErrorCode, field, ms
 from gateway.connection import BadRequest
 from gateway.forward import Key
-from gateway.partitions import Named, ask, by_topic, existence_error, named, owner_of, summarize
+from gateway.partitions import Named, ask, by_topic, existence_error, named, owner_of, repeated, summarize
 from gateway.registry import Call, Reply, api
 
 PRODUCE = 0
@@ -34,8 +35,9 @@ async def produce(call: Call) -> Reply | None:
     ]
     results: dict[Any, dict[str, Any]] = {}
     accepted: dict[Key, list[tuple[Named, bytes]]] = {}
+    twice = repeated(partition for partition, _ in wanted)
     for partition, records in wanted:
-        error = _refusal(request, partition)
+        error = ErrorCode.invalid_request if partition.key in twice else _refusal(request, partition)
         if error is not None:
             results[partition.key] = _failed(partition, error)
         else:
@@ -45,8 +47,12 @@ async def produce(call: Call) -> Reply | None:
     answers = {
         owner: ask(call, owner, PRODUCE, INTERNAL_VERSION, _body(request, accepted[owner])) for owner in accepted
     }
-    for owner, answer in answers.items():
-        results.update(await _collect(answer, [partition for partition, _ in accepted[owner]], ms(request.timeout)))
+    timeout_ms = max(ms(request.timeout), 0)
+    collected = await asyncio.gather(
+        *(_collect(answers[owner], [partition for partition, _ in accepted[owner]], timeout_ms) for owner in answers)
+    )
+    for found in collected:
+        results.update(found)
     _count(call, wanted, results)
     if request.acks == 0:
         failed = next((result["error_code"] for result in results.values() if result["error_code"]), None)

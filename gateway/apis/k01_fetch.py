@@ -2,8 +2,10 @@
 
 Waits up to max_wait for min_bytes over all partitions, however many log actors own them; max_bytes holds
 overall and per partition, but a first batch is always given whole (KIP-74). No fetch session is ever
-opened (KIP-227: session id 0 in the answer says so), so every request names all its partitions. What is
-sent is counted for the group that fetches when it is handed to the socket, not before.
+opened (KIP-227: session id 0 in the answer says so), so every request names all its partitions; one that
+would go on with a session is told FETCH_SESSION_ID_NOT_FOUND. A partition that comes twice is read as it
+came last, as in Kafka. What is sent is counted for the group that fetches when it is handed to the socket,
+not before.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from gateway.registry import Call, Reply, api
 FETCH = 1
 INTERNAL_VERSION = 16
 _GRACE_S = 10.0
+_INITIAL_EPOCH, _FINAL_EPOCH = 0, -1
+"""Epochs of a request that names all its partitions: it opens a session, or wants none (KIP-227)."""
 
 
 class _Wanted:
@@ -55,18 +59,14 @@ class _Wanted:
         return bool(self.result and self.result["error_code"])
 
 
-@api(FETCH, "Fetch")
+@api(FETCH, "Fetch", is_large=True)
 async def fetch(call: Call) -> Reply | None:
     request = call.entity()
-    if field(request, "session_id", 0) != 0:
+    if field(request, "session_epoch", _FINAL_EPOCH) not in (_INITIAL_EPOCH, _FINAL_EPOCH):
         return call.reply(_envelope(ErrorCode.fetch_session_id_not_found, []))
-    wanted = [
-        _Wanted(named(call.gateway, field(topic, "topic", None), field(topic, "topic_id", None), item.partition), item)
-        for topic in request.topics
-        for item in topic.partitions
-    ]
+    wanted = _wanted(call, request)
     await _read(call, request, wanted)
-    _cut(wanted, min(field(request, "max_bytes", 2**31 - 1), call.gateway.config.fetch_max_bytes))
+    _cut(wanted, _max_bytes(call, request))
     results = {item.named.key: item.result for item in wanted}
     responses = [
         {
@@ -80,8 +80,22 @@ async def fetch(call: Call) -> Reply | None:
     return Reply(reply.frame, lambda: _account(call, wanted))
 
 
+def _wanted(call: Call, request: Any) -> list[_Wanted]:
+    found: dict[Any, _Wanted] = {}
+    for topic in request.topics:
+        for item in topic.partitions:
+            name, topic_id = field(topic, "topic", None), field(topic, "topic_id", None)
+            partition = named(call.gateway, name, topic_id, item.partition)
+            found[partition.key] = _Wanted(partition, item)
+    return list(found.values())
+
+
 def _envelope(error: ErrorCode, responses: list[dict[str, Any]]) -> dict[str, Any]:
     return {"throttle_time": 0, "error_code": error, "session_id": 0, "responses": responses}
+
+
+def _max_bytes(call: Call, request: Any) -> int:
+    return min(int(request.max_bytes), call.gateway.config.fetch_max_bytes)
 
 
 async def _read(call: Call, request: Any, wanted: list[_Wanted]) -> None:
@@ -94,7 +108,7 @@ async def _read(call: Call, request: Any, wanted: list[_Wanted]) -> None:
         assert item.named.topic is not None
         owners.setdefault(owner_of(call.gateway, item.named.topic, item.named.partition), []).append(item)
     loop = asyncio.get_running_loop()
-    max_wait_ms, min_bytes = ms(request.max_wait), request.min_bytes
+    max_wait_ms, min_bytes = ms(request.max_wait), min(request.min_bytes, _max_bytes(call, request))
     deadline = loop.time() + max_wait_ms / 1000
     if len(owners) == 1 and not any(item.failed for item in wanted):
         (owner,) = owners
@@ -130,7 +144,7 @@ async def _ask(call: Call, request: Any, owner: Key, items: list[_Wanted], max_w
     body = {
         "max_wait": max_wait_ms,
         "min_bytes": min_bytes,
-        "max_bytes": min(field(request, "max_bytes", 2**31 - 1), call.gateway.config.fetch_max_bytes),
+        "max_bytes": _max_bytes(call, request),
         "isolation_level": field(request, "isolation_level", 0),
         "session_id": 0,
         "session_epoch": -1,

@@ -1,4 +1,7 @@
-"""ListOffsets (api key 2), v1-11: earliest, latest, by time, and the timestamps below -2 of KIP-734 and KIP-405."""
+"""ListOffsets (api key 2), v1-11: earliest, latest, by time, and the timestamps below -2 of KIP-734 and KIP-405.
+
+A partition that comes twice is refused with INVALID_REQUEST, as in Kafka.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from actors.wire import codec
 from actors.wire.channel import ChannelLost
 from actors.wire.codec import ErrorCode, field
 from gateway.forward import Key
-from gateway.partitions import Named, ask, by_topic, existence_error, named, owner_of
+from gateway.partitions import Named, ask, by_topic, existence_error, named, owner_of, repeated
 from gateway.registry import Call, Reply, api
 
 LIST_OFFSETS = 2
@@ -27,8 +30,10 @@ async def list_offsets(call: Call) -> Reply | None:
     ]
     results: dict[Any, dict[str, Any]] = {}
     owners: dict[Key, list[tuple[Named, Any]]] = {}
+    twice = repeated(partition for partition, _ in wanted)
     for partition, item in wanted:
-        if (error := existence_error(partition)) is not None:
+        error = ErrorCode.invalid_request if partition.key in twice else existence_error(partition)
+        if error is not None:
             results[partition.key] = _failed(partition, error)
         else:
             assert partition.topic is not None
