@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from gateway.actor import GatewayActor
 
 _STOP_S = 40.0
 _STATUS_S = 15.0
+_IDENTITY_S = 10.0
 
 
 class ClusterError(RuntimeError):
@@ -23,7 +25,8 @@ class ClusterError(RuntimeError):
 
 
 def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) -> ClusterReady:
-    """Start every actor and wait until all serve. ClusterError if one cannot."""
+    """Start every actor and wait until all serve. ClusterError if one cannot, or if another Muster runs here."""
+    _clear(settings, progress)
     controller = detached(Controller, "controller", settings.namespace, settings, secrets.token_bytes(32), GatewayActor)
     try:
         ray.get(controller.start.remote())
@@ -38,19 +41,41 @@ def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) ->
     )
 
 
+def _clear(settings: ClusterSettings, progress: Callable[[str], None]) -> None:
+    """Stop what a killed ``muster up`` on this storage left on a Ray that is not its own."""
+    if not _actors(settings.namespace):
+        return
+    running = _cluster_id(settings.namespace)
+    if running is not None and running != settings.cluster_id:
+        raise ClusterError(
+            f"another Muster (cluster {running}) runs on this Ray; stop it with muster down on its storage first"
+        )
+    progress("stopping the actors that an earlier muster up left")
+    stop_cluster(settings)
+
+
+def _cluster_id(namespace: str) -> str | None:
+    """Of the Muster that runs in the namespace; None if its controller does not answer."""
+    try:
+        return str(ray.get(ray.get_actor("controller", namespace).cluster_id.remote(), timeout=_IDENTITY_S))
+    except (ValueError, RayError, TimeoutError):
+        return None
+
+
+def _actors(namespace: str) -> list[str]:
+    found = ray.util.list_named_actors(all_namespaces=True)
+    return [actor["name"] for actor in found if actor["namespace"] == namespace]
+
+
 def stop_cluster(settings: ClusterSettings) -> None:
     """Stop in order; what does not stop in time is killed. Nothing happens when nothing runs."""
-    try:
-        controller = ray.get_actor("controller", settings.namespace)
-    except ValueError:
-        return
-    try:
-        ray.get(controller.stop.remote(), timeout=_STOP_S)
-    except (RayError, TimeoutError):
-        for actor in ray.util.list_named_actors(all_namespaces=True):
-            if actor["namespace"] == settings.namespace and actor["name"] != "controller":
-                _kill(actor["name"], settings.namespace)
-    ray.kill(controller, no_restart=True)
+    with contextlib.suppress(ValueError, RayError, TimeoutError):
+        ray.get(ray.get_actor("controller", settings.namespace).stop.remote(), timeout=_STOP_S)
+    names = _actors(settings.namespace)
+    for name in sorted(
+        names, key=lambda name: name != "controller"
+    ):  # the controller first: it would start others anew
+        _kill(name, settings.namespace)
 
 
 def _kill(name: str, namespace: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from placement.rendezvous import choose
@@ -59,6 +60,19 @@ class ClusterView:
     """Log actors by index; None while one is down. The indices never change while the cluster runs."""
     offsets: Mapping[int, Endpoint | None]
     """Active offsets partitions; None while its actor is down; absent when it was never started."""
+    _found: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What was looked up before: a view never changes, and every request asks the same."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (
+            self.cluster_id,
+            self.controller_epoch,
+            self.version,
+            self.brokers,
+            self.topics,
+            self.logs,
+            self.offsets,
+        )
 
     @property
     def order(self) -> tuple[int, int]:
@@ -67,11 +81,18 @@ class ClusterView:
 
     def topic_by_id(self, topic_id: UUID) -> Topic | None:
         """The topic with that id, or None."""
-        return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
+        by_id: dict[UUID, Topic] | None = self._found.get("topics")
+        if by_id is None:
+            by_id = self._found["topics"] = {topic.topic_id: topic for topic in self.topics.values()}
+        return by_id.get(topic_id)
 
     def log_of(self, topic: Topic, partition: int) -> int:
         """Index of the log actor that owns the partition."""
-        return int(choose(f"{topic.topic_id}-{partition}", [str(index) for index in sorted(self.logs)]))
+        key = ("log", topic.topic_id, partition)
+        if key not in self._found:
+            names = [str(index) for index in sorted(self.logs)]
+            self._found[key] = int(choose(f"{topic.topic_id}-{partition}", names))
+        return int(self._found[key])
 
     def leader_of(self, topic: Topic, partition: int) -> Broker | None:
         """The gateway that Metadata names as leader: on the owner's node if there is one. None without gateways."""
@@ -85,6 +106,33 @@ class ClusterView:
         return self._near(f"{OFFSETS_TOPIC}-{offsets_partition}", self.offsets.get(offsets_partition))
 
     def _near(self, key: str, owner: Endpoint | None) -> Broker | None:
+        if key not in self._found:
+            self._found[key] = self._nearest(key, owner)
+        found: Broker | None = self._found[key]
+        return found
+
+    def _nearest(self, key: str, owner: Endpoint | None) -> Broker | None:
         near = [broker for broker in self.brokers if owner is not None and broker.node_id == owner.node_id]
         candidates = {str(broker.id): broker for broker in near or self.brokers}
         return candidates[choose(key, list(candidates))] if candidates else None
+
+
+def _restore(
+    cluster_id: str,
+    controller_epoch: int,
+    version: int,
+    brokers: tuple[Broker, ...],
+    topics: Mapping[str, Topic],
+    logs: Mapping[int, Endpoint | None],
+    offsets: Mapping[int, Endpoint | None],
+) -> ClusterView:
+    """Unpickle a view without what was looked up in it."""
+    return ClusterView(
+        cluster_id=cluster_id,
+        controller_epoch=controller_epoch,
+        version=version,
+        brokers=brokers,
+        topics=topics,
+        logs=logs,
+        offsets=offsets,
+    )
