@@ -1,13 +1,17 @@
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from placement.zookeeper import ZooKeeperClient
+from actors.zookeeper import EmbeddedZooKeeper
+from placement.zookeeper import ZooKeeperClient, connect
 from tests.gateway.serving import Serving, serving
 from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
 
-__all__ = ["served", "zk", "zk_hosts", "zookeeper"]
+__all__ = ["fresh", "full", "served", "zk", "zk_hosts", "zookeeper"]
+
+_numbers = itertools.count(1)
 
 
 @pytest.fixture
@@ -15,3 +19,26 @@ def served(zk: ZooKeeperClient, tmp_path: Path, request: pytest.FixtureRequest) 
     """A gateway; ``@pytest.mark.parametrize("served", [{property: value}], indirect=True)`` for properties."""
     with serving(zk, tmp_path, getattr(request, "param", {})) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def full(
+    zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Serving]:
+    """A gateway with log actors and coordinators, one for the module; the module's PROPERTIES are set."""
+    properties = getattr(request.module, "PROPERTIES", {})
+    storage = tmp_path_factory.mktemp("storage")
+    chroot = f"/{request.module.__name__}-{next(_numbers)}"
+    root = connect(zookeeper.hosts, timeout_s=10)
+    root.create(chroot)
+    root.shut()
+    client = connect(zookeeper.hosts + chroot, timeout_s=10)
+    with serving(client, storage, properties, with_actors=True) as running:
+        yield running
+    client.shut()
+
+
+@pytest.fixture
+def fresh() -> Callable[[str], str]:
+    """A name that no other test uses."""
+    return lambda kind: f"{kind}-{next(_numbers)}"

@@ -1,16 +1,19 @@
-"""A real gateway on a real socket over real topics in ZooKeeper, without Ray, and a client that speaks bytes."""
+"""A real gateway on a real socket over real topics in ZooKeeper, without Ray, and a client that speaks bytes.
+
+With actors, groups and records too: the real ones behind real internal sockets, in the gateway's event loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import gateway.apis  # noqa: F401 - registers the handlers
 from actors.admin import NewTopic, TopicOutcome
@@ -22,8 +25,9 @@ from gateway.attribution.account import Account
 from gateway.metrics import GatewayMetrics
 from gateway.server import ControllerUnavailable, Gateway
 from placement.topics import InvalidPartitions, InvalidTopic, TopicError, TopicExists, TopicRegistry, UnknownTopic
-from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Topic
+from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
 from placement.zookeeper import ZooKeeperClient
+from tests.gateway.local_actors import Actors
 
 CLUSTER_ID = "muster-test-cluster-id"
 BROKERS = (
@@ -50,6 +54,9 @@ class RegistryController:
         self.away = False
         self.mute = False
         self.publish: Callable[[ClusterView], None] = lambda view: None
+        self.logs: dict[int, Endpoint | None] = {0: None, 1: None}
+        self.offsets: dict[int, Endpoint | None] = {}
+        self.start_offsets: Callable[[int], Awaitable[Endpoint]] | None = None
         self._version = 0
 
     def view(self) -> ClusterView:
@@ -60,8 +67,8 @@ class RegistryController:
             version=self._version,
             brokers=BROKERS,
             topics=self.registry.load(),
-            logs={0: None, 1: None},
-            offsets={},
+            logs=dict(self.logs),
+            offsets=dict(self.offsets),
         )
 
     async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]:
@@ -86,7 +93,10 @@ class RegistryController:
         return await asyncio.to_thread(self.registry.next_producer_id_block)
 
     async def activate(self, offsets_partition: int) -> None:
-        raise ControllerUnavailable("there are no coordinators here")
+        if self.start_offsets is None:
+            raise ControllerUnavailable("there are no coordinators here")
+        self.offsets[offsets_partition] = await self.start_offsets(offsets_partition)
+        self.publish(self.view())
 
     async def _change(self, changes: dict[str, Callable[[], Topic | None]]) -> list[TopicOutcome]:
         if self.away:
@@ -107,22 +117,57 @@ def _outcome(name: str, change: Callable[[], Topic | None]) -> TopicOutcome:
 class Client:
     """One connection; asks in any version, gets kio's entity of that version."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, client_id: str | None = "a client") -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=20)
-        self._correlation_id = 0
+        self._client_id = client_id
+        self._asked = [0]
+        self._answered = 0
 
     def ask(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
-        self._correlation_id += 1
-        self.send(codec.encode_request(api_key, version, self._correlation_id, "a client", body))
+        self.request(api_key, version, body)
+        return self.answer(api_key, version)
+
+    def request(self, api_key: int, version: int, body: dict[str, Any]) -> None:
+        """Send, and leave the answer for later."""
+        frame = codec.encode_request(api_key, version, self._asked[-1] + 1, self._client_id, body)
+        self._asked.append(self._asked[-1] + 1)
+        self.send(frame)
+
+    def unanswered(self) -> None:
+        """The last request is one that gets no answer."""
+        self._asked.pop()
+
+    def answer(self, api_key: int, version: int) -> Any:
+        """The next answer; it has to be the one to the oldest request."""
         correlation_id, entity = codec.decode_response(api_key, version, self.receive())
-        assert correlation_id == self._correlation_id
+        self._answered += 1
+        assert correlation_id == self._asked[self._answered]
         return entity
 
     def send(self, frame: bytes) -> None:
-        self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
+        self.send_raw(len(frame).to_bytes(4, "big") + frame)
+
+    def send_raw(self, data: bytes) -> None:
+        self._socket.sendall(data)
 
     def receive(self) -> bytes:
         return self._exactly(int.from_bytes(self._exactly(4), "big"))
+
+    @property
+    def port(self) -> int:
+        """The client's own."""
+        return int(self._socket.getsockname()[1])
+
+    def is_closed(self) -> bool:
+        """Wait for what comes next: True if it is the end of the connection."""
+        try:
+            return not self._socket.recv(1)
+        except ConnectionError:
+            return True
+
+    def finish(self) -> None:
+        """Send no more, and say so."""
+        self._socket.shutdown(socket.SHUT_WR)
 
     def _exactly(self, size_bytes: int) -> bytes:
         data = b""
@@ -136,6 +181,12 @@ class Client:
     def close(self) -> None:
         self._socket.close()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
 
 class Serving:
     """A gateway that runs in a thread's event loop, and a client of it."""
@@ -143,8 +194,14 @@ class Serving:
     def __init__(self, server: Gateway, controller: RegistryController, run: Callable[..., Any], port: int) -> None:
         self.gateway = server
         self.controller = controller
-        self._run = run
+        self.actors: Actors | None = None
+        self.run = run
+        self.port = port
         self.client = Client(port)
+
+    def connect(self, client_id: str | None = "a client") -> Client:
+        """Another connection."""
+        return Client(self.port, client_id)
 
     def ask(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
         return self.client.ask(api_key, version, body)
@@ -163,11 +220,13 @@ class Serving:
         async def follow() -> None:
             self.gateway.follow(view)
 
-        self._run(follow())
+        self.run(follow())
 
 
 @contextmanager
-def serving(zk: ZooKeeperClient, directory: Path, properties: dict[str, str]) -> Iterator[Serving]:
+def serving(
+    zk: ZooKeeperClient, directory: Path, properties: dict[str, str], *, with_actors: bool = False
+) -> Iterator[Serving]:
     """Serve with these properties until the block ends."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
@@ -176,13 +235,21 @@ def serving(zk: ZooKeeperClient, directory: Path, properties: dict[str, str]) ->
     def run(work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, loop).result(30)
 
-    server, controller, port = run(_listen(zk, directory, MusterConfig.from_properties(properties)))
+    config = MusterConfig.from_properties(properties)
+    server, controller, port = run(_listen(zk, directory, config))
     served = Serving(server, controller, run, port)
+    if with_actors:
+        served.actors = Actors(zk, directory, config, controller, lambda: server.view)
+        run(served.actors.start())
+        served.follow(controller.view())
+        run(server.forwarder.until(lambda: None not in map(server.forwarder.log, controller.logs), 10))
     try:
         yield served
     finally:
         served.client.close()
         run(server.stop())
+        if served.actors is not None:
+            run(served.actors.stop())
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
         loop.close()

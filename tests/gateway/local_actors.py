@@ -1,0 +1,106 @@
+"""Log actors and offsets partitions without Ray: the real ones, behind real internal sockets, in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from actors.config import MusterConfig, group_config, log_config, offsets_log_config
+from actors.log import LogService, PartitionLog
+from actors.log_server import LogServer
+from actors.offsets import OffsetsPartition
+from actors.runtime import now_ms
+from actors.wire.server import Server
+from placement.epochs import next_epoch
+from placement.registration import Statement
+from placement.view import OFFSETS_TOPIC, ClusterView, Endpoint
+from placement.zookeeper import ZooKeeperClient
+
+SECRET = b"the secret of the test cluster"
+
+
+class _Statements:
+    """Where ZooKeeper's mapping would be written."""
+
+    def put(self, statements: tuple[Statement, ...]) -> None:
+        """Nobody reads it here."""
+
+
+class Actors:
+    """Two log actors; offsets partitions start when they are asked for. All methods are for the gateway's loop."""
+
+    def __init__(
+        self,
+        zk: ZooKeeperClient,
+        storage: Path,
+        config: MusterConfig,
+        controller: Any,
+        view: Callable[[], ClusterView],
+    ) -> None:
+        self._zk = zk
+        self._storage = storage
+        self._config = config
+        self._controller = controller
+        self._view = view
+        self._sockets = Path(tempfile.mkdtemp(prefix="muster-"))  # paths of Unix sockets are short
+        self._servers: list[Server] = []
+        self.logs: dict[int, LogService] = {}
+        self.log_servers: dict[int, LogServer] = {}
+        self.offsets: dict[int, OffsetsPartition] = {}
+        controller.start_offsets = self.start_offsets
+
+    async def start(self) -> None:
+        for index in self._controller.logs:
+            self.logs[index] = LogService(
+                storage=self._storage,
+                config=log_config(self._config),
+                topics=self._view,
+                index=index,
+                next_epoch=self._next_epoch,
+            )
+            self.log_servers[index] = LogServer(self.logs[index])
+            self._controller.logs[index] = await self._serve(self.log_servers[index], f"log-{index}")
+
+    async def start_offsets(self, partition: int) -> Endpoint:
+        topic = self._view().topics[OFFSETS_TOPIC]
+        epoch = await self._next_epoch(OFFSETS_TOPIC, partition)
+        partition_log = await asyncio.to_thread(
+            PartitionLog.open,
+            self._storage / "logs" / f"{OFFSETS_TOPIC}-{partition}",
+            topic_id=topic.topic_id,
+            epoch=epoch,
+            config=offsets_log_config(self._config),
+            now_ms=now_ms,
+        )
+        core = self.offsets[partition] = OffsetsPartition(
+            partition=partition,
+            epoch=epoch,
+            config=group_config(self._config),
+            partition_log=partition_log,
+            sink=_Statements(),
+            topic_id=topic.topic_id,
+        )
+        await asyncio.to_thread(core.load)
+        core.activate()
+        return await self._serve(core, f"offsets-{partition}")
+
+    async def _next_epoch(self, topic: str, partition: int) -> int:
+        return await asyncio.to_thread(next_epoch, self._zk, topic, partition, "test")
+
+    async def _serve(self, handler: Any, name: str) -> Endpoint:
+        server = Server(handler, SECRET)
+        self._servers.append(server)
+        return await server.start(node_id="n1", host="127.0.0.1", path=self._sockets / name)
+
+    async def stop(self) -> None:
+        for core in self.offsets.values():
+            await core.stop()
+        for server in self._servers:
+            await server.stop()
+        for service in self.logs.values():
+            await service.close()
+        shutil.rmtree(self._sockets)

@@ -1,0 +1,365 @@
+"""The life of a group in every version of its APIs, as bytes on a connection, with real coordinators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from actors.wire.codec import ErrorCode, field, versions_of
+from placement.view import Topic
+from tests.gateway.serving import Client, Serving
+
+OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP = 8, 9, 10, 11, 12, 13
+SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS = 14, 15, 16, 42
+PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
+UNKNOWN_ID = UUID("00000000-0000-4000-8000-00000000dead")
+NOBODY = Topic(name="nope", topic_id=UNKNOWN_ID, partitions=1)
+
+Fresh = Callable[[str], str]
+
+
+def newest(api_key: int) -> int:
+    return versions_of(api_key)[-1]
+
+
+class Member:
+    """One member of a group on a connection of its own; every API in the version nearest to ``version``."""
+
+    def __init__(self, client: Client, group: str, version: int = 99, instance: str | None = None) -> None:
+        self.client = client
+        self.group = group
+        self.version = version
+        self.instance = instance
+        self.id = ""
+        self.generation = -1
+
+    def nearest(self, api_key: int) -> int:
+        versions = versions_of(api_key)
+        return min(max(self.version, versions[0]), versions[-1])
+
+    def ask(self, api_key: int, **body: Any) -> Any:
+        return self.client.ask(api_key, self.nearest(api_key), {"group_id": self.group} | body)
+
+    def _me(self) -> dict[str, Any]:
+        return {"member_id": self.id, "generation_id": self.generation, "group_instance_id": self.instance}
+
+    def request_join(self, session_timeout_ms: int = 30_000) -> None:
+        body = {
+            "group_id": self.group,
+            **self._me(),
+            "session_timeout": session_timeout_ms,
+            "rebalance_timeout": 30_000,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": b"what I want"}],
+            "reason": None,
+        }
+        self.client.request(JOIN_GROUP, self.nearest(JOIN_GROUP), body)
+
+    def joined(self) -> Any:
+        answer = self.client.answer(JOIN_GROUP, self.nearest(JOIN_GROUP))
+        self.id, self.generation = answer.member_id, answer.generation_id
+        return answer
+
+    def join(self, **changes: Any) -> Any:
+        """Once more when the coordinator wants the member to come with its id (KIP-394)."""
+        self.request_join(**changes)
+        answer = self.joined()
+        if answer.error_code is ErrorCode.member_id_required:
+            assert self.nearest(JOIN_GROUP) >= 4
+            assert self.instance is None
+            self.request_join(**changes)
+            answer = self.joined()
+        return answer
+
+    def sync(self, assignments: dict[str, bytes]) -> Any:
+        items = [{"member_id": member, "assignment": data} for member, data in assignments.items()]
+        return self.ask(SYNC_GROUP, **self._me(), protocol_type="consumer", protocol_name="range", assignments=items)
+
+    def heartbeat(self) -> ErrorCode:
+        error: ErrorCode = self.ask(HEARTBEAT, **self._me()).error_code
+        return error
+
+    def leave(self) -> Any:
+        me = {"member_id": self.id, "group_instance_id": self.instance, "reason": "done"}
+        return self.ask(LEAVE_GROUP, member_id=self.id, members=[me])
+
+    def commit(self, *offsets: tuple[Topic, int, int]) -> list[tuple[Any, int, ErrorCode]]:
+        """(name or id, partition, error) of each."""
+        me = self._me()
+        topics = [
+            {
+                "name": topic.name,
+                "topic_id": topic.topic_id,
+                "partitions": [
+                    {"partition_index": partition, "committed_offset": offset, "committed_metadata": "here"}
+                ],
+            }
+            for topic, partition, offset in offsets
+        ]
+        answer = self.ask(
+            OFFSET_COMMIT,
+            **me,
+            generation_id_or_member_epoch=me["generation_id"],
+            retention_time=-1,
+            topics=topics,
+        )
+        return [
+            (field(topic, "name", None) or topic.topic_id, item.partition_index, item.error_code)
+            for topic in answer.topics
+            for item in topic.partitions
+        ]
+
+    def committed(self, topics: list[Topic] | None, partition: int = 0) -> list[tuple[Any, int, str | None, ErrorCode]]:
+        """(name or id, offset, metadata, error) of one partition of each topic; of all that there is for None."""
+        asked = (
+            None
+            if topics is None
+            else [
+                {"name": topic.name, "topic_id": topic.topic_id, "partition_indexes": [partition]} for topic in topics
+            ]
+        )
+        group = {"group_id": self.group, "member_id": None, "member_epoch": -1, "topics": asked}
+        answer = self.ask(OFFSET_FETCH, topics=asked, groups=[group], require_stable=False)
+        found = answer.groups[0] if self.nearest(OFFSET_FETCH) >= 8 else answer
+        return [
+            (field(topic, "name", None) or topic.topic_id, item.committed_offset, item.metadata, item.error_code)
+            for topic in found.topics
+            for item in topic.partitions
+        ]
+
+
+def find(client: Client, version: int, *keys: str, key_type: int = 0) -> list[Any]:
+    """(key, node, error), also of the versions that ask for one."""
+    if version >= 4:
+        answer = client.ask(FIND_COORDINATOR, version, {"key_type": key_type, "coordinator_keys": keys})
+        return [(item.key, item.node_id, item.error_code) for item in answer.coordinators]
+    answers = [client.ask(FIND_COORDINATOR, version, {"key_type": key_type, "key": key}) for key in keys]
+    return [(key, item.node_id, item.error_code) for key, item in zip(keys, answers, strict=True)]
+
+
+def groups_in_two_partitions(full: Serving, fresh: Fresh) -> tuple[str, str]:
+    first = fresh("g")
+    second = first
+    while full.gateway.partition_of(second) == full.gateway.partition_of(first):
+        second = fresh("g")
+    find(full.client, 4, first, second)
+    return first, second
+
+
+def delete(client: Client, *groups: str, version: int = 2) -> list[tuple[str, ErrorCode]]:
+    answer = client.ask(DELETE_GROUPS, version, {"groups_names": groups})
+    return [(item.group_id, item.error_code) for item in answer.results]
+
+
+@pytest.mark.parametrize("version", range(11))
+def test_the_life_of_a_group(full: Serving, fresh: Fresh, version: int) -> None:
+    topic, group = full.create(fresh("t"), 2), fresh("g")
+    client = full.client
+    member = Member(client, group, version)
+    assert find(client, member.nearest(FIND_COORDINATOR), group) == [(group, 1, ErrorCode.none)]
+
+    joined = member.join()
+    assert (joined.error_code, joined.generation_id, joined.leader) == (ErrorCode.none, 1, member.id)
+    assert joined.protocol_name == "range"
+    assert [(item.member_id, item.metadata) for item in joined.members] == [(member.id, b"what I want")]
+    assert field(joined, "protocol_type", "consumer") == "consumer"
+    synced = member.sync({member.id: b"what you get"})
+    assert (synced.error_code, synced.assignment) == (ErrorCode.none, b"what you get")
+    assert member.heartbeat() is ErrorCode.none
+
+    by_id = member.nearest(OFFSET_COMMIT) >= 10
+    name, missing = (topic.topic_id, UNKNOWN_ID) if by_id else (topic.name, "nope")
+    no_topic = ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
+    assert member.commit((topic, 0, 42)) == [(name, 0, ErrorCode.none)]
+    assert member.commit((topic, 1, 43), (topic, 2, 44), (NOBODY, 0, 45)) == [
+        (name, 1, ErrorCode.none),
+        (name, 2, ErrorCode.unknown_topic_or_partition),
+        (missing, 0, no_topic),
+    ]
+    assert member.commit((NOBODY, 0, 45)) == [(missing, 0, no_topic)]
+    by_id = member.nearest(OFFSET_FETCH) >= 10
+    name, missing = (topic.topic_id, UNKNOWN_ID) if by_id else (topic.name, "nope")
+    assert member.committed([topic]) == [(name, 42, "here", ErrorCode.none)]
+    assert member.committed([topic], 1) == [(name, 43, "here", ErrorCode.none)]
+    assert member.committed([topic, NOBODY], 2) == [
+        (name, -1, "", ErrorCode.none),
+        (missing, -1, "", ErrorCode.unknown_topic_id if by_id else ErrorCode.none),
+    ]
+    if member.nearest(OFFSET_FETCH) >= 2:
+        assert sorted(offset for _, offset, _, _ in member.committed(None)) == [42, 43]
+
+    (listed,) = [
+        item
+        for item in client.ask(
+            LIST_GROUPS, member.nearest(LIST_GROUPS), {"states_filter": [], "types_filter": []}
+        ).groups
+        if item.group_id == group
+    ]
+    assert (listed.protocol_type, field(listed, "group_state", "Stable")) == ("consumer", "Stable")
+    described = client.ask(
+        DESCRIBE_GROUPS, member.nearest(DESCRIBE_GROUPS), {"groups": [group], "include_authorized_operations": False}
+    ).groups[0]
+    assert (described.error_code, described.group_state, described.protocol_data) == (ErrorCode.none, "Stable", "range")
+    (shown,) = described.members
+    assert (shown.member_id, shown.client_id, shown.client_host) == (member.id, "a client", "/127.0.0.1")
+    assert (shown.member_metadata, shown.member_assignment) == (b"what I want", b"what you get")
+
+    assert delete(client, group, version=member.nearest(DELETE_GROUPS)) == [(group, ErrorCode.non_empty_group)]
+    left = member.leave()
+    assert left.error_code is ErrorCode.none
+    assert [item.error_code for item in field(left, "members", ())] in ([], [ErrorCode.none])
+    assert member.heartbeat() is ErrorCode.unknown_member_id
+    assert delete(client, group, version=member.nearest(DELETE_GROUPS)) == [(group, ErrorCode.none)]
+    assert delete(client, group, version=member.nearest(DELETE_GROUPS)) == [(group, ErrorCode.group_id_not_found)]
+
+
+def test_two_members_rebalance(full: Serving, fresh: Fresh) -> None:
+    group = fresh("g")
+    find(full.client, 4, group)
+    with full.connect() as one, full.connect() as two:
+        leader, follower = Member(one, group), Member(two, group)
+        leader.join()
+        leader.sync({leader.id: b"all"})
+        follower.request_join()
+        assert follower.joined().error_code is ErrorCode.member_id_required
+        follower.request_join()
+        while leader.heartbeat() is not ErrorCode.rebalance_in_progress:
+            pass
+        joined = leader.join()
+        assert {item.member_id for item in joined.members} == {leader.id, follower.id}
+        assert follower.joined().members == ()
+        assert (follower.generation, joined.leader) == (2, leader.id)
+        assert leader.sync({leader.id: b"left", follower.id: b"right"}).assignment == b"left"
+        assert follower.sync({}).assignment == b"right"
+
+
+def test_static_members_leave_together(full: Serving, fresh: Fresh) -> None:
+    group = fresh("g")
+    find(full.client, 4, group)
+    member = Member(full.client, group, instance="i-1")
+    assert member.join().error_code is ErrorCode.none
+    leaving = [
+        {"member_id": member.id, "group_instance_id": "i-1", "reason": None},
+        {"member_id": "", "group_instance_id": "i-2", "reason": None},
+        {"member_id": "nobody", "group_instance_id": None, "reason": None},
+    ]
+    answer = member.ask(LEAVE_GROUP, members=leaving)
+    assert [(item.member_id, item.group_instance_id, item.error_code) for item in answer.members] == [
+        (member.id, "i-1", ErrorCode.none),
+        ("", "i-2", ErrorCode.unknown_member_id),
+        ("nobody", None, ErrorCode.unknown_member_id),
+    ]
+
+
+@pytest.mark.parametrize("version", range(8, 11))
+def test_offsets_of_groups_in_several_partitions(full: Serving, fresh: Fresh, version: int) -> None:
+    topic, groups = full.create(fresh("t")), groups_in_two_partitions(full, fresh)
+    for offset, group in enumerate(groups):
+        assert Member(full.client, group).commit((topic, 0, offset))[0][2] is ErrorCode.none
+    asked = [{"name": topic.name, "topic_id": topic.topic_id, "partition_indexes": [0]}]
+    body = {
+        "groups": [
+            {"group_id": group, "member_id": None, "member_epoch": -1, "topics": topics}
+            for group, topics in [(groups[0], asked), (groups[1], asked), (groups[1], None), ("nobody's", asked)]
+        ],
+        "require_stable": True,
+    }
+    found = full.ask(OFFSET_FETCH, version, body).groups
+    assert [item.group_id for item in found] == [groups[0], groups[1], groups[1], "nobody's"]
+    assert [item.topics[0].partitions[0].committed_offset for item in found] == [0, 1, 1, -1]
+    assert {item.error_code for item in found} == {ErrorCode.none}
+
+
+def test_groups_of_several_partitions_are_described_listed_and_deleted(full: Serving, fresh: Fresh) -> None:
+    topic, groups = full.create(fresh("t")), groups_in_two_partitions(full, fresh)
+    for group in groups:
+        Member(full.client, group).commit((topic, 0, 1))
+    nobody = fresh("nobody")
+    asked = [groups[1], nobody, groups[0], groups[1]]
+    for version in versions_of(DESCRIBE_GROUPS):
+        described = full.ask(DESCRIBE_GROUPS, version, {"groups": asked, "include_authorized_operations": False}).groups
+        assert [item.group_id for item in described] == asked
+        states = [item.group_state for item in described]
+        assert states == ["Empty", "Dead", "Empty", "Empty"]
+        gone = ErrorCode.group_id_not_found if version >= 6 else ErrorCode.none
+        assert [item.error_code for item in described] == [ErrorCode.none, gone, ErrorCode.none, ErrorCode.none]
+    listed = full.ask(LIST_GROUPS, 5, {"states_filter": ["Empty"], "types_filter": ["classic"]}).groups
+    assert set(groups) <= {item.group_id for item in listed}
+    assert all((item.group_state, item.group_type) == ("Empty", "classic") for item in listed)
+    assert delete(full.client, *asked) == [
+        (groups[1], ErrorCode.none),
+        (nobody, ErrorCode.group_id_not_found),
+        (groups[0], ErrorCode.none),
+    ]
+
+
+@pytest.mark.parametrize("version", versions_of(FIND_COORDINATOR))
+def test_coordinators_of_other_kinds_are_refused(full: Serving, fresh: Fresh, version: int) -> None:
+    group = fresh("g")
+    assert find(full.client, version, group, group) == [(group, 1, ErrorCode.none)] * 2
+    if version >= 1:
+        refused = ErrorCode.transactional_id_authorization_failed
+        assert find(full.client, version, "tx", key_type=1) == [("tx", -1, refused)]
+        assert find(full.client, version, "x", key_type=9) == [("x", -1, ErrorCode.invalid_request)]
+
+
+@pytest.mark.parametrize(
+    "group",
+    ["a/b/../c", "two\nlines\x00\t", "grüppe 🦔 " * 3, "x" * 4096, "..", " ", "{}\"'\\", "\u202e\ufeff"],
+    ids=["slashes", "control", "emoji", "long", "dots", "blank", "quotes", "direction"],
+)
+@pytest.mark.parametrize("client_id", [None, "", "🦔/\n"], ids=["null", "empty", "odd"])
+def test_odd_names(full: Serving, fresh: Fresh, group: str, client_id: str | None) -> None:
+    topic = full.create(fresh("t"))
+    with full.connect(client_id) as client:
+        find(client, 4, group)
+        member = Member(client, group)
+        assert member.join().error_code is ErrorCode.none
+        assert member.sync({member.id: b"all"}).assignment == b"all"
+        assert member.commit((topic, 0, 7)) == [(topic.topic_id, 0, ErrorCode.none)]
+        assert member.committed([topic])[0][1] == 7
+        (described,) = client.ask(
+            DESCRIBE_GROUPS, 6, {"groups": [group], "include_authorized_operations": False}
+        ).groups
+        assert (described.group_id, described.members[0].client_id) == (group, client_id or "")
+        assert member.leave().members[0].error_code is ErrorCode.none
+        assert delete(client, group) == [(group, ErrorCode.none)]
+
+
+def test_the_empty_group_id(full: Serving, fresh: Fresh) -> None:
+    """Kafka takes it for offsets of simple consumers (until it is gone for good) but for no member."""
+    find(full.client, 4, "")
+    assert Member(full.client, "").join().error_code is ErrorCode.invalid_group_id
+    assert Member(full.client, "").heartbeat() is ErrorCode.invalid_group_id
+
+
+def test_a_group_whose_actor_is_down_is_loading(full: Serving, fresh: Fresh) -> None:
+    """What clients are told while an offsets partition starts, in every version."""
+    controller = full.controller
+    running, start = dict(controller.offsets), controller.start_offsets
+    controller.offsets, controller.start_offsets = dict.fromkeys(range(3)), None
+    full.follow(controller.view())
+    try:
+        for version in range(11):
+            member = Member(full.client, "g", version)
+            loading = ErrorCode.coordinator_load_in_progress
+            member.request_join()
+            assert member.joined().error_code is loading
+            assert member.heartbeat() is ErrorCode.none
+            assert member.sync({}).error_code is ErrorCode.not_coordinator
+            assert member.leave().error_code is loading
+            topic = full.create(f"loading-{version}")
+            assert member.commit((topic, 0, 1), (NOBODY, 0, 1))[0][2] is loading
+            assert delete(full.client, "g", version=member.nearest(DELETE_GROUPS)) == [("g", loading)]
+            (described,) = full.ask(
+                DESCRIBE_GROUPS,
+                member.nearest(DESCRIBE_GROUPS),
+                {"groups": ["g"], "include_authorized_operations": False},
+            ).groups
+            assert described.error_code is loading
+    finally:
+        controller.offsets, controller.start_offsets = running, start
+        full.follow(controller.view())
