@@ -19,39 +19,49 @@ _RETRY_S = 0.2
 
 
 async def controller_of(settings: ClusterSettings) -> Any:
-    """Handle of the controller actor."""
+    """Handle of the controller actor. ValueError when there is none."""
     return await asyncio.to_thread(ray.get_actor, "controller", settings.namespace)
 
 
 class ViewFollower:
-    """Calls ``on_view`` with every newer view; when the controller is away the last one stays."""
+    """Asks for newer views; when the controller is away the last one stays."""
 
-    def __init__(self, settings: ClusterSettings, on_view: Callable[[ClusterView], None]) -> None:
+    def __init__(self, settings: ClusterSettings) -> None:
         self._settings = settings
-        self._on_view = on_view
         self._controller: Any = None
         self._view: ClusterView | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def first(self) -> ClusterView:
-        """The first view; then the rest is followed in the background."""
-        self._controller = await controller_of(self._settings)
+        """The first view, however long it takes."""
         while self._view is None:
             await self._poll()
-        self._task = asyncio.get_running_loop().create_task(self._follow())
         return self._view
 
-    async def _follow(self) -> None:
+    def follow(self, on_view: Callable[[ClusterView], None]) -> None:
+        """Call ``on_view`` with every view newer than the first, from now on; also with what came since then.
+
+        Apart from :meth:`first` so that the owner can make, in between, the parts that ``on_view`` needs.
+        """
+        self._task = asyncio.get_running_loop().create_task(self._follow(on_view))
+
+    async def _follow(self, on_view: Callable[[ClusterView], None]) -> None:
         while True:
             if await self._poll() and self._view is not None:
-                self._on_view(self._view)
+                try:
+                    on_view(self._view)
+                except Exception:
+                    log.exception("view %s was not taken in; the next one is", self._view.order)
 
     async def _poll(self) -> bool:
         """Whether a newer view came."""
         try:
+            if self._controller is None:
+                self._controller = await controller_of(self._settings)
             view = await self._controller.watch.remote(self._view.order if self._view else None)
-        except RayError as error:
+        except (RayError, ValueError) as error:
             log.info("the controller does not answer: %s", type(error).__name__)
+            self._controller = None
             await asyncio.sleep(_RETRY_S)
             return False
         if view is not None:

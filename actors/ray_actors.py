@@ -56,9 +56,10 @@ class _Actor:
     async def _start(self) -> Started:
         raise NotImplementedError
 
-    async def park(self) -> None:
-        """Never returns: a caller that waits learns of this process's death from Ray."""
-        await asyncio.Event().wait()
+    async def park(self, pid: int) -> None:
+        """Returns only when this is not the process that was started: else Ray tells the caller of its death."""
+        if pid == os.getpid():
+            await asyncio.Event().wait()
 
     def _node(self) -> tuple[str, str]:
         address = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
@@ -84,7 +85,7 @@ class LogActor(_Actor):
 
     async def _start(self) -> Started:
         self._zk = await self._zookeeper()
-        self._follower = ViewFollower(self.settings, self._on_view)
+        self._follower = ViewFollower(self.settings)
         self._view = await self._follower.first()
         self._service = LogService(
             storage=Path(self.settings.storage),
@@ -93,6 +94,7 @@ class LogActor(_Actor):
             index=self._index,
             next_epoch=self._next_epoch,
         )
+        self._follower.follow(self._on_view)
         self._server = Server(LogServer(self._service), self.secret)
         return await self._listen(self._server)
 
@@ -126,7 +128,7 @@ class OffsetsActor(_Actor):
         zk = await self._zookeeper()
         epoch = await asyncio.to_thread(next_epoch, zk, OFFSETS_TOPIC, self._partition, self.name)
         await asyncio.to_thread(zk.shut)
-        self._follower = ViewFollower(self.settings, self._on_view)
+        self._follower = ViewFollower(self.settings)
         self._topics = await self._follower.first()
         self._writer = MappingWriter(self.settings.zookeeper)
         topic = self._topics.topics[OFFSETS_TOPIC]
@@ -141,6 +143,7 @@ class OffsetsActor(_Actor):
         )
         records = await asyncio.to_thread(self._core.load)
         self._core.activate()
+        self._follower.follow(self._on_view)
         self._writer.put(self._core.registrations())
         log.info("epoch %d, %d records replayed", epoch, records)
         self._server = Server(self._core, self.secret)
@@ -183,8 +186,9 @@ class ReconcilerActor(_Actor):
         super().__init__(settings, secret, "reconciler")
 
     async def _start(self) -> Started:
-        self._follower = ViewFollower(self.settings, self._on_view)
+        self._follower = ViewFollower(self.settings)
         self._view = await self._follower.first()
+        self._follower.follow(self._on_view)
         interval_ms = self.settings.config.reconciler_interval_ms
         self._reconciler = Reconciler(self.settings.zookeeper, interval_ms, self._registrations)
         self._task = asyncio.get_running_loop().create_task(self._reconciler.run())

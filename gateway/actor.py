@@ -88,7 +88,7 @@ class GatewayActor:
         settings, config = self._settings, self._settings.config
         await asyncio.to_thread(check_shared, Path(settings.storage), settings.cluster_id)
         node_id, address = ray.get_runtime_context().get_node_id(), str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
-        self._follower = ViewFollower(settings, lambda view: self._gateway.follow(view))
+        self._follower = ViewFollower(settings)
         view = await self._follower.first()
         self._store = await asyncio.to_thread(self._open_store)
         account = Account(self._store, Sample, pending_ms=config.attribution_pending_ms)
@@ -102,6 +102,7 @@ class GatewayActor:
             metrics=metrics,
             view=view,
         )
+        self._follower.follow(self._gateway.follow)
         port, metrics_port = self._ports
         bound = await self._gateway.listen(settings.host or "0.0.0.0", port)
         self._http, metrics_port = await start_http(
@@ -135,15 +136,18 @@ class GatewayActor:
                     await work()
                 except OSError as error:
                     log.error("samples cannot be written: %s", error)
+                except Exception:
+                    log.exception("what is done every %g s failed; it is tried again", period_s)
 
         return asyncio.get_running_loop().create_task(run())
 
     async def _settle(self) -> None:
         self._gateway.account.settle(now_ms())
 
-    async def park(self) -> None:
-        """Never returns: a caller that waits learns of this process's death from Ray."""
-        await asyncio.Event().wait()
+    async def park(self, pid: int) -> None:
+        """Returns only when this is not the process that was started: else Ray tells the caller of its death."""
+        if pid == os.getpid():
+            await asyncio.Event().wait()
 
     async def flush(self) -> int:
         """Write the samples so far as Parquet; the number of rows."""
