@@ -49,9 +49,9 @@ _WATCH_S = 20.0
 """How long one ``watch`` call waits before it says that nothing changed."""
 _ACTIVATE_S = 30.0
 _READY_S = 120.0
+_ADOPT_S = 3.0
+"""How long a new controller waits for an actor of its predecessor's; one that lives answers within milliseconds."""
 _NODES_S = 5.0
-_AT_ONCE = 4
-"""Actors of one kind that are started side by side when the cluster comes up."""
 
 
 class Controller:
@@ -83,14 +83,17 @@ class Controller:
         await asyncio.shield(self._starting)
 
     async def _start(self) -> None:
+        left = await asyncio.to_thread(self._left_behind)
         await asyncio.to_thread(self._read_zookeeper)
-        self._publish()
         for index in range(self._settings.config.log_actors):
             self._manage(f"log-{index}", LogActor, index)
-        for partition in sorted(self._existing("offsets") | self._offsets_with_data()):
+        with_data = await asyncio.to_thread(self._offsets_with_data)
+        for partition in sorted(_numbers("offsets", left) | with_data):
             self._manage(f"offsets-{partition}", OffsetsActor, partition)
         self._manage("reconciler", ReconcilerActor)
-        self._manage_gateways()
+        self._manage_gateways(_numbers("gateway", left))
+        await self._adopt(left)
+        self._publish()
         if self._settings.gateway_ports is None:
             self._spawn(self._follow_nodes())
         self._node = EphemeralNode(self._settings.zookeeper, CONTROLLER, self._describe_node)
@@ -106,14 +109,18 @@ class Controller:
             config = {"cleanup.policy": "compact", "compression.type": "producer"}
             self._topics[OFFSETS_TOPIC] = self._registry.create(OFFSETS_TOPIC, partitions, config, internal=True)
 
-    def _existing(self, kind: str) -> set[int]:
-        """Numbers of the named actors of a kind that a predecessor left."""
-        found = set()
-        for actor in ray.util.list_named_actors(all_namespaces=True):
-            match = re.fullmatch(rf"{kind}-(\d+)", actor["name"])
-            if match and actor["namespace"] == self._settings.namespace:
-                found.add(int(match[1]))
-        return found
+    async def _adopt(self, left: set[str]) -> None:
+        """Wait for what a predecessor's actors say of themselves: nobody sees a view before ``start`` has ended.
+
+        A first view without them would tell the gateways to drop every connection, while all of them serve.
+        """
+        known = [managed for name, managed in self._supervisor.actors.items() if name in left]
+        await asyncio.gather(*(self._supervisor.alive(managed, _ADOPT_S) for managed in known))
+
+    def _left_behind(self) -> set[str]:
+        """Names of the actors that a predecessor made."""
+        actors = ray.util.list_named_actors(all_namespaces=True)
+        return {actor["name"] for actor in actors if actor["namespace"] == self._settings.namespace}
 
     def _offsets_with_data(self) -> set[int]:
         folders = (Path(self._settings.storage) / "logs").glob(f"{OFFSETS_TOPIC}-*")
@@ -136,14 +143,14 @@ class Controller:
         nodes = ray.nodes()  # type: ignore[no-untyped-call]
         return [node["NodeID"] for node in nodes if node["Alive"]]
 
-    def _manage_gateways(self) -> None:
+    def _manage_gateways(self, left: set[int]) -> None:
         ports = self._settings.gateway_ports
         if ports is not None:
             metrics = self._settings.metrics_ports or tuple(self._metrics_port(number) for number in range(len(ports)))
             for number, (port, metrics_port) in enumerate(zip(ports, metrics, strict=True)):
                 self._manage(f"gateway-{number + 1}", self._gateway_class, number + 1, port, metrics_port)
             return
-        for number in sorted(self._existing("gateway")):
+        for number in sorted(left):
             self._manage_gateway_on(None, number)
 
     def _metrics_port(self, number: int) -> int:
@@ -178,6 +185,10 @@ class Controller:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def cluster_id(self) -> str:
+        """Which cluster this controller is of; answered also while it starts."""
+        return self._settings.cluster_id
 
     async def ready(self) -> list[dict[str, Any]]:
         """Wait until every actor of the start serves. RuntimeError naming those that do not, and why."""
@@ -359,6 +370,11 @@ class Controller:
         if self._node is not None:
             await asyncio.to_thread(self._node.close)
         log.info("controller stopped")
+
+
+def _numbers(kind: str, names: set[str]) -> set[int]:
+    """Numbers of the actors of a kind."""
+    return {int(match[1]) for name in names if (match := re.fullmatch(rf"{kind}-(\d+)", name))}
 
 
 def _describe(managed: Managed) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def detached(cls: type, name: str, namespace: str, *args: Any, node_id: str | No
 
 
 class Supervisor:
-    """Calls ``start()`` on each actor whenever its process is new, and ``park()`` to learn of its death."""
+    """Calls ``start()`` on each actor whenever its process is new, and ``park(pid)`` to learn of its death."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self.actors: dict[str, Managed] = {}
@@ -94,22 +94,31 @@ class Supervisor:
                 managed.starts += 1
                 managed.error = None
                 await self._set(managed, "alive")
-                await managed.handle.park.remote()
+                await managed.handle.park.remote(managed.started.pid)
             except ActorDiedError as error:  # for good: somebody killed it without restart
                 log.warning("%s died and is made anew: %s", managed.name, _first_line(error))
                 managed.handle = None
             except RayTaskError as error:
-                managed.error = _first_line(error.cause) if error.cause else _first_line(error)
-                log.error("%s cannot start: %s", managed.name, managed.error)
-                await self._set(managed, "failed")
-                await asyncio.sleep(_FAILED_RETRY_S)
-                continue
+                await self._failed(managed, error.cause if error.cause else error)
+                await asyncio.to_thread(ray.kill, managed.handle, no_restart=False)
             except RayActorError as error:
                 log.warning("%s is down: %s", managed.name, _first_line(error))
+            except Exception as error:  # whatever Ray says: nobody else would try again
+                await self._failed(managed, error)
+                managed.handle = None
             await self._set(managed, "restarting")
             await asyncio.sleep(_RETRY_S)
 
+    async def _failed(self, managed: Managed, error: BaseException) -> None:
+        """Say so, and wait before the next try. That is a new process: a start that fails halfway may hold a port."""
+        managed.error = _first_line(error)
+        log.error("%s cannot start: %s", managed.name, managed.error)
+        await self._set(managed, "failed")
+        await asyncio.sleep(_FAILED_RETRY_S)
+
     async def _set(self, managed: Managed, state: str) -> None:
+        if managed.state == state:
+            return
         managed.state = state
         self._changed()
         async with self._settled:
