@@ -55,8 +55,9 @@ class LogServer:
     async def _answer(self, peer: Peer, token: int, header: Header, serve: _Serve, entity: Any) -> None:
         try:
             body = await serve(entity)
+            frame = codec.encode_response(header.api_key, header.api_version, header.correlation_id, body)
         except Exception:
             log.exception("api key %d failed", header.api_key)
             peer.close()
             return
-        peer.reply(token, codec.encode_response(header.api_key, header.api_version, header.correlation_id, body))
+        peer.reply(token, frame)

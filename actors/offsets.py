@@ -144,12 +144,17 @@ class OffsetsPartition:
 
     def _read_log(self, asked: _Asked, entity: Any) -> None:
         async def serve() -> None:
-            if asked.header.api_key == FETCH:
-                body = await fetch(entity, self._log_of)
-            else:
-                body = await list_offsets(entity, self._log_of)
-            self._reply(asked, body)
-            self._reads.pop((asked.peer, asked.token), None)
+            try:
+                if asked.header.api_key == FETCH:
+                    body = await fetch(entity, self._log_of)
+                else:
+                    body = await list_offsets(entity, self._log_of)
+                self._reply(asked, body)
+            except Exception:
+                log.exception("api key %d failed", asked.header.api_key)
+                asked.peer.close()
+            finally:
+                self._reads.pop((asked.peer, asked.token), None)
 
         self._reads[asked.peer, asked.token] = asyncio.get_running_loop().create_task(serve())
 
@@ -187,28 +192,42 @@ class OffsetsPartition:
 
     async def _write(self, outcome: Outcome) -> None:
         """Tasks start in the order of creation, so records reach the log in the order of the core's steps."""
-        assert outcome.write is not None
-        if self._failed:
+        write = outcome.write
+        if self._failed or write is None:
             return
         try:
             await self._log.append_records([(record.key, record.value) for record in outcome.records], now_ms())
         except LogError as error:
             log.error("partition %d: append failed, the actor ends: %s", self.partition, error)
             self._give_up(outcome, error.code)
-            return
-        self._apply(self._core.written(outcome.write, now_ms()))
+        except Exception:
+            log.exception("partition %d: append failed, the actor ends", self.partition)
+            self._give_up(outcome, ErrorCode.not_coordinator)
+        else:
+            self._guarded(lambda: self._core.written(write, now_ms()))
 
-    def _give_up(self, outcome: Outcome, error: ErrorCode) -> None:
+    def _guarded(self, step: Callable[[], Outcome]) -> None:
+        """Apply a step that no request asked for. If it fails nobody can be told: the actor ends, as with its log."""
+        try:
+            self._apply(step())
+        except Exception:
+            log.exception("partition %d failed, the actor ends", self.partition)
+            self._give_up(None, ErrorCode.not_coordinator)
+
+    def _give_up(self, outcome: Outcome | None, error: ErrorCode) -> None:
         """What memory holds may be ahead of the log: answer everybody, then let a successor replay it."""
         if self._failed:
             return
         self._failed = True
-        assert outcome.write is not None
-        for last in (self._core.write_failed(outcome.write, error, now_ms()), self._core.resign(now_ms())):
-            for token, response in last.replies:
-                if asked := self._asked.pop(token, None):
-                    self._reply(asked, adapters.encode(asked.header.api_version, response))
         asyncio.get_running_loop().call_later(0.05, self._fail)
+        if outcome is not None and outcome.write is not None:
+            self._answer_last(self._core.write_failed(outcome.write, error, now_ms()))
+        self._answer_last(self._core.resign(now_ms()))
+
+    def _answer_last(self, outcome: Outcome) -> None:
+        for token, response in outcome.replies:
+            if asked := self._asked.pop(token, None):
+                self._reply(asked, adapters.encode(asked.header.api_version, response))
 
     def _arm(self) -> None:
         due_ms = self._core.next_deadline_ms()
@@ -223,11 +242,11 @@ class OffsetsPartition:
 
     def _tick(self) -> None:
         self._timer = self._timer_at_ms = None
-        self._apply(self._core.tick(now_ms()))
+        self._guarded(lambda: self._core.tick(now_ms()))
 
     def topics_deleted(self, topics: set[str]) -> None:
         """Offsets of deleted topics go."""
-        self._apply(self._core.topics_deleted(topics, now_ms()))
+        self._guarded(lambda: self._core.topics_deleted(topics, now_ms()))
 
     async def stop(self) -> None:
         """Answer everything that waits with NOT_COORDINATOR, write what is pending, close the log."""

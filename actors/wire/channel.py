@@ -21,6 +21,7 @@ OnStatements = Callable[[int, int, tuple[Statement, ...], bool], None]
 """Called with partition, epoch, statements and whether they are a snapshot."""
 
 _TOKENS = 1 << 32
+_CONNECT_S = 5.0
 
 
 class ChannelLost(ConnectionError):
@@ -89,7 +90,8 @@ class Channel(asyncio.Protocol):
         if len(body) == envelope.NONCE_BYTES:
             self._send(bytes([Kind.CHALLENGE]) + envelope.proof(secret, b"gateway", body) + self._nonce)
         elif envelope.same_proof(body, envelope.proof(secret, b"actor", self._nonce)):
-            self.ready.set_result(None)
+            if not self.ready.done():
+                self.ready.set_result(None)
         else:
             raise envelope.Refused("an actor without the cluster's secret")
 
@@ -133,15 +135,23 @@ class Channel(asyncio.Protocol):
 async def connect(
     endpoint: Endpoint, node_id: str, *, on_statements: OnStatements | None, on_lost: Callable[[], None]
 ) -> Channel:
-    """Connect and prove both sides; by Unix domain socket when the actor is on ``node_id``. OSError if it fails."""
+    """Connect and prove both sides; by Unix domain socket when the actor is on ``node_id``.
+
+    OSError if it fails, or takes longer than a few seconds (an actor that is stopped accepts but never answers).
+    """
     loop = asyncio.get_running_loop()
 
     def protocol() -> Channel:
         return Channel(endpoint, on_statements, on_lost)
 
-    if endpoint.node_id == node_id:
-        _, channel = await loop.create_unix_connection(protocol, endpoint.path)
-    else:
-        _, channel = await loop.create_connection(protocol, endpoint.host, endpoint.port)
-    await channel.ready
+    async with asyncio.timeout(_CONNECT_S):
+        if endpoint.node_id == node_id:
+            _, channel = await loop.create_unix_connection(protocol, endpoint.path)
+        else:
+            _, channel = await loop.create_connection(protocol, endpoint.host, endpoint.port)
+        try:
+            await channel.ready
+        except BaseException:
+            channel.close()
+            raise
     return channel
