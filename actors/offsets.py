@@ -12,7 +12,7 @@ import logging
 import os
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from uuid import UUID
@@ -21,7 +21,7 @@ from actors.group import adapters
 from actors.group.config import GroupConfig
 from actors.group.coordinator import Coordinator
 from actors.group.events import OffsetsCommitted
-from actors.group.types import Context, Outcome, Record, Token
+from actors.group.types import Context, Outcome, Record, Token, WriteId
 from actors.log.errors import LogError, NotLeader
 from actors.log.fetch import fetch, list_offsets
 from actors.log.partition import PartitionLog
@@ -79,6 +79,7 @@ class OffsetsPartition:
         self._timer_at_ms: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed = False
+        self._commit_timeout_s = config.offsets_commit_timeout_ms / 1000
         self.events: Counter[str] = Counter()
 
     def load(self) -> int:
@@ -140,7 +141,7 @@ class OffsetsPartition:
         except Exception:
             del self._asked[token]
             raise
-        self._apply(outcome)
+        self._guarded(lambda: outcome)
 
     def _read_log(self, asked: _Asked, entity: Any) -> None:
         async def serve() -> None:
@@ -169,6 +170,8 @@ class OffsetsPartition:
         asked.peer.reply(asked.token, frame)
 
     def _apply(self, outcome: Outcome) -> None:
+        if outcome.write is not None:
+            self._begin_write(outcome, outcome.write)
         for token, response in outcome.replies:
             asked = self._asked.pop(token, None)
             if asked is not None:
@@ -178,11 +181,27 @@ class OffsetsPartition:
         for event in outcome.events:
             self.events[type(event).__name__] += 1
             log.log(logging.DEBUG if isinstance(event, OffsetsCommitted) else logging.INFO, "%s", event)
-        if outcome.write is not None:
-            task = asyncio.get_running_loop().create_task(self._write(outcome))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
         self._arm()
+
+    def _begin_write(self, outcome: Outcome, write: WriteId) -> None:
+        """Hand the records to the log, in the order of the core's steps: tasks start in the order of creation."""
+        limit_bytes = self._log.config.max_message_bytes
+        chunks = batches(outcome.records, limit_bytes)
+        if chunks is None:  # a refusal, not a failure of the log: nothing later depends on this step yet
+            log.warning(
+                "partition %d: %d records do not fit %d bytes", self.partition, len(outcome.records), limit_bytes
+            )
+            self._apply(self._core.write_failed(write, ErrorCode.message_too_large, now_ms()))
+            return
+        loop = asyncio.get_running_loop()
+        appends = [loop.create_task(self._append(chunk)) for chunk in chunks]
+        task = loop.create_task(self._finish_write(outcome, write, appends))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _append(self, records: Sequence[Record]) -> None:
+        if not self._failed:
+            await self._log.append_records([(record.key, record.value) for record in records], now_ms())
 
     def _tell(self, statements: tuple[Statement, ...]) -> None:
         message = envelope.write_statements(self.partition, self.epoch, statements, snapshot=False)
@@ -190,13 +209,13 @@ class OffsetsPartition:
             peer.send(message)
         self._sink.put(statements)
 
-    async def _write(self, outcome: Outcome) -> None:
-        """Tasks start in the order of creation, so records reach the log in the order of the core's steps."""
-        write = outcome.write
-        if self._failed or write is None:
-            return
+    async def _finish_write(self, outcome: Outcome, write: WriteId, appends: list[asyncio.Task[None]]) -> None:
         try:
-            await self._log.append_records([(record.key, record.value) for record in outcome.records], now_ms())
+            async with asyncio.timeout(self._commit_timeout_s):
+                await asyncio.gather(*appends)
+        except TimeoutError:
+            log.error("partition %d: an append takes longer than offsets.commit.timeout.ms", self.partition)
+            self._give_up(outcome, ErrorCode.request_timed_out)
         except LogError as error:
             log.error("partition %d: append failed, the actor ends: %s", self.partition, error)
             self._give_up(outcome, error.code)
@@ -204,7 +223,8 @@ class OffsetsPartition:
             log.exception("partition %d: append failed, the actor ends", self.partition)
             self._give_up(outcome, ErrorCode.not_coordinator)
         else:
-            self._guarded(lambda: self._core.written(write, now_ms()))
+            if not self._failed:
+                self._guarded(lambda: self._core.written(write, now_ms()))
 
     def _guarded(self, step: Callable[[], Outcome]) -> None:
         """Apply a step that no request asked for. If it fails nobody can be told: the actor ends, as with its log."""
@@ -258,3 +278,25 @@ class OffsetsPartition:
         for task in self._reads.values():
             task.cancel()
         await self._log.close()
+
+
+_RECORD_OVERHEAD_BYTES = 32
+_BATCH_OVERHEAD_BYTES = 128
+
+
+def batches(records: Sequence[Record], limit_bytes: int) -> list[list[Record]] | None:
+    """One batch, as an operation is atomic; None if it is larger than the log takes.
+
+    Tombstones alone (expiry, deletion of topics and groups) may be split, as in Kafka.
+    """
+    chunks: list[list[Record]] = [[]]
+    size = _BATCH_OVERHEAD_BYTES
+    for record in records:
+        needed = _RECORD_OVERHEAD_BYTES + len(record.key) + len(record.value or b"")
+        if chunks[-1] and size + needed > limit_bytes:
+            chunks.append([])
+            size = _BATCH_OVERHEAD_BYTES
+        chunks[-1].append(record)
+        size += needed
+    fits = len(chunks) == 1 and size <= limit_bytes
+    return chunks if fits or all(record.value is None for record in records) else None
