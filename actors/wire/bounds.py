@@ -36,7 +36,7 @@ _VARINT_BYTES = 5
 
 
 class LengthError(ValueError):
-    """A length in the message is negative, or more than the bytes that follow."""
+    """A length in the message is negative, or more than the bytes that follow, or null where that may not be."""
 
 
 class _Shape(NamedTuple):
@@ -97,7 +97,7 @@ def _field(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> _Shape:
     nested, many = _nested(hint)
     one = _entity(nested) if nested is not None else _primitive(declared.metadata["kafka_type"], kind.__flexible__)
     if many:
-        return _array(one, kind.__flexible__)
+        return _array(one, kind.__flexible__, is_nullable=type(None) in typing.get_args(hint))
     if nested is not None and type(None) in typing.get_args(hint):
         raise TypeError(f"{kind.__name__}.{declared.name}: an entity that may be null")
     return one
@@ -138,9 +138,11 @@ def _compact_end(frame: bytes, at: int) -> int:
     return _within(frame, *_compact_length(frame, at))
 
 
-def _array(element: _Shape, flexible: bool) -> _Shape:
+def _array(element: _Shape, flexible: bool, *, is_nullable: bool) -> _Shape:
     def end(frame: bytes, at: int) -> int:
         count, at = _compact_length(frame, at) if flexible else _length(frame, at, 4)
+        if count < 0 and not is_nullable:  # kio would give None for it
+            raise LengthError("null for an array that may not be null")
         if count * element.least_bytes > len(frame) - at:
             raise LengthError(f"an array of {count} elements in the last {len(frame) - at} bytes")
         if element.is_fixed:
