@@ -22,7 +22,7 @@ from placement.view import OFFSETS_TOPIC, ClusterView, Topic
 
 log = logging.getLogger(__name__)
 
-_IDLE_SWEEP_S = 10.0
+_IDLE_SWEEP_S, _LEAST_SWEEP_S = 10.0, 0.05
 
 
 class Controller(Protocol):
@@ -104,11 +104,10 @@ class Gateway:
             self.metrics.connection_closed()
 
     async def _close_idle(self) -> None:
-        while True:
-            await asyncio.sleep(_IDLE_SWEEP_S)
-            if self.config.connections_max_idle_ms < 0:
-                continue
-            limit_s = time.monotonic() - self.config.connections_max_idle_ms / 1000
+        max_idle_s = self.config.connections_max_idle_ms / 1000
+        while max_idle_s >= 0:
+            await asyncio.sleep(min(_IDLE_SWEEP_S, max(max_idle_s / 4, _LEAST_SWEEP_S)))
+            limit_s = time.monotonic() - max_idle_s
             for connection in list(self.connections.values()):
                 if connection.last_active_s < limit_s and not connection.waiting:
                     connection.close()
