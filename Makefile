@@ -29,7 +29,7 @@ setup:
 	rm -rf .venv; \
 	$$found -m venv .venv; \
 	$(PYTHON) -m pip install --disable-pip-version-check --require-hashes -r requirements.lock; \
-	$(PYTHON) -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e .; \
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
 	cp requirements.lock $(STAMP)
 
 demo: setup
