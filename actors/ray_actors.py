@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,13 @@ from placement.zookeeper import ZooKeeperClient, connect
 log = logging.getLogger(__name__)
 
 _ZOOKEEPER_S = 15.0
+
+
+def _is_loopback(host: str | None) -> bool:
+    try:
+        return host == "localhost" or (host is not None and ip_address(host).is_loopback)
+    except ValueError:
+        return False
 
 
 class _Actor:
@@ -66,7 +74,10 @@ class _Actor:
         return ray.get_runtime_context().get_node_id(), str(address)
 
     async def _listen(self, server: Server) -> Started:
+        """Listen for gateways; on loopback only where the gateways do (a Ray of one node)."""
         node_id, host = self._node()
+        if _is_loopback(self.settings.host):
+            host = "127.0.0.1"
         path = socket_path(self.settings.cluster_id, self.name)
         endpoint = await server.start(node_id=node_id, host=host, path=path)
         return Started(pid=os.getpid(), node_id=node_id, endpoint=endpoint)

@@ -15,6 +15,10 @@ from gateway.registry import Call, Reply
 
 log = logging.getLogger(__name__)
 
+ANSWER_S = 10.0
+"""How long an actor may take for what it does not park; it answers slow writes itself, after 5 s."""
+PARKED = frozenset((11, 14))
+"""JoinGroup and SyncGroup wait for other members."""
 HEARTBEAT, SYNC_GROUP = 12, 14
 EVIDENCE = frozenset((8, 9, 11, 12, 14))
 """OffsetCommit, OffsetFetch, JoinGroup, Heartbeat, SyncGroup: only a consumer of the group sends them."""
@@ -59,8 +63,9 @@ async def ask_coordinator(call: Call, group_id: str, frame: bytes) -> bytes | No
             gateway.activate(partition)
         return None
     try:
-        return await channel.call(call.connection.context, frame)
-    except ChannelLost:
+        async with asyncio.timeout(None if call.header.api_key in PARKED else ANSWER_S):
+            return await channel.call(call.connection.context, frame)
+    except (ChannelLost, TimeoutError):
         gateway.metrics.forward_error(f"offsets-{partition}")
         return None
 

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import secrets
+import socket
 from collections.abc import Callable
 from typing import cast
 
@@ -72,6 +73,8 @@ class Channel(asyncio.Protocol):
 
     def _receive(self, message: bytes) -> None:
         kind = message[0]
+        if kind != Kind.CHALLENGE and not self.ready.done():
+            raise envelope.Refused("an actor that has not proven itself")
         if kind == Kind.RESPONSE:
             token, frame = envelope.read_token(message)
             future = self._waiting.pop(token, None)
@@ -148,10 +151,20 @@ async def connect(
         if endpoint.node_id == node_id:
             _, channel = await loop.create_unix_connection(protocol, endpoint.path)
         else:
-            _, channel = await loop.create_connection(protocol, endpoint.host, endpoint.port)
+            transport, channel = await loop.create_connection(protocol, endpoint.host, endpoint.port)
+            _keep_alive(transport.get_extra_info("socket"))
         try:
             await channel.ready
         except BaseException:
             channel.close()
             raise
     return channel
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    """Notice within some 10 s that a node is cut off, which nobody's reset tells."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 4)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)

@@ -15,12 +15,15 @@ class FrameTooLarge(ValueError):
 
 
 class Framer:
-    """Cuts a byte stream into frames. Feeding any split of a stream gives the same frames."""
+    """Cuts a byte stream into frames. Feeding any split of a stream gives the same frames.
 
-    __slots__ = ("_buffer", "_limit", "_start")
+    ``limit_bytes`` may be changed; it holds for the next ``feed``.
+    """
+
+    __slots__ = ("_buffer", "_start", "limit_bytes")
 
     def __init__(self, limit_bytes: int) -> None:
-        self._limit = limit_bytes
+        self.limit_bytes = limit_bytes
         self._buffer = bytearray()
         self._start = 0
 
@@ -36,8 +39,8 @@ class Framer:
         buffer, start, end = self._buffer, self._start, len(self._buffer)
         while end - start >= SIZE_BYTES:
             size = int.from_bytes(buffer[start : start + SIZE_BYTES], "big", signed=True)
-            if not 0 <= size <= self._limit:
-                raise FrameTooLarge(size, self._limit)
+            if not 0 <= size <= self.limit_bytes:
+                raise FrameTooLarge(size, self.limit_bytes)
             if end - start - SIZE_BYTES < size:
                 break
             frames.append(bytes(memoryview(buffer)[start + SIZE_BYTES : start + SIZE_BYTES + size]))

@@ -18,6 +18,11 @@ from placement.view import Endpoint
 log = logging.getLogger(__name__)
 
 
+_PROOF_BYTES = 64
+"""Largest frame of a peer that has not proven itself."""
+_PROOF_S = 5.0
+
+
 class Handler(Protocol):
     """What serves the requests. All methods are called on the event loop and must not block."""
 
@@ -39,7 +44,7 @@ class Peer(asyncio.Protocol):
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._framer = Framer(envelope.LIMIT_BYTES)
+        self._framer = Framer(_PROOF_BYTES)
         self._nonce = secrets.token_bytes(envelope.NONCE_BYTES)
         self._proven = False
         self._transport: asyncio.Transport | None = None
@@ -48,10 +53,16 @@ class Peer(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop has a class of its own
         self._transport.set_write_buffer_limits(high=64 << 20)
+        self._deadline = asyncio.get_running_loop().call_later(_PROOF_S, self._too_late)
         self.send(bytes([Kind.CHALLENGE]) + self._nonce)
+
+    def _too_late(self) -> None:
+        log.warning("internal connection closed: the peer did not prove that it knows the secret")
+        self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._deadline.cancel()
         self._server.forget(self)
         if self._proven:
             self._server.handler.left(self)
@@ -81,6 +92,8 @@ class Peer(asyncio.Protocol):
         if len(nonce) != envelope.NONCE_BYTES or not envelope.same_proof(claim, expected):
             raise envelope.Refused("a peer without the cluster's secret")
         self._proven = True
+        self._deadline.cancel()
+        self._framer.limit_bytes = envelope.LIMIT_BYTES
         self.send(bytes([Kind.CHALLENGE]) + envelope.proof(self._server.secret, b"actor", nonce))
         self._server.handler.joined(self)
 
@@ -149,4 +162,6 @@ class Server:
 
 def _make_room(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if path.parent.stat().st_uid != os.getuid():
+        raise PermissionError(f"{path.parent} belongs to another user; remove it")
     path.unlink(missing_ok=True)

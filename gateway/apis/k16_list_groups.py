@@ -13,6 +13,7 @@ from typing import Any
 from actors.wire import codec
 from actors.wire.channel import Channel, ChannelLost
 from actors.wire.codec import ErrorCode, field
+from gateway.groups import ANSWER_S
 from gateway.registry import Call, Reply, api
 
 LIST_GROUPS = 16
@@ -38,8 +39,9 @@ async def _ask(call: Call, channel: Channel | None) -> tuple[ErrorCode, list[dic
     if channel is None:
         return ErrorCode.coordinator_load_in_progress, []
     try:
-        frame = await channel.call(call.connection.context, call.frame)
-    except ChannelLost:
+        async with asyncio.timeout(ANSWER_S):
+            frame = await channel.call(call.connection.context, call.frame)
+    except (ChannelLost, TimeoutError):
         return ErrorCode.coordinator_load_in_progress, []
     _, response = codec.decode_response(LIST_GROUPS, call.header.api_version, frame)
     return response.error_code, [

@@ -152,3 +152,15 @@ def test_statements_arrive_before_the_answers_that_follow_them(tmp_path: Path) -
         assert heard == [(7, 2, (REGISTRATION,), True), (7, 2, (gone,), False)]
 
     run(tmp_path, scenario)
+
+
+def test_a_peer_that_proves_nothing_may_send_nothing_long(tmp_path: Path) -> None:
+    async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
+        reader, writer = await asyncio.open_unix_connection(endpoint.path)
+        writer.write((1 << 28).to_bytes(4, "big"))
+        challenge = await reader.read()  # to the end: the server closes
+        assert len(challenge) == 4 + 1 + envelope.NONCE_BYTES
+        writer.close()
+        assert echo.peers == []
+
+    run(tmp_path, scenario)
