@@ -18,6 +18,7 @@ from typing import Any
 from uuid import UUID
 
 import ray
+from ray.exceptions import RayError
 
 from actors.admin import NewTopic, TopicOutcome
 from actors.ray_actors import LogActor, OffsetsActor, ReconcilerActor
@@ -65,6 +66,7 @@ class Controller:
         self._topics: dict[str, Topic] = {}
         self._registry: TopicRegistry | None = None
         self._node: EphemeralNode | None = None
+        self._first_broker: int | None = None
         self._epoch = 0
         self._version = 0
         self._view: ClusterView | None = None
@@ -175,11 +177,18 @@ class Controller:
                 for managed in self._supervisor.actors.values()
                 if managed.name.startswith("gateway-")
             )
-            for node_id in await asyncio.to_thread(self._nodes) if not starting else ():
+            for node_id in await self._live_nodes() if not starting else ():
                 if node_id not in served:
                     numbers = [int(name.partition("-")[2]) for name in self._supervisor.actors if "gateway-" in name]
                     self._manage_gateway_on(node_id, max(numbers, default=0) + 1)
             await asyncio.sleep(_NODES_S if not starting else 0.5)
+
+    async def _live_nodes(self) -> list[str]:
+        try:
+            return await asyncio.to_thread(self._nodes)
+        except RayError as error:
+            log.warning("the nodes cannot be listed now: %s", error)
+            return []
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -230,6 +239,9 @@ class Controller:
         for index in range(self._settings.config.log_actors):
             endpoints["log"].setdefault(index, None)
         self._version += 1
+        first, self._first_broker = self._first_broker, min((broker.id for broker in brokers), default=None)
+        if self._node is not None and first != self._first_broker:
+            self._node.refresh()
         self._view = ClusterView(
             cluster_id=self._settings.cluster_id,
             controller_epoch=self._epoch,
@@ -314,15 +326,13 @@ class Controller:
         assert registry is not None
         outcomes: list[TopicOutcome] = []
         async with self._one_change:
-            for name, change in changes:
-                try:
-                    topic = await asyncio.to_thread(change, registry)
-                    outcomes.append(TopicOutcome(name, 0, None, topic))
-                except TopicError as error:
-                    outcomes.append(TopicOutcome(name, int(_CODES[type(error)]), str(error)))
-            if not validate_only:
-                self._topics = await asyncio.to_thread(registry.load)
-                self._publish()
+            try:
+                for name, change in changes:
+                    outcomes.append(await asyncio.to_thread(_carry_out, registry, name, change))
+            finally:  # ZooKeeper may be lost between two changes; what was done is to be seen
+                if not validate_only:
+                    self._topics = await asyncio.to_thread(registry.load)
+                    self._publish()
         return outcomes
 
     async def producer_ids(self) -> range:
@@ -370,6 +380,13 @@ class Controller:
         if self._node is not None:
             await asyncio.to_thread(self._node.close)
         log.info("controller stopped")
+
+
+def _carry_out(registry: TopicRegistry, name: str, change: Callable[[TopicRegistry], Topic]) -> TopicOutcome:
+    try:
+        return TopicOutcome(name, 0, None, change(registry))
+    except TopicError as error:
+        return TopicOutcome(name, int(_CODES[type(error)]), str(error))
 
 
 def _numbers(kind: str, names: set[str]) -> set[int]:

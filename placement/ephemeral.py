@@ -24,11 +24,11 @@ class EphemeralNode:
     """
 
     def __init__(self, zk_hosts: str, path: str, data: Callable[[], bytes]) -> None:
-        """``data`` is asked anew for every session."""
+        """``data`` is asked anew for every session and every :meth:`refresh`."""
         self._path = path
         self._data = data
         self._zk = client(zk_hosts)
-        self._session_is_new = threading.Event()
+        self._due = threading.Event()
         self._closed = threading.Event()
         self._zk.add_listener(self._state_changed)
         self._thread = threading.Thread(target=self._run, name=f"ephemeral {path}", daemon=True)
@@ -36,19 +36,23 @@ class EphemeralNode:
 
     def _state_changed(self, state: str) -> None:
         if state == "CONNECTED":
-            self._session_is_new.set()
+            self._due.set()
+
+    def refresh(self) -> None:
+        """What the node holds has changed; it is written again soon."""
+        self._due.set()
 
     def _run(self) -> None:
         self._zk.start_async()
         while not self._closed.is_set():
-            if not self._session_is_new.wait(_RETRY_S) or self._closed.is_set():
+            if not self._due.wait(_RETRY_S) or self._closed.is_set():
                 continue
-            self._session_is_new.clear()
+            self._due.clear()
             try:
                 self._create()
             except (KazooException, ZooKeeperUnreachable) as error:
                 log.warning("%s cannot be created now: %r", self._path, error)
-                self._session_is_new.set()
+                self._due.set()
                 self._closed.wait(_RETRY_S)
 
     def _create(self) -> None:
@@ -56,6 +60,7 @@ class EphemeralNode:
             self._zk.ask(self._zk.create_async, self._path, self._data(), ephemeral=True, makepath=True)
         except NodeExistsError:
             if self._is_ours():
+                self._zk.ask(self._zk.set_async, self._path, self._data())
                 return
             with contextlib.suppress(NoNodeError):
                 self._zk.ask(self._zk.delete_async, self._path)
@@ -69,6 +74,6 @@ class EphemeralNode:
     def close(self) -> None:
         """End the session; the node goes with it. Waits a moment, not longer than 2 s."""
         self._closed.set()
-        self._session_is_new.set()
+        self._due.set()
         self._thread.join(_RETRY_S)
         self._zk.shut()
