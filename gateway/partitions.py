@@ -10,7 +10,7 @@ from uuid import UUID
 
 from actors.log.batch import iter_headers
 from actors.wire import codec
-from actors.wire.channel import Channel, ChannelLost
+from actors.wire.channel import Channel, NotSent
 from actors.wire.codec import ErrorCode
 from placement.view import OFFSETS_TOPIC, Topic
 
@@ -67,11 +67,14 @@ def channel_to(gateway: Gateway, owner: Key) -> Channel | None:
 
 
 def ask(call: Call, owner: Key, api_key: int, version: int, body: dict[str, Any]) -> asyncio.Future[bytes]:
-    """Send an actor a request of our own making, before anything is awaited. The future may give ChannelLost."""
+    """Send an actor a request of our own making, before anything is awaited.
+
+    The future may give NotSent or another ChannelLost.
+    """
     channel = channel_to(call.gateway, owner)
     if channel is None:
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        future.set_exception(ChannelLost(f"{owner[0]}-{owner[1]} is down"))
+        future.set_exception(NotSent(f"{owner[0]}-{owner[1]} is down"))
         return future
     frame = codec.encode_request(api_key, version, call.header.correlation_id, call.header.client_id, body)
     return channel.call(call.connection.context, frame)

@@ -29,6 +29,10 @@ class ChannelLost(ConnectionError):
     """The actor is gone. A request that waited may have taken effect or not."""
 
 
+class NotSent(ChannelLost):
+    """The request did not leave: it has taken no effect."""
+
+
 class Channel(asyncio.Protocol):
     """Open with :func:`connect`. All methods are for the event loop's thread."""
 
@@ -106,7 +110,7 @@ class Channel(asyncio.Protocol):
         """
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         if self._transport is None:
-            future.set_exception(ChannelLost("not connected"))
+            future.set_exception(NotSent("not connected"))
             return future
         token = next(self._tokens) % _TOKENS
         self._waiting[token] = future

@@ -12,7 +12,7 @@ import asyncio
 from typing import Any
 
 from actors.wire import codec
-from actors.wire.channel import ChannelLost
+from actors.wire.channel import ChannelLost, NotSent
 from actors.wire.codec import ErrorCode, field, ms
 from gateway.connection import BadRequest
 from gateway.forward import Key
@@ -107,9 +107,9 @@ async def _collect(
     try:
         async with asyncio.timeout(timeout_ms / 1000 + _GRACE_S):
             _, response = codec.decode_response(PRODUCE, INTERNAL_VERSION, await answer)
-    except ChannelLost:
+    except NotSent:
         return {item.key: _failed(item, ErrorCode.not_leader_or_follower) for item in partitions}
-    except TimeoutError:
+    except (ChannelLost, TimeoutError):  # written or not: NOT_LEADER_OR_FOLLOWER would tell librdkafka "not"
         return {item.key: _failed(item, ErrorCode.request_timed_out) for item in partitions}
     by_id = {(item.topic.topic_id, item.partition): item for item in partitions if item.topic}
     return {

@@ -115,29 +115,36 @@ async def _read(call: Call, request: Any, wanted: list[_Wanted]) -> None:
         await _ask(call, request, owner, owners[owner], max_wait_ms, min_bytes)
         return
     await asyncio.gather(*(_ask(call, request, owner, items, 0, 0) for owner, items in owners.items()))
-    while not _enough(wanted, min_bytes) and (left_s := deadline - loop.time()) > 0:
-        await _wait_for_more(call, request, owners, round(left_s * 1000))
+    growing = dict(owners)
+    while growing and not _enough(wanted, min_bytes) and (left_s := deadline - loop.time()) > 0:
+        for owner in await _wait_for_more(call, request, growing, round(left_s * 1000)):
+            del growing[owner]  # its partitions are at their own max_bytes: it has no more to give
 
 
 def _enough(wanted: Iterable[_Wanted], min_bytes: int) -> bool:
     items = list(wanted)
-    return not items or any(item.failed for item in items) or sum(item.size_bytes for item in items) >= min_bytes
+    return not items or any(item.failed for item in items) or _size_bytes(items) >= min_bytes
 
 
-async def _wait_for_more(call: Call, request: Any, owners: dict[Key, list[_Wanted]], max_wait_ms: int) -> None:
-    """Until any actor has more than it gave before."""
-    waits = [
-        asyncio.ensure_future(
-            _ask(call, request, owner, items, max_wait_ms, 1 + sum(item.size_bytes for item in items))
-        )
+async def _wait_for_more(call: Call, request: Any, owners: dict[Key, list[_Wanted]], max_wait_ms: int) -> list[Key]:
+    """Until any actor has more than it gave before; those that answered and had not."""
+    before = {owner: _size_bytes(items) for owner, items in owners.items()}
+    waits = {
+        asyncio.ensure_future(_ask(call, request, owner, items, max_wait_ms, 1 + before[owner])): owner
         for owner, items in owners.items()
-    ]
+    }
     try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for wait in waits:
             wait.cancel()
         await asyncio.gather(*waits, return_exceptions=True)
+    answered = [waits[wait] for wait in done]
+    return [owner for owner in answered if _size_bytes(owners[owner]) <= before[owner]]
+
+
+def _size_bytes(items: Iterable[_Wanted]) -> int:
+    return sum(item.size_bytes for item in items)
 
 
 async def _ask(call: Call, request: Any, owner: Key, items: list[_Wanted], max_wait_ms: int, min_bytes: int) -> None:

@@ -288,6 +288,16 @@ class TestFetch:
             right: size,
         }
 
+    def test_no_wait_for_partitions_that_may_give_no_more(self, full: Serving, fresh: Fresh) -> None:
+        topic = full.create(fresh("t"), 8)
+        left, right = owned(full, topic).values()
+        size = len(client_batch())
+        for partition in (left, right, left, right):
+            produce(full.client, (topic, partition, client_batch()))
+        parts = [(topic, left, 0), (topic, right, 0)]
+        results = fetch(full.client, *parts, partition_max_bytes=size, max_wait=600_000, min_bytes=100 * size)
+        assert [len(item.records) for item in results] == [size, size]
+
     def test_nothing_comes_within_max_wait(self, full: Serving, fresh: Fresh) -> None:
         topic = full.create(fresh("t"), 8)
         left, right = owned(full, topic).values()
