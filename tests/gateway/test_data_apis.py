@@ -295,7 +295,8 @@ class TestFetch:
         for partition in (left, right, left, right):
             produce(full.client, (topic, partition, client_batch()))
         parts = [(topic, left, 0), (topic, right, 0)]
-        results = fetch(full.client, *parts, partition_max_bytes=size, max_wait=600_000, min_bytes=100 * size)
+        one_and_a_half = size + size // 2  # there is more than was read, and yet not another whole batch
+        results = fetch(full.client, *parts, partition_max_bytes=one_and_a_half, max_wait=600_000, min_bytes=9 * size)
         assert [len(item.records) for item in results] == [size, size]
 
     def test_nothing_comes_within_max_wait(self, full: Serving, fresh: Fresh) -> None:
