@@ -1,0 +1,290 @@
+"""Group members with unmodified client libraries, each on a thread of its own, that note what happens to them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import aiokafka
+import confluent_kafka
+import kafka
+from confluent_kafka import KafkaError as KafkaErrorCode
+from confluent_kafka import TopicPartition
+from kafka.errors import KafkaError
+
+_JOIN_S = 30
+Offsets = dict[int, int]
+"""Partition -> next offset."""
+
+
+class Gap:
+    """The longest time between two events since it was last started."""
+
+    def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        self.longest_s, self._last_s = 0.0, time.monotonic()
+
+    def mark(self) -> None:
+        now_s = time.monotonic()
+        self.longest_s, self._last_s = max(self.longest_s, now_s - self._last_s), now_s
+
+
+class Member(threading.Thread):
+    """Reads one topic for a group and commits what it read, round after round, until :meth:`leave`."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str, **config: Any) -> None:
+        super().__init__(name=f"{group}-{type(self).__name__}", daemon=True)
+        self.bootstrap, self.topic, self.group, self.config = bootstrap, topic, group, config
+        self.read: list[tuple[int, int, bytes]] = []
+        """Partition, offset and value of every record, in the order in which they came."""
+        self.committed: Offsets = {}
+        """The last commit that was acknowledged."""
+        self.commits = 0
+        self.rebalances = 0
+        """Assignments and revocations that the library told its application of."""
+        self.assigned: set[int] = set()
+        self.refused: list[BaseException] = []
+        """What commits failed with, after which the next round tries again."""
+        self.fatal: BaseException | None = None
+        self.gap = Gap()
+        """Between two acknowledged commits."""
+        self._leaving = threading.Event()
+
+    def values(self) -> list[bytes]:
+        return [value for _, _, value in list(self.read)]
+
+    def leave(self) -> None:
+        """Close the consumer, and raise what ended the thread before its time."""
+        self._leaving.set()
+        self.join(_JOIN_S)
+        assert not self.is_alive(), f"{self.name} hangs"
+        if self.fatal is not None:
+            raise self.fatal
+
+    def identity(self) -> tuple[Any, ...]:
+        """Member id and, where the library tells it, generation."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        try:
+            self._consume()
+        except BaseException as error:
+            self.fatal = error
+
+    def _consume(self) -> None:
+        raise NotImplementedError
+
+    def _read(self, records: list[tuple[int, int, bytes]]) -> Offsets:
+        self.read.extend(records)
+        return {partition: offset + 1 for partition, offset, _ in records}
+
+    def _acknowledged(self, offsets: Offsets) -> None:
+        self.committed.update(offsets)
+        self.commits += 1
+        self.gap.mark()
+
+
+class ConfluentMember(Member):
+    """librdkafka. It tells its member id only to its own thread, and its generation to nobody."""
+
+    _member_id: str | None = None
+
+    def identity(self) -> tuple[Any, ...]:
+        return (self._member_id,)
+
+    def _consume(self) -> None:
+        config = {"bootstrap.servers": self.bootstrap, "group.id": self.group, "auto.offset.reset": "earliest"}
+        self._consumer = confluent_kafka.Consumer({**config, "enable.auto.commit": False, **self.config})
+        self._consumer.subscribe([self.topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
+        pending: Offsets = {}
+        while not self._leaving.is_set():
+            found: list[Any] = self._consumer.consume(500, 0.1)
+            messages = [message for message in found if message.error() is None]
+            pending |= self._read([(m.partition(), m.offset(), m.value()) for m in messages])
+            if pending:
+                offsets = [TopicPartition(self.topic, partition, offset) for partition, offset in pending.items()]
+                try:
+                    self._consumer.commit(offsets=offsets, asynchronous=False)
+                except confluent_kafka.KafkaException as error:
+                    self.refused.append(error)
+                else:
+                    self._member_id = self._consumer.memberid()
+                    self._acknowledged(pending)
+                    pending = {}
+        self._consumer.close()
+
+    def _on_assign(self, _: Any, partitions: list[TopicPartition]) -> None:
+        self.rebalances += 1
+        self.assigned = {partition.partition for partition in partitions}
+
+    def _on_revoke(self, *_: Any) -> None:
+        self.rebalances += 1
+        self.assigned = set()
+
+
+class KafkaPythonMember(Member, kafka.ConsumerRebalanceListener):
+    """kafka-python."""
+
+    def identity(self) -> tuple[Any, ...]:
+        generation = self._consumer._coordinator._generation
+        return generation.member_id, generation.generation_id
+
+    def _consume(self) -> None:
+        self._consumer = kafka.KafkaConsumer(
+            bootstrap_servers=self.bootstrap.split(","),
+            group_id=self.group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            **self.config,
+        )
+        self._consumer.subscribe([self.topic], listener=self)
+        pending: Offsets = {}
+        while not self._leaving.is_set():
+            found = self._consumer.poll(100)
+            pending |= self._read([(r.partition, r.offset, r.value) for records in found.values() for r in records])
+            if pending:
+                offsets = {
+                    kafka.TopicPartition(self.topic, partition): kafka.OffsetAndMetadata(offset, "", -1)
+                    for partition, offset in pending.items()
+                }
+                try:
+                    self._consumer.commit(offsets)
+                except KafkaError as error:
+                    self.refused.append(error)
+                else:
+                    self._acknowledged(pending)
+                    pending = {}
+        self._consumer.close(autocommit=False)
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self.rebalances += 1
+        self.assigned = {partition.partition for partition in assigned}
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self.rebalances += bool(revoked)
+        self.assigned = set()
+
+
+class AiokafkaMember(Member, aiokafka.ConsumerRebalanceListener):
+    """aiokafka."""
+
+    def identity(self) -> tuple[Any, ...]:
+        coordinator = self._consumer._coordinator
+        return coordinator.member_id, coordinator.generation
+
+    def _consume(self) -> None:
+        asyncio.run(self._main())
+
+    async def _main(self) -> None:
+        self._consumer = aiokafka.AIOKafkaConsumer(
+            bootstrap_servers=self.bootstrap,
+            group_id=self.group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            **self.config,
+        )
+        self._consumer.subscribe([self.topic], listener=self)
+        await self._consumer.start()
+        pending: Offsets = {}
+        while not self._leaving.is_set():
+            found = await self._consumer.getmany(timeout_ms=100)
+            pending |= self._read([(r.partition, r.offset, r.value) for records in found.values() for r in records])
+            if pending:
+                offsets = {aiokafka.TopicPartition(self.topic, partition): at for partition, at in pending.items()}
+                try:
+                    await self._consumer.commit(offsets)
+                except aiokafka.errors.KafkaError as error:
+                    self.refused.append(error)
+                else:
+                    self._acknowledged(pending)
+                    pending = {}
+        await self._consumer.stop()
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self.rebalances += 1
+        self.assigned = {partition.partition for partition in assigned}
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self.rebalances += bool(revoked)
+        self.assigned = set()
+
+
+class Producer:
+    """An idempotent confluent-kafka producer that notes what was acknowledged, and where."""
+
+    def __init__(self, bootstrap: str, topic: str, **config: Any) -> None:
+        self.topic = topic
+        self.acknowledged: dict[bytes, tuple[int, int]] = {}
+        """Value -> partition and offset."""
+        self.failed: list[Any] = []
+        self.sent = 0
+        self.gap = Gap()
+        """Between two acknowledgements."""
+        self._producer = confluent_kafka.Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, **config}
+        )
+
+    def send(self, count: int, *, pause_s: float = 0.0) -> None:
+        """Send that many more records, numbered from the first."""
+        for _ in range(count):
+            value = b"%d" % self.sent
+            self._producer.produce(self.topic, value, key=value, on_delivery=self._delivered)
+            self.sent += 1
+            self._producer.poll(pause_s)
+
+    def send_until(self, stop: threading.Event) -> None:
+        """Send on and on, a record per millisecond or less."""
+        while not stop.is_set():
+            self.send(1, pause_s=0.001)
+
+    def flush(self, timeout_s: float = 60) -> None:
+        """Wait until everything is acknowledged; AssertionError when something was not."""
+        assert self._producer.flush(timeout_s) == 0, "records without an answer"
+        assert self.failed == []
+        assert len(self.acknowledged) == self.sent
+
+    def drain(self) -> None:
+        """Take the last answers; what has none within message.timeout.ms fails."""
+        self._producer.flush(30)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.failed.append(error)
+            return
+        self.acknowledged[message.value()] = (message.partition(), message.offset())
+        self.gap.mark()
+
+
+def committed_offsets(bootstrap: str, group: str, topic: str, partitions: int) -> Offsets:
+    """What the group committed, asked with OffsetFetch; partitions without a commit are left out."""
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    asked = [TopicPartition(topic, partition) for partition in range(partitions)]
+    found = consumer.committed(asked, 30)
+    consumer.close()
+    assert all(partition.error is None for partition in found), found
+    return {partition.partition: partition.offset for partition in found if partition.offset >= 0}
+
+
+def everything(bootstrap: str, topic: str, partitions: int) -> list[tuple[int, int, bytes]]:
+    """All records of a topic, by partition and offset; read without a group."""
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, "enable.partition.eof": True}
+    )
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    records: list[tuple[int, int, bytes]] = []
+    at_end: set[int] = set()
+    deadline = time.monotonic() + 60
+    while len(at_end) < partitions:
+        assert time.monotonic() < deadline, f"ends of partitions {at_end}, {len(records)} records"
+        found: list[Any] = consumer.consume(1000, 1.0)
+        for message in found:
+            if message.error() is None:
+                records.append((message.partition(), message.offset(), message.value()))
+            elif message.error().code() == KafkaErrorCode._PARTITION_EOF:
+                at_end.add(message.partition())
+    consumer.close()
+    return sorted(records)

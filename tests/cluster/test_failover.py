@@ -1,0 +1,301 @@
+"""One process after the other is killed with SIGKILL while real clients work; what they must not notice."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from placement.hashing import partition_for
+from placement.layout import CLIENT_GROUP_ID
+from placement.zookeeper import connect
+from tests.cluster.members import (
+    AiokafkaMember,
+    ConfluentMember,
+    Gap,
+    KafkaPythonMember,
+    Member,
+    Producer,
+    committed_offsets,
+    everything,
+)
+from tests.muster_process import Muster, eventually
+
+pytestmark = pytest.mark.cluster
+
+WAIT_S = 60
+PARTITIONS = 6
+COUNT = 600
+
+
+@pytest.fixture
+def topic(muster: Muster, fresh: Callable[[str], str]) -> str:
+    name = fresh("failover")
+    create(muster, name)
+    return name
+
+
+def create(muster: Muster, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": muster.bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(WAIT_S)
+
+
+def offsets_actor(group: str) -> str:
+    return f"offsets-{partition_for(group, 50)}"
+
+
+@contextlib.contextmanager
+def working(*members: Member, beside: tuple[Member, ...] = ()) -> Iterator[None]:
+    """The members are in their groups (``beside`` were already), all with partitions; at the end they leave."""
+    for member in members:
+        member.start()
+
+    def settled() -> bool:
+        assigned: dict[str, int] = {}
+        for member in (*members, *beside):
+            assert member.fatal is None, member.fatal
+            assigned[member.group] = assigned.get(member.group, 0) + len(member.assigned)
+        return all(member.assigned for member in members) and set(assigned.values()) == {PARTITIONS}
+
+    eventually(settled, bool, "all members have partitions", WAIT_S)
+    try:
+        yield
+    finally:
+        for member in members:
+            member.leave()
+
+
+def until_read(members: list[Member], count: int) -> None:
+    """Until the members have read that many different records between them, and committed all of it."""
+
+    def done() -> bool:
+        records = {(partition, offset) for member in members for partition, offset, _ in list(member.read)}
+        committed = sum(sum(member.committed.values()) for member in members)
+        assert not [member.fatal for member in members if member.fatal]
+        return len(records) >= count and committed >= count
+
+    eventually(done, bool, f"{count} records read and committed by {members[0].group}", WAIT_S)
+
+
+def measured(record_property: Callable[[str, object], None], what: str, seconds: float) -> None:
+    """Into the report of the test run, and shown with ``-s``."""
+    record_property(what, round(seconds, 2))
+    print(f"{what}: {seconds:.2f} s")
+
+
+@pytest.mark.parametrize("third", [KafkaPythonMember, AiokafkaMember])
+def test_a_group_outlives_its_coordinator(
+    muster: Muster, fresh: Callable[[str], str], topic: str, third: type[Member], record_property: Any
+) -> None:
+    group = fresh("g")
+    strategy = "range" if third is KafkaPythonMember else "roundrobin"
+    members = [
+        *(
+            ConfluentMember(muster.bootstrap, topic, group, **{"partition.assignment.strategy": strategy})
+            for _ in range(2)
+        ),
+        third(muster.bootstrap, topic, group),
+    ]
+    producer = Producer(muster.bootstrap, topic)
+    with working(*members):
+        producer.send(COUNT)
+        producer.flush()
+        until_read(members, COUNT)
+        before = [(member.identity(), member.rebalances, member.assigned) for member in members]
+        committed = committed_offsets(muster.bootstrap, group, topic, PARTITIONS)
+        pid = muster.kill_actor(offsets_actor(group))
+        for member in members:
+            member.gap.start()
+        producer.send(COUNT, pause_s=0.005)
+        producer.flush()
+        until_read(members, 2 * COUNT)
+        muster.until_back(offsets_actor(group), pid)
+        after = committed_offsets(muster.bootstrap, group, topic, PARTITIONS)
+        described = json.loads(muster.cli("groups", "describe", group, "--json"))
+        assert [(member.identity(), member.rebalances, member.assigned) for member in members] == before
+    assert described["state"] == "Stable"
+    assert {each["member_id"] for each in described["members"]} == {identity[0] for identity, _, _ in before}
+    assert all(after[partition] >= offset for partition, offset in committed.items())
+    assert sum(after.values()) == 2 * COUNT
+    assert sum(len(member.read) for member in members) == 2 * COUNT, "nothing is read twice"
+    measured(record_property, "offsets actor killed, longest commit gap", max(m.gap.longest_s for m in members))
+
+
+def test_an_acknowledged_commit_is_never_lost(
+    muster: Muster, fresh: Callable[[str], str], topic: str, record_property: Any
+) -> None:
+    group = fresh("g")
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": muster.bootstrap, "group.id": group})
+    acknowledged: list[int] = []
+    gap = Gap()
+    stop = threading.Event()
+
+    def commit_without_end() -> None:
+        offset = 0
+        while not stop.is_set():
+            offset += 1
+            try:
+                consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+            except confluent_kafka.KafkaException:
+                continue
+            acknowledged.append(offset)
+            gap.mark()
+
+    def committed() -> int:
+        return committed_offsets(muster.bootstrap, group, topic, 1)[0]
+
+    loop = threading.Thread(target=commit_without_end, daemon=True)
+    loop.start()
+    eventually(lambda: len(acknowledged), lambda n: n > 100, "commits", WAIT_S)
+    gap.start()
+    pid = muster.kill_actor(offsets_actor(group))
+    last = acknowledged[-1]
+    assert committed() >= last
+    eventually(lambda: acknowledged[-1], lambda n: n > last + 50, "commits after the kill", WAIT_S)
+    stop.set()
+    loop.join(WAIT_S)
+    assert not loop.is_alive(), "a commit that is never answered"
+    assert committed() == acknowledged[-1]
+    assert acknowledged == sorted(acknowledged)
+    consumer.close()
+    muster.until_back(offsets_actor(group), pid)
+    measured(record_property, "offsets actor killed, longest gap of a committing loop", gap.longest_s)
+
+
+def test_a_gateway_is_replaced_and_nobody_loses_anything(
+    muster: Muster, fresh: Callable[[str], str], topic: str, record_property: Any
+) -> None:
+    members = [
+        kind(muster.bootstrap, topic, fresh("g")) for kind in (ConfluentMember, KafkaPythonMember, AiokafkaMember)
+    ]
+    producer = Producer(muster.bootstrap, topic)
+    with working(*members):
+        producer.send(COUNT)
+        for member in members:
+            until_read([member], COUNT)
+        before = [(member.identity(), member.rebalances) for member in members]
+        address = muster.actors()["gateway-1"]["address"]
+        pid = muster.kill_actor("gateway-1")
+        killed_s = time.monotonic()
+        for working_client in (producer, *members):
+            working_client.gap.start()
+        producer.send(COUNT, pause_s=0.005)
+        producer.flush()
+        for member in members:
+            until_read([member], 2 * COUNT)
+        back = muster.until_back("gateway-1", pid)
+        measured(record_property, "gateway killed, seen back by muster status", time.monotonic() - killed_s)
+        assert [(member.identity(), member.rebalances) for member in members] == before
+    assert back["address"] == address
+    brokers = AdminClient({"bootstrap.servers": address}).list_topics(timeout=WAIT_S).brokers
+    assert {broker.id: f"{broker.host}:{broker.port}" for broker in brokers.values()} == {
+        number + 1: each for number, each in enumerate(muster.ready["bootstrap"])
+    }
+    for member in members:
+        assert sorted(set(member.values())) == sorted(producer.acknowledged)
+    assert_gapless_and_complete(muster, topic, producer)
+    measured(record_property, "gateway killed, longest gap of the producer", producer.gap.longest_s)
+    for member in members:
+        measured(record_property, f"gateway killed, longest commit gap, {type(member).__name__}", member.gap.longest_s)
+
+
+def assert_gapless_and_complete(muster: Muster, topic: str, producer: Producer) -> None:
+    """Everything acknowledged is in the topic once, where the producer was told, and no offset is missing."""
+    records = everything(muster.bootstrap, topic, PARTITIONS)
+    values = [value for _, _, value in records]
+    assert len(values) == len(set(values)) == producer.sent
+    assert {value: (partition, offset) for partition, offset, value in records} == producer.acknowledged
+    for partition in range(PARTITIONS):
+        offsets = [offset for of, offset, _ in records if of == partition]
+        assert offsets == list(range(len(offsets)))
+
+
+def test_a_log_actor_loses_and_repeats_nothing(
+    muster: Muster, fresh: Callable[[str], str], topic: str, record_property: Any
+) -> None:
+    member = KafkaPythonMember(muster.bootstrap, topic, fresh("g"))
+    producer = Producer(muster.bootstrap, topic)
+    pids = {name: actor["pid"] for name, actor in muster.actors().items() if name.startswith("log-")}
+    with working(member):
+        producer.send(COUNT)
+        until_read([member], COUNT)
+        producer.gap.start()
+        member.gap.start()
+        for pid in pids.values():
+            os.kill(pid, signal.SIGKILL)
+            producer.send(COUNT, pause_s=0.002)
+            producer.flush()
+        until_read([member], producer.sent)
+        for name, pid in pids.items():
+            muster.until_back(name, pid)
+    assert len(member.read) == producer.sent, "read once"
+    assert_gapless_and_complete(muster, topic, producer)
+    measured(record_property, "log actors killed, longest gap of the producer", producer.gap.longest_s)
+    measured(record_property, "log actors killed, longest commit gap of the consumer", member.gap.longest_s)
+
+
+def test_clients_do_not_need_the_controller(
+    muster: Muster, fresh: Callable[[str], str], topic: str, record_property: Any
+) -> None:
+    group = fresh("g")
+    first, second = (ConfluentMember(muster.bootstrap, topic, group) for _ in range(2))
+    producer = Producer(muster.bootstrap, topic)
+    with working(first):
+        producer.send(COUNT)
+        until_read([first], COUNT)
+        pid = muster.kill_actor("controller")
+        killed_s = time.monotonic()
+        producer.gap.start()
+        producer.send(COUNT, pause_s=0.005)
+        producer.flush()
+        until_read([first], 2 * COUNT)
+        with working(second, beside=(first,)):
+            eventually(lambda: len(first.assigned), lambda n: n == PARTITIONS // 2, "the second joins", WAIT_S)
+        eventually(lambda: len(first.assigned), lambda n: n == PARTITIONS, "the second leaves", WAIT_S)
+        measured(record_property, "controller killed, consumed and rebalanced twice", time.monotonic() - killed_s)
+        assert first.refused == []
+    create(muster, fresh("made-after"))
+    measured(record_property, "controller killed, a topic is created", time.monotonic() - killed_s)
+    eventually(lambda: muster.actors()["controller"]["pid"], lambda now: now != pid, "a new controller", WAIT_S)
+    assert {actor["state"] for actor in muster.actors().values()} == {"alive"}
+    assert producer.gap.longest_s < 2, "work went on while there was no controller"
+
+
+def test_the_mapping_is_written_back(
+    muster: Muster, fresh: Callable[[str], str], topic: str, record_property: Any
+) -> None:
+    member = ConfluentMember(muster.bootstrap, topic, fresh("g"), **{"client.id": "mapped"})
+    zk = connect(muster.ready["zookeeper"], timeout_s=15)
+
+    def mapping() -> set[str]:
+        return {
+            f"{host}/{client}/{name}"
+            for host in zk.get_children(CLIENT_GROUP_ID)
+            for client in zk.get_children(f"{CLIENT_GROUP_ID}/{host}")
+            for name in zk.get_children(f"{CLIENT_GROUP_ID}/{host}/{client}")
+        }
+
+    try:
+        with working(member):
+            eventually(mapping, lambda names: any("/mapped/" in name for name in names), "the member's node", WAIT_S)
+            pid = muster.kill_actor("reconciler")
+            before = mapping()
+            for host in zk.get_children(CLIENT_GROUP_ID):
+                zk.delete(f"{CLIENT_GROUP_ID}/{host}", recursive=True)
+            deleted_s = time.monotonic()
+            eventually(mapping, lambda names: names == before, "everything is written back", WAIT_S)
+            measured(record_property, "reconciler killed, mapping written back", time.monotonic() - deleted_s)
+            muster.until_back("reconciler", pid)
+        eventually(mapping, lambda names: not any("/mapped/" in name for name in names), "it is gone", WAIT_S)
+    finally:
+        zk.shut()

@@ -1,0 +1,136 @@
+"""Data stay in the storage directory: after an orderly stop, and after SIGKILL of everything at once."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import psutil
+import pytest
+from confluent_kafka import TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from tests.cluster.members import ConfluentMember, Producer, committed_offsets, everything
+from tests.muster_process import Muster, eventually
+
+pytestmark = pytest.mark.cluster
+
+WAIT_S = 60
+TOPIC, GROUP, LOOP_GROUP = "kept", "readers", "loop"
+PARTITIONS, COUNT = 3, 300
+
+
+def processes_of(storage: Path) -> list[psutil.Process]:
+    """Every process that was told of the storage directory, by its arguments or its environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            told = [*process.cmdline(), *process.environ().values()]
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+        if any(str(storage) in text for text in told):
+            found.append(process)
+    return found
+
+
+def nothing_is_left(storage: Path) -> None:
+    eventually(lambda: processes_of(storage), lambda left: not left, "every process has ended", WAIT_S)
+
+
+def shown(muster: Muster) -> dict[str, Any]:
+    """The topic's id, number of partitions and configuration; the groups."""
+    admin = AdminClient({"bootstrap.servers": muster.bootstrap})
+    topic = admin.describe_topics(TopicCollection([TOPIC]))[TOPIC].result(WAIT_S)
+    resource = ConfigResource(ResourceType.TOPIC, TOPIC)
+    config = admin.describe_configs([resource])[resource].result(WAIT_S)
+    return {
+        "id": str(topic.topic_id),
+        "partitions": len(topic.partitions),
+        "retention.ms": config["retention.ms"].value,
+        "groups": {group.group_id for group in admin.list_consumer_groups().result(WAIT_S).valid},
+    }
+
+
+def fill(muster: Muster, producer: Producer) -> None:
+    """A topic with a configuration of its own, records in it, and a group that has read and committed them."""
+    admin = AdminClient({"bootstrap.servers": muster.bootstrap})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, config={"retention.ms": "777000"})])[TOPIC].result(WAIT_S)
+    producer.send(COUNT)
+    producer.flush()
+    member = ConfluentMember(muster.bootstrap, TOPIC, GROUP)
+    member.start()
+    eventually(lambda: sum(member.committed.values()), lambda n: n == COUNT, "all is committed", WAIT_S)
+    member.leave()
+
+
+class CommitLoop(threading.Thread):
+    """Commits one offset after the other until nobody answers any more."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(daemon=True)
+        self.acknowledged = 0
+        self.stop = threading.Event()
+        self._consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": LOOP_GROUP})
+
+    def run(self) -> None:
+        while not self.stop.is_set():
+            offset = self.acknowledged + 1
+            try:
+                self._consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
+            except confluent_kafka.KafkaException:
+                continue
+            self.acknowledged = offset
+
+
+@pytest.mark.timeout(240)
+def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
+    storage = tmp_path / "storage"
+    muster = Muster(storage, ["--gateways", "1"], {"group.initial.rebalance.delay.ms": "0"})
+    with muster:
+        producer = Producer(muster.bootstrap, TOPIC)
+        fill(muster, producer)
+        before = shown(muster)
+        committed = committed_offsets(muster.bootstrap, GROUP, TOPIC, PARTITIONS)
+        assert muster.stop() == 0
+    nothing_is_left(storage)
+    assert before["retention.ms"] == "777000"
+    assert sum(committed.values()) == COUNT
+
+    with muster:
+        assert shown(muster) == before
+        assert committed_offsets(muster.bootstrap, GROUP, TOPIC, PARTITIONS) == committed
+        assert_kept(muster, producer.acknowledged)
+        killed, loop = Producer(muster.bootstrap, TOPIC, **{"message.timeout.ms": 5000}), CommitLoop(muster.bootstrap)
+        loop.start()
+        feeder = threading.Thread(target=killed.send_until, args=(loop.stop,), daemon=True)
+        feeder.start()
+        eventually(lambda: len(killed.acknowledged), lambda n: n > COUNT, "acknowledged records")
+        eventually(lambda: loop.acknowledged, lambda n: n > 50, "acknowledged commits")
+        muster.kill_everything()
+        loop.stop.set()
+        feeder.join(WAIT_S)
+        killed.drain()
+        assert killed.failed, "it was killed while records were on their way"
+    nothing_is_left(storage)
+
+    with muster:
+        assert shown(muster) == before | {"groups": before["groups"] | {LOOP_GROUP}}
+        assert committed_offsets(muster.bootstrap, GROUP, TOPIC, PARTITIONS) == committed
+        assert_kept(muster, producer.acknowledged, killed.acknowledged)
+        kept = committed_offsets(muster.bootstrap, LOOP_GROUP, TOPIC, 1)[0]
+        assert loop.acknowledged <= kept <= loop.acknowledged + 1
+        assert muster.stop() == 0
+    nothing_is_left(storage)
+
+
+def assert_kept(muster: Muster, *acknowledged: dict[bytes, tuple[int, int]]) -> None:
+    """Each acknowledged record is where its producer was told, and the offsets have no gap."""
+    records = everything(muster.bootstrap, TOPIC, PARTITIONS)
+    for partition in range(PARTITIONS):
+        offsets = [offset for of, offset, _ in records if of == partition]
+        assert offsets == list(range(len(offsets)))
+    there = {(partition, offset): value for partition, offset, value in records}
+    for promised in acknowledged:
+        assert {value: place for value, place in promised.items() if there.get(place) != value} == {}
