@@ -244,13 +244,32 @@ def test_a_log_actor_loses_and_repeats_nothing(
     measured(record_property, "log actors killed, longest commit gap of the consumer", member.gap.longest_s)
 
 
+@contextlib.contextmanager
+def always_told_of(muster: Muster, brokers: set[int]) -> Iterator[None]:
+    """Metadata, asked without a pause, names these brokers every time."""
+    admin = AdminClient({"bootstrap.servers": muster.bootstrap})
+    told: set[frozenset[int]] = set()
+    stop = threading.Event()
+
+    def ask() -> None:
+        while not stop.is_set():
+            told.add(frozenset(admin.list_topics(timeout=WAIT_S).brokers))
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    yield
+    stop.set()
+    asking.join(WAIT_S)
+    assert told == {frozenset(brokers)}
+
+
 def test_clients_do_not_need_the_controller(
     muster: Muster, fresh: Callable[[str], str], topic: str, record_property: Any
 ) -> None:
     group = fresh("g")
     first, second = (ConfluentMember(muster.bootstrap, topic, group) for _ in range(2))
     producer = Producer(muster.bootstrap, topic)
-    with working(first):
+    with working(first), always_told_of(muster, {1, 2}):
         producer.send(COUNT)
         until_read([first], COUNT)
         pid = muster.kill_actor("controller")
