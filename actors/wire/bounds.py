@@ -57,6 +57,28 @@ def check_lengths(kind: Any, frame: bytes, start: int) -> None:
         raise LengthError(f"the message ends after {len(frame) - start} bytes, in the middle")
 
 
+class _Recorded(bytes):
+    """A frame of which is noted where it has tagged fields that its schema does not know."""
+
+    cuts: list[tuple[int, int, bytes]]
+    """(begin, end, what stands there without them), in order."""
+
+
+def without_unknown_tags(kind: Any, frame: bytes, start: int) -> bytes:
+    """The frame without tagged fields that ``kind`` does not know; a reader has to pass over them (KIP-482).
+
+    LengthError, IndexError where the frame does not fit.
+    """
+    recorded = _Recorded(frame)
+    recorded.cuts = []
+    _entity(kind).end(recorded, start)
+    parts, at = [], 0
+    for begin, end, replacement in recorded.cuts:
+        parts += [frame[at:begin], replacement]
+        at = end
+    return b"".join((*parts, frame[at:]))
+
+
 @cache
 def _entity(kind: Any) -> _Shape:
     hints = typing.get_type_hints(kind)
@@ -160,16 +182,22 @@ def _tags(known: Mapping[int, _Shape]) -> _Shape:
     def end(frame: bytes, at: int) -> int:
         if not frame[at]:
             return at + 1
+        begin, kept = at, []
         count, at = _varint(frame, at)
         if 2 * count > len(frame) - at:
             raise LengthError(f"{count} tagged fields in the last {len(frame) - at} bytes")
         for _ in range(count):
+            field_begin = at
             tag, at = _varint(frame, at)
             size, at = _varint(frame, at)
             behind = _within(frame, size, at)
+            if tag in known:
+                kept.append(bytes(frame[field_begin:behind]))
             if tag in known and known[tag].end(frame, at) != behind:
                 raise LengthError(f"tagged field {tag} is not of the {size} bytes that it announces")
             at = behind
+        if len(kept) < count and isinstance(frame, _Recorded):
+            frame.cuts.append((begin, at, _as_varint(len(kept)) + b"".join(kept)))
         return at
 
     return _Shape(end, 1)
@@ -203,3 +231,11 @@ def _varint(frame: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
     raise LengthError(f"a varint of more than {_VARINT_BYTES} bytes")
+
+
+def _as_varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*out, value))

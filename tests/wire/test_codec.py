@@ -65,3 +65,37 @@ def test_api_versions_of_an_unknown_version_has_a_readable_header() -> None:
     frame = codec.encode_request(18, 0, 5, "c", {})
     odd = frame[:2] + (99).to_bytes(2, "big") + frame[4:]
     assert codec.decode_header(odd)[:4] == (18, 99, 5, "c")
+
+
+def test_tagged_fields_that_nobody_knows_are_passed_over() -> None:
+    """KIP-482: a newer client may send them in a version that is known. Fetch v16 has tags in nested entities."""
+    body = {
+        "max_wait": 5,
+        "min_bytes": 1,
+        "topics": [{"topic_id": None, "partitions": [{"partition": 3, "fetch_offset": 9, "partition_max_bytes": 8}]}],
+        "forgotten_topics_data": [],
+        "replica_state": {"replica_id": 7, "replica_epoch": 1},
+    }
+    frame = codec.encode_request(1, 16, 5, "c", body)
+    header = codec.decode_header(frame)
+    plain = codec.decode_request(header, frame)
+    assert frame.endswith(b"\x01\x01\x0d" + (7).to_bytes(4, "big") + (1).to_bytes(8, "big") + b"\0")
+    own_tags = frame[-16:]  # one
+    more = frame[:-16] + b"\x03" + own_tags[1:] + b"\x09\x02zz" + b"\xff\x7f\x81\x01" + b"y" * 129
+    nested = more.replace((8).to_bytes(4, "big") + b"\0\0", (8).to_bytes(4, "big") + b"\x01\x05\x01a\0")
+    assert nested != more
+    for odd in (more, nested):
+        codec.check_request(header, odd)
+        assert codec.decode_request(header, odd) == plain
+
+
+def test_librdkafkas_request_for_all_topics_in_v9() -> None:
+    """It leaves three zeros too many, which reads as one tagged field (confluentinc/librdkafka#5049)."""
+    body = {
+        "topics": None,
+        "include_topic_authorized_operations": False,
+        "include_cluster_authorized_operations": False,
+    }
+    frame = codec.encode_request(3, 9, 5, "c", body)
+    odd = frame[: codec.decode_header(frame).end] + bytes.fromhex("0000000001000000")
+    assert codec.decode_request(codec.decode_header(odd), odd).topics is None
