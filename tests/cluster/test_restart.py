@@ -72,7 +72,8 @@ class CommitLoop(threading.Thread):
         super().__init__(daemon=True)
         self.acknowledged = 0
         self.stop = threading.Event()
-        self._consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": LOOP_GROUP})
+        quiet = {"log_level": 0}  # its broker is killed and never comes back
+        self._consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": LOOP_GROUP, **quiet})
 
     def run(self) -> None:
         while not self.stop.is_set():
