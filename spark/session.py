@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -129,6 +130,7 @@ def _use_java() -> None:
         os.environ.update(java_environment())
     except JavaNotFound as error:
         raise SparkUnavailable(_first_line(error)) from error
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else "python3", which may be missing or another
     os.environ.pop("SPARK_HOME", None)  # another Spark than pyspark's own would not match its Python side
 
 
