@@ -49,7 +49,7 @@ _ZOOKEEPER_S = 15.0
 _WATCH_S = 20.0
 """How long one ``watch`` call waits before it says that nothing changed."""
 _ACTIVATE_S = 30.0
-_READY_S = 120.0
+_READY_S = 300.0
 _ADOPT_S = 3.0
 """How long a new controller waits for an actor of its predecessor's; one that lives answers within milliseconds."""
 _NODES_S = 5.0
@@ -139,7 +139,7 @@ class Controller:
             node = node_id or choose(name, self._nodes())
             return detached(cls, name, settings.namespace, settings, secret, *args, node_id=node)
 
-        return self._supervisor.manage(name, make)
+        return self._supervisor.manage(name, make, many=cls is OffsetsActor)
 
     def _nodes(self) -> list[str]:
         nodes = ray.nodes()  # type: ignore[no-untyped-call]

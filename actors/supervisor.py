@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ log = logging.getLogger(__name__)
 
 _RETRY_S = 0.1
 _FAILED_RETRY_S = 2.0
+_AT_ONCE = 4
+"""How many of many start side by side: fifty at once would keep each other, and the others, from the processor."""
 _STOP_S = 10.0
 
 
@@ -28,6 +31,8 @@ class Managed:
     name: str
     make: Callable[[], Any]
     """Creates the named actor, or gives the handle of the one that is there."""
+    many: bool = False
+    """One of many of its kind: they take turns to start."""
     handle: Any = None
     state: str = "starting"
     """starting, alive, restarting, failed or stopped."""
@@ -68,11 +73,12 @@ class Supervisor:
         self._changed = changed
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._settled = asyncio.Condition()
+        self._turns = asyncio.Semaphore(_AT_ONCE)
 
-    def manage(self, name: str, make: Callable[[], Any]) -> Managed:
+    def manage(self, name: str, make: Callable[[], Any], *, many: bool = False) -> Managed:
         """Begin to keep an actor running; the one that is there if the name is known."""
         if name not in self.actors:
-            self.actors[name] = Managed(name, make)
+            self.actors[name] = Managed(name, make, many)
             self._tasks[name] = asyncio.get_running_loop().create_task(self._keep(self.actors[name]))
         return self.actors[name]
 
@@ -88,10 +94,9 @@ class Supervisor:
     async def _keep(self, managed: Managed) -> None:
         while True:
             try:
-                if managed.handle is None:
-                    managed.handle = await asyncio.to_thread(managed.make)
-                managed.started = await managed.handle.start.remote()
-                managed.starts += 1
+                async with self._turns if managed.many else contextlib.nullcontext():
+                    await self._begin(managed)
+                assert managed.started is not None
                 managed.error = None
                 await self._set(managed, "alive")
                 await managed.handle.park.remote(managed.started.pid)
@@ -100,7 +105,8 @@ class Supervisor:
                 managed.handle = None
             except RayTaskError as error:
                 await self._failed(managed, error.cause if error.cause else error)
-                await asyncio.to_thread(ray.kill, managed.handle, no_restart=False)
+                with contextlib.suppress(RayError, ValueError):
+                    await asyncio.to_thread(ray.kill, managed.handle, no_restart=False)
             except RayActorError as error:
                 log.warning("%s is down: %s", managed.name, _first_line(error))
             except Exception as error:  # whatever Ray says: nobody else would try again
@@ -108,6 +114,12 @@ class Supervisor:
                 managed.handle = None
             await self._set(managed, "restarting")
             await asyncio.sleep(_RETRY_S)
+
+    async def _begin(self, managed: Managed) -> None:
+        if managed.handle is None:
+            managed.handle = await asyncio.to_thread(managed.make)
+        managed.started = await managed.handle.start.remote()
+        managed.starts += 1
 
     async def _failed(self, managed: Managed, error: BaseException) -> None:
         """Say so, and wait before the next try. That is a new process: a start that fails halfway may hold a port."""

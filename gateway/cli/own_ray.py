@@ -28,6 +28,8 @@ _LONGEST_TEMP_ROOT = 30
 _OBJECT_STORE_BYTES = 100_000_000
 """Muster keeps nothing in the object store; RayDP moves a little through it."""
 _STOP_TIMEOUT_S = 15
+_MAX_ACTORS_STARTING = "64"
+"""Ray expects one process per core and warns of more on the terminal; ours mostly wait, and take turns to start."""
 _MARKER = "MUSTER_UP_ID"
 
 
@@ -52,6 +54,7 @@ class OwnRay:
         others = set(psutil.Process().children())
         os.environ.update(self._environment)
         os.environ.update({_MARKER: marker, "TMPDIR": str(self.temp_dir / "tmp")})
+        os.environ.setdefault("RAY_worker_maximum_startup_concurrency", _MAX_ACTORS_STARTING)
         os.environ.setdefault("RAY_worker_niceness", "0")  # by default 15: actors would wait for any other process
         use_token(self.token_path)
         make_importable()
