@@ -154,7 +154,8 @@ def test_admin_client(muster: Muster, fresh: Callable[[str], str]) -> None:
     cluster = admin.describe_cluster().result(WAIT_S)
     assert len(cluster.nodes) == 2
     admin.create_partitions([NewPartitions(topic, 5)])[topic].result(WAIT_S)
-    assert len(admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions) == 5
+    partitions = lambda: len(admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions)  # noqa: E731
+    eventually(partitions, lambda n: n == 5, "five partitions, whichever gateway is asked")
     resource = ConfigResource(ResourceType.TOPIC, topic)
     assert admin.describe_configs([resource])[resource].result(WAIT_S)["retention.ms"].value == "60000"
     produce(muster, topic, [b"x"] * 10)
@@ -166,7 +167,7 @@ def test_admin_client(muster: Muster, fresh: Callable[[str], str]) -> None:
     admin.delete_consumer_groups([group])[group].result(WAIT_S)
     assert group not in {found.group_id for found in admin.list_consumer_groups().result(WAIT_S).valid}
     admin.delete_topics([topic])[topic].result(WAIT_S)
-    assert topic not in admin.list_topics(timeout=WAIT_S).topics
+    eventually(lambda: topic in admin.list_topics(timeout=WAIT_S).topics, lambda there: not there, "the topic is gone")
 
 
 def test_offsets_by_time_and_position(muster: Muster, fresh: Callable[[str], str]) -> None:

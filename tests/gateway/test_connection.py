@@ -112,7 +112,6 @@ FRAMES = {
     "group id": (request(HEARTBEAT, 0, b"\0\2\xff\xfe\0\0\0\0\0\0"), "HeartbeatRequest v0: InvalidUnicode"),
     "null group id": (request(HEARTBEAT, 0, b"\xff\xff\0\0\0\0\0\0"), "HeartbeatRequest v0: "),
     "varint": (request(JOIN_GROUP, 9, b"\0" + b"\xff" * 20_000), "JoinGroupRequest v9: a varint of more than 5 bytes"),
-    "unknown tag": (request(HEARTBEAT, 4, b"\0\2g\0\0\0\0\2m\0\1\x55\1x"), "HeartbeatRequest v4: "),
 }
 
 

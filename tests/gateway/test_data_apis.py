@@ -21,6 +21,8 @@ PRODUCE, FETCH, LIST_OFFSETS = 0, 1, 2
 PROPERTIES = {"message.max.bytes": "20000"}
 FIRST_PRODUCE_BY_ID, FIRST_FETCH_BY_ID = 13, 13
 LATEST, EARLIEST = -1, -2
+PARTITIONS = 40
+"""So many that both log actors have some: topic ids are drawn."""
 UNKNOWN_ID = UUID("00000000-0000-4000-8000-00000000dead")
 
 Fresh = Callable[[str], str]
@@ -102,10 +104,10 @@ def errors(results: list[Any]) -> list[ErrorCode]:
 
 @pytest.mark.parametrize("version", versions_of(PRODUCE))
 def test_produce(full: Serving, fresh: Fresh, version: int) -> None:
-    topic = full.create(fresh("t"), 8)
+    topic = full.create(fresh("t"), PARTITIONS)
     left, right = owned(full, topic).values()
     batch = client_batch(3)
-    body = produce_body((topic, left, batch), (topic, right, batch), (topic, 8, batch))
+    body = produce_body((topic, left, batch), (topic, right, batch), (topic, PARTITIONS, batch))
     body["topic_data"] += produce_body((Topic(name="nope", topic_id=UNKNOWN_ID, partitions=1), 0, batch))["topic_data"]
     answer = full.ask(PRODUCE, version, body)
     known, unknown = answer.responses
@@ -118,7 +120,7 @@ def test_produce(full: Serving, fresh: Fresh, version: int) -> None:
     assert [(item.index, item.error_code, item.base_offset) for item in known.partition_responses] == [
         (left, ErrorCode.none, 0),
         (right, ErrorCode.none, 0),
-        (8, ErrorCode.unknown_topic_or_partition, -1),
+        (PARTITIONS, ErrorCode.unknown_topic_or_partition, -1),
     ]
     assert errors(list(unknown.partition_responses)) == [missing]
     (again,) = produce(full.client, (topic, left, batch), version=version)
@@ -127,11 +129,13 @@ def test_produce(full: Serving, fresh: Fresh, version: int) -> None:
 
 @pytest.mark.parametrize("version", versions_of(FETCH))
 def test_fetch(full: Serving, fresh: Fresh, version: int) -> None:
-    topic = full.create(fresh("t"), 8)
+    topic = full.create(fresh("t"), PARTITIONS)
     left, right = owned(full, topic).values()
     produce(full.client, (topic, left, client_batch(2, value=b"l")), (topic, right, client_batch(1, value=b"r")))
     nobody = Topic(name="nope", topic_id=UNKNOWN_ID, partitions=1)
-    answer = full.ask(FETCH, version, fetch_body((topic, left, 0), (topic, right, 0), (topic, 8, 0), (nobody, 0, 0)))
+    answer = full.ask(
+        FETCH, version, fetch_body((topic, left, 0), (topic, right, 0), (topic, PARTITIONS, 0), (nobody, 0, 0))
+    )
     known, unknown = answer.responses
     if version < FIRST_FETCH_BY_ID:
         assert (known.topic, unknown.topic) == (topic.name, "nope")
@@ -143,17 +147,17 @@ def test_fetch(full: Serving, fresh: Fresh, version: int) -> None:
     assert values(found[left].records) == [b"l", b"l"]
     assert values(found[right].records) == [b"r"]
     assert (found[left].high_watermark, found[left].last_stable_offset, found[right].high_watermark) == (2, 2, 1)
-    assert found[8].error_code is ErrorCode.unknown_topic_or_partition
+    assert found[PARTITIONS].error_code is ErrorCode.unknown_topic_or_partition
     assert errors(list(unknown.partitions)) == [missing]
 
 
 @pytest.mark.parametrize("version", versions_of(LIST_OFFSETS))
 def test_list_offsets(full: Serving, fresh: Fresh, version: int) -> None:
-    topic = full.create(fresh("t"), 8)
+    topic = full.create(fresh("t"), PARTITIONS)
     left, right = owned(full, topic).values()
     produce(full.client, (topic, left, client_batch(5, step_ms=10)))
-    ends = list_offsets(full.client, version, topic.name, (left, LATEST), (right, EARLIEST), (8, LATEST))
-    assert [(item.partition_index, item.offset) for item in ends] == [(left, 5), (right, 0), (8, -1)]
+    ends = list_offsets(full.client, version, topic.name, (left, LATEST), (right, EARLIEST), (PARTITIONS, LATEST))
+    assert [(item.partition_index, item.offset) for item in ends] == [(left, 5), (right, 0), (PARTITIONS, -1)]
     assert ends[2].error_code is ErrorCode.unknown_topic_or_partition
     (by_time,) = list_offsets(full.client, version, topic.name, (left, NOW_MS + 15))
     assert (by_time.offset, by_time.timestamp) == (2, NOW_MS + 20)
@@ -254,7 +258,7 @@ class TestProduce:
 
 class TestFetch:
     def test_data_of_any_actor_wake_a_waiting_fetch(self, full: Serving, fresh: Fresh) -> None:
-        topic = full.create(fresh("t"), 8)
+        topic = full.create(fresh("t"), PARTITIONS)
         left, right = owned(full, topic).values()
         assert full.actors is not None
         for partition, other in ((left, right), (right, left)):
@@ -272,7 +276,7 @@ class TestFetch:
             eventually(lambda: not any(waiting(full)), "the fetches of the log actors")
 
     def test_min_bytes_add_up_over_actors(self, full: Serving, fresh: Fresh) -> None:
-        topic = full.create(fresh("t"), 8)
+        topic = full.create(fresh("t"), PARTITIONS)
         left, right = owned(full, topic).values()
         size = len(client_batch())
         with full.connect() as client:
@@ -289,7 +293,7 @@ class TestFetch:
         }
 
     def test_no_wait_for_partitions_that_may_give_no_more(self, full: Serving, fresh: Fresh) -> None:
-        topic = full.create(fresh("t"), 8)
+        topic = full.create(fresh("t"), PARTITIONS)
         left, right = owned(full, topic).values()
         size = len(client_batch())
         for partition in (left, right, left, right):
@@ -300,7 +304,7 @@ class TestFetch:
         assert [len(item.records) for item in results] == [size, size]
 
     def test_nothing_comes_within_max_wait(self, full: Serving, fresh: Fresh) -> None:
-        topic = full.create(fresh("t"), 8)
+        topic = full.create(fresh("t"), PARTITIONS)
         left, right = owned(full, topic).values()
         for parts in ([(topic, left, 0)], [(topic, left, 0), (topic, right, 0)]):
             started_s = time.monotonic()
@@ -309,7 +313,7 @@ class TestFetch:
             assert [(item.error_code, item.records) for item in results] == [(ErrorCode.none, b"")] * len(parts)
 
     def test_a_client_that_leaves_ends_its_waits(self, full: Serving, fresh: Fresh) -> None:
-        topic = full.create(fresh("t"), 8)
+        topic = full.create(fresh("t"), PARTITIONS)
         left, right = owned(full, topic).values()
         with full.connect() as client:
             client.request(FETCH, 18, fetch_body((topic, left, 0), (topic, right, 0), max_wait=60_000, min_bytes=1))
@@ -317,7 +321,7 @@ class TestFetch:
         eventually(lambda: not any(waiting(full)), "the fetches of the log actors")
 
     def test_an_error_is_not_kept_waiting(self, full: Serving, fresh: Fresh) -> None:
-        topic = full.create(fresh("t"), 8)
+        topic = full.create(fresh("t"), PARTITIONS)
         left, right = owned(full, topic).values()
         started_s = time.monotonic()
         results = fetch(full.client, (topic, left, 99), (topic, right, 0), max_wait=60_000, min_bytes=1)
@@ -325,7 +329,7 @@ class TestFetch:
         assert time.monotonic() - started_s < 10
 
     def test_limits(self, full: Serving, fresh: Fresh) -> None:
-        topic = full.create(fresh("t"), 8)
+        topic = full.create(fresh("t"), PARTITIONS)
         left, right = owned(full, topic).values()
         batch = client_batch(1, value=b"v" * 1000)
         for partition in (left, left, left, right):
