@@ -8,11 +8,10 @@ import logging
 import secrets
 import socket
 from collections.abc import Callable
-from typing import cast
 
 from actors.wire import envelope
 from actors.wire.envelope import Kind
-from actors.wire.framing import Framer, FrameTooLarge, framed
+from actors.wire.framing import Framer, FrameTooLarge, Outbox
 from placement.registration import Statement
 from placement.view import Endpoint
 
@@ -45,19 +44,17 @@ class Channel(asyncio.Protocol):
         self._nonce = secrets.token_bytes(envelope.NONCE_BYTES)
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._tokens = itertools.count(1)
-        self._transport: asyncio.Transport | None = None
-        self._out: list[bytes] = []
+        self._out = Outbox()
 
     @property
     def usable(self) -> bool:
-        return self._transport is not None and self.ready.done() and not self.ready.cancelled()
+        return self._out.is_open and self.ready.done() and not self.ready.cancelled()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop has a class of its own
-        self._transport.set_write_buffer_limits(high=64 << 20)
+        self._out.open(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
+        self._out.lost()
         error = ChannelLost(str(exc) if exc else "closed by the actor")
         if not self.ready.done():
             self.ready.set_exception(error)
@@ -95,7 +92,7 @@ class Channel(asyncio.Protocol):
     def _answer_challenge(self, body: bytes) -> None:
         secret = self.endpoint.secret
         if len(body) == envelope.NONCE_BYTES:
-            self._send(bytes([Kind.CHALLENGE]) + envelope.proof(secret, b"gateway", body) + self._nonce)
+            self._out.put(bytes([Kind.CHALLENGE]) + envelope.proof(secret, b"gateway", body) + self._nonce)
         elif envelope.same_proof(body, envelope.proof(secret, b"actor", self._nonce)):
             if not self.ready.done():
                 self.ready.set_result(None)
@@ -109,34 +106,22 @@ class Channel(asyncio.Protocol):
         the future tells the actor that the answer is no longer wanted.
         """
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        if self._transport is None:
+        if not self._out.is_open:
             future.set_exception(NotSent("not connected"))
             return future
         token = next(self._tokens) % _TOKENS
         self._waiting[token] = future
         future.add_done_callback(lambda done: self._cancelled(token) if done.cancelled() else None)
-        self._send(envelope.request_head(token, context), frame)
+        self._out.put(envelope.request_head(token, context), frame)
         return future
 
     def _cancelled(self, token: int) -> None:
         if self._waiting.pop(token, None) is not None:
-            self._send(envelope.token_head(Kind.CANCEL, token))
-
-    def _send(self, *parts: bytes) -> None:
-        if self._transport is None:
-            return
-        if not self._out:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._out.append(framed(*parts))
-
-    def _flush(self) -> None:
-        out, self._out = self._out, []
-        if self._transport is not None:
-            self._transport.writelines(out)
+            self._out.put(envelope.token_head(Kind.CANCEL, token))
 
     def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+        """Close after what is queued."""
+        self._out.close()
 
 
 async def connect(

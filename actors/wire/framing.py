@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import cast
+
 SIZE_BYTES = 4
+_HIGH_WATER_BYTES = 64 << 20
 
 
 class FrameTooLarge(ValueError):
@@ -59,3 +63,46 @@ def framed(*parts: bytes) -> bytes:
     """The parts as one frame, with its size in front."""
     size = sum(map(len, parts))
     return b"".join((size.to_bytes(SIZE_BYTES, "big"), *parts))
+
+
+class Outbox:
+    """Frames on their way into a transport: all of one turn of the event loop go out in one write."""
+
+    __slots__ = ("_frames", "_transport")
+
+    def __init__(self) -> None:
+        self._frames: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None
+
+    def open(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is there; what is put goes to it."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop has a class of its own
+        self._transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES)
+
+    def lost(self) -> None:
+        """The connection is gone; what is put from now on is dropped."""
+        self._transport = None
+        self._frames.clear()
+
+    def put(self, *parts: bytes) -> None:
+        """Queue the parts as one frame."""
+        if self._transport is None:
+            return
+        if not self._frames:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._frames.append(framed(*parts))
+
+    def _flush(self) -> None:
+        frames, self._frames = self._frames, []
+        if self._transport is not None and frames:
+            self._transport.writelines(frames)
+
+    def close(self) -> None:
+        """Close the connection after what is queued."""
+        if self._transport is not None:
+            self._flush()
+            self._transport.close()

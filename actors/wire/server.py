@@ -7,12 +7,12 @@ import logging
 import os
 import secrets
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
 from actors.group.types import Context
 from actors.wire import envelope
 from actors.wire.envelope import Kind
-from actors.wire.framing import Framer, FrameTooLarge, framed
+from actors.wire.framing import Framer, FrameTooLarge, Outbox
 from placement.view import Endpoint
 
 log = logging.getLogger(__name__)
@@ -47,12 +47,10 @@ class Peer(asyncio.Protocol):
         self._framer = Framer(_PROOF_BYTES)
         self._nonce = secrets.token_bytes(envelope.NONCE_BYTES)
         self._proven = False
-        self._transport: asyncio.Transport | None = None
-        self._out: list[bytes] = []
+        self._out = Outbox()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop has a class of its own
-        self._transport.set_write_buffer_limits(high=64 << 20)
+        self._out.open(transport)
         self._deadline = asyncio.get_running_loop().call_later(_PROOF_S, self._too_late)
         self.send(bytes([Kind.CHALLENGE]) + self._nonce)
 
@@ -61,7 +59,7 @@ class Peer(asyncio.Protocol):
         self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
+        self._out.lost()
         self._deadline.cancel()
         self._server.forget(self)
         if self._proven:
@@ -103,21 +101,11 @@ class Peer(asyncio.Protocol):
 
     def send(self, *parts: bytes) -> None:
         """Queue a message; all of one turn of the event loop go out in one write."""
-        if self._transport is None:
-            return
-        if not self._out:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._out.append(framed(*parts))
-
-    def _flush(self) -> None:
-        out, self._out = self._out, []
-        if self._transport is not None:
-            self._transport.writelines(out)
+        self._out.put(*parts)
 
     def close(self) -> None:
-        if self._transport is not None:
-            self._flush()
-            self._transport.close()
+        """Close after what is queued."""
+        self._out.close()
 
 
 class Server:
