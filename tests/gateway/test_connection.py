@@ -17,9 +17,9 @@ from actors.wire.codec import ErrorCode
 from gateway.connection import PIPELINE_LIMIT, Connection
 from gateway.registry import APIS
 from placement.zookeeper import ZooKeeperClient
+from tests.gateway.group_client import HEARTBEAT, JOIN_GROUP, Member, find
 from tests.gateway.serving import Client, Serving, serving
 from tests.gateway.test_data_apis import FETCH, PRODUCE, fetch_body, produce
-from tests.gateway.test_group_apis import HEARTBEAT, JOIN_GROUP, Member, find
 from tests.log.support import client_batch
 from tests.zookeeper_fixture import eventually
 

@@ -2,156 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-from uuid import UUID
-
 import pytest
 
 from actors.wire.codec import ErrorCode, field, versions_of
-from placement.view import Topic
-from tests.gateway.serving import Client, Serving
+from tests.gateway.group_client import (
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    FIND_COORDINATOR,
+    LEAVE_GROUP,
+    LIST_GROUPS,
+    NOBODY,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    UNKNOWN_ID,
+    Fresh,
+    Member,
+    delete,
+    find,
+    groups_in_two_partitions,
+)
+from tests.gateway.serving import Serving
 
-OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP = 8, 9, 10, 11, 12, 13
-SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS = 14, 15, 16, 42
 PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
-UNKNOWN_ID = UUID("00000000-0000-4000-8000-00000000dead")
-NOBODY = Topic(name="nope", topic_id=UNKNOWN_ID, partitions=1)
-
-Fresh = Callable[[str], str]
-
-
-def newest(api_key: int) -> int:
-    return versions_of(api_key)[-1]
-
-
-class Member:
-    """One member of a group on a connection of its own; every API in the version nearest to ``version``."""
-
-    def __init__(self, client: Client, group: str, version: int = 99, instance: str | None = None) -> None:
-        self.client = client
-        self.group = group
-        self.version = version
-        self.instance = instance
-        self.id = ""
-        self.generation = -1
-
-    def nearest(self, api_key: int) -> int:
-        versions = versions_of(api_key)
-        return min(max(self.version, versions[0]), versions[-1])
-
-    def ask(self, api_key: int, **body: Any) -> Any:
-        return self.client.ask(api_key, self.nearest(api_key), {"group_id": self.group} | body)
-
-    def _me(self) -> dict[str, Any]:
-        return {"member_id": self.id, "generation_id": self.generation, "group_instance_id": self.instance}
-
-    def request_join(self, session_timeout_ms: int = 30_000) -> None:
-        body = {
-            "group_id": self.group,
-            **self._me(),
-            "session_timeout": session_timeout_ms,
-            "rebalance_timeout": 30_000,
-            "protocol_type": "consumer",
-            "protocols": [{"name": "range", "metadata": b"what I want"}],
-            "reason": None,
-        }
-        self.client.request(JOIN_GROUP, self.nearest(JOIN_GROUP), body)
-
-    def joined(self) -> Any:
-        answer = self.client.answer(JOIN_GROUP, self.nearest(JOIN_GROUP))
-        self.id, self.generation = answer.member_id, answer.generation_id
-        return answer
-
-    def join(self, **changes: Any) -> Any:
-        """Once more when the coordinator wants the member to come with its id (KIP-394)."""
-        self.request_join(**changes)
-        answer = self.joined()
-        if answer.error_code is ErrorCode.member_id_required:
-            assert self.nearest(JOIN_GROUP) >= 4
-            assert self.instance is None
-            self.request_join(**changes)
-            answer = self.joined()
-        return answer
-
-    def sync(self, assignments: dict[str, bytes]) -> Any:
-        items = [{"member_id": member, "assignment": data} for member, data in assignments.items()]
-        return self.ask(SYNC_GROUP, **self._me(), protocol_type="consumer", protocol_name="range", assignments=items)
-
-    def heartbeat(self) -> ErrorCode:
-        error: ErrorCode = self.ask(HEARTBEAT, **self._me()).error_code
-        return error
-
-    def leave(self) -> Any:
-        me = {"member_id": self.id, "group_instance_id": self.instance, "reason": "done"}
-        return self.ask(LEAVE_GROUP, member_id=self.id, members=[me])
-
-    def commit(self, *offsets: tuple[Topic, int, int]) -> list[tuple[Any, int, ErrorCode]]:
-        """(name or id, partition, error) of each."""
-        me = self._me()
-        topics = [
-            {
-                "name": topic.name,
-                "topic_id": topic.topic_id,
-                "partitions": [
-                    {"partition_index": partition, "committed_offset": offset, "committed_metadata": "here"}
-                ],
-            }
-            for topic, partition, offset in offsets
-        ]
-        answer = self.ask(
-            OFFSET_COMMIT,
-            **me,
-            generation_id_or_member_epoch=me["generation_id"],
-            retention_time=-1,
-            topics=topics,
-        )
-        return [
-            (field(topic, "name", None) or topic.topic_id, item.partition_index, item.error_code)
-            for topic in answer.topics
-            for item in topic.partitions
-        ]
-
-    def committed(self, topics: list[Topic] | None, partition: int = 0) -> list[tuple[Any, int, str | None, ErrorCode]]:
-        """(name or id, offset, metadata, error) of one partition of each topic; of all that there is for None."""
-        asked = (
-            None
-            if topics is None
-            else [
-                {"name": topic.name, "topic_id": topic.topic_id, "partition_indexes": [partition]} for topic in topics
-            ]
-        )
-        group = {"group_id": self.group, "member_id": None, "member_epoch": -1, "topics": asked}
-        answer = self.ask(OFFSET_FETCH, topics=asked, groups=[group], require_stable=False)
-        found = answer.groups[0] if self.nearest(OFFSET_FETCH) >= 8 else answer
-        return [
-            (field(topic, "name", None) or topic.topic_id, item.committed_offset, item.metadata, item.error_code)
-            for topic in found.topics
-            for item in topic.partitions
-        ]
-
-
-def find(client: Client, version: int, *keys: str, key_type: int = 0) -> list[Any]:
-    """(key, node, error), also of the versions that ask for one."""
-    if version >= 4:
-        answer = client.ask(FIND_COORDINATOR, version, {"key_type": key_type, "coordinator_keys": keys})
-        return [(item.key, item.node_id, item.error_code) for item in answer.coordinators]
-    answers = [client.ask(FIND_COORDINATOR, version, {"key_type": key_type, "key": key}) for key in keys]
-    return [(key, item.node_id, item.error_code) for key, item in zip(keys, answers, strict=True)]
-
-
-def groups_in_two_partitions(full: Serving, fresh: Fresh) -> tuple[str, str]:
-    first = fresh("g")
-    second = first
-    while full.gateway.partition_of(second) == full.gateway.partition_of(first):
-        second = fresh("g")
-    find(full.client, 4, first, second)
-    return first, second
-
-
-def delete(client: Client, *groups: str, version: int = 2) -> list[tuple[str, ErrorCode]]:
-    answer = client.ask(DELETE_GROUPS, version, {"groups_names": groups})
-    return [(item.group_id, item.error_code) for item in answer.results]
 
 
 @pytest.mark.parametrize("version", range(11))
