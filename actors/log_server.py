@@ -9,6 +9,7 @@ from typing import Any
 
 from actors.group.types import Context
 from actors.log.service import LogService
+from actors.questions import Answer, Questions
 from actors.wire import codec
 from actors.wire.codec import Header, UndecodableRequest, UnknownApi
 from actors.wire.server import Peer
@@ -24,6 +25,12 @@ class LogServer:
     def __init__(self, service: LogService) -> None:
         self._serve: dict[int, _Serve] = {0: service.produce, 1: service.fetch, 2: service.list_offsets}
         self._running: dict[tuple[Peer, int], asyncio.Task[None]] = {}
+        self._questions = Questions()
+
+    @property
+    def answers(self) -> dict[str, Answer]:
+        """What it tells beside Kafka's APIs, by the question's name; to be added to."""
+        return self._questions.answers
 
     def joined(self, peer: Peer) -> None:
         """Nothing to say to a gateway."""
@@ -31,9 +38,14 @@ class LogServer:
     def left(self, peer: Peer) -> None:
         for key in [key for key in self._running if key[0] is peer]:
             self.cancel(*key)
+        self._questions.left(peer)
+
+    def query(self, peer: Peer, token: int, question: dict[str, Any]) -> None:
+        self._questions.query(peer, token, question)
 
     def cancel(self, peer: Peer, token: int) -> None:
-        """Only a waiting Fetch is given up; what writes goes on to its end."""
+        """Only a waiting Fetch or question is given up; what writes goes on to its end."""
+        self._questions.cancel(peer, token)
         task = self._running.get((peer, token))
         if task is not None and task.get_name() == "1":
             task.cancel()

@@ -20,11 +20,12 @@ from uuid import UUID
 from actors.group import adapters
 from actors.group.config import GroupConfig
 from actors.group.coordinator import Coordinator
-from actors.group.events import OffsetsCommitted
+from actors.group.events import Event, OffsetsCommitted
 from actors.group.types import Context, Outcome, Record, Token, WriteId
 from actors.log.errors import LogError, NotLeader
 from actors.log.fetch import fetch, list_offsets
 from actors.log.partition import PartitionLog
+from actors.questions import Answer, Questions
 from actors.runtime import now_ms
 from actors.wire import codec, envelope
 from actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
@@ -81,6 +82,14 @@ class OffsetsPartition:
         self._failed = False
         self._commit_timeout_s = config.offsets_commit_timeout_ms / 1000
         self.events: Counter[str] = Counter()
+        self.observe: list[Callable[[Event, int], None]] = []
+        """Called with every event of the core and the time, ms since the Unix epoch. Add before ``activate``."""
+        self._questions = Questions()
+
+    @property
+    def answers(self) -> dict[str, Answer]:
+        """What it tells beside Kafka's APIs, by the question's name; to be added to."""
+        return self._questions.answers
 
     def load(self) -> int:
         """Replay the whole log into the core; blocking. The number of records."""
@@ -107,10 +116,15 @@ class OffsetsPartition:
         self._peers.discard(peer)
         for key in [key for key in self._reads if key[0] is peer]:
             self._reads.pop(key).cancel()
+        self._questions.left(peer)
+
+    def query(self, peer: Peer, token: int, question: dict[str, Any]) -> None:
+        self._questions.query(peer, token, question)
 
     def cancel(self, peer: Peer, token: int) -> None:
         if task := self._reads.pop((peer, token), None):
             task.cancel()
+        self._questions.cancel(peer, token)
 
     def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
         try:
@@ -179,9 +193,17 @@ class OffsetsPartition:
         if outcome.statements:
             self._tell(outcome.statements)
         for event in outcome.events:
-            self.events[type(event).__name__] += 1
-            log.log(logging.DEBUG if isinstance(event, OffsetsCommitted) else logging.INFO, "%s", event)
+            self._report(event)
         self._arm()
+
+    def _report(self, event: Event) -> None:
+        self.events[type(event).__name__] += 1
+        log.log(logging.DEBUG if isinstance(event, OffsetsCommitted) else logging.INFO, "%s", event)
+        for observer in self.observe:
+            try:
+                observer(event, now_ms())
+            except Exception:
+                log.exception("partition %d: %s is not counted", self.partition, event)
 
     def _begin_write(self, outcome: Outcome, write: WriteId) -> None:
         """Hand the records to the log, in the order of the core's steps: tasks start in the order of creation."""
@@ -277,6 +299,7 @@ class OffsetsPartition:
             await asyncio.wait(self._tasks, timeout=5)
         for task in self._reads.values():
             task.cancel()
+        self._questions.stop()
         await self._log.close()
 
 

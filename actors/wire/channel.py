@@ -8,6 +8,7 @@ import logging
 import secrets
 import socket
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from actors.wire import envelope
 from actors.wire.envelope import Kind
@@ -32,6 +33,12 @@ class NotSent(ChannelLost):
     """The request did not leave: it has taken no effect."""
 
 
+class _Waiting(NamedTuple):
+    future: asyncio.Future[Any]
+    read: Callable[[bytes], Any]
+    """What makes the future's result of the bytes that answer."""
+
+
 class Channel(asyncio.Protocol):
     """Open with :func:`connect`. All methods are for the event loop's thread."""
 
@@ -42,7 +49,7 @@ class Channel(asyncio.Protocol):
         self._on_lost = on_lost
         self._framer = Framer(envelope.LIMIT_BYTES)
         self._nonce = secrets.token_bytes(envelope.NONCE_BYTES)
-        self._waiting: dict[int, asyncio.Future[bytes]] = {}
+        self._waiting: dict[int, _Waiting] = {}
         self._tokens = itertools.count(1)
         self._out = Outbox()
 
@@ -59,7 +66,7 @@ class Channel(asyncio.Protocol):
         if not self.ready.done():
             self.ready.set_exception(error)
         waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
+        for future, _ in waiting.values():
             if not future.done():
                 future.set_exception(error)
         self._on_lost()
@@ -77,10 +84,7 @@ class Channel(asyncio.Protocol):
         if kind != Kind.CHALLENGE and not self.ready.done():
             raise envelope.Refused("an actor that has not proven itself")
         if kind == Kind.RESPONSE:
-            token, frame = envelope.read_token(message)
-            future = self._waiting.pop(token, None)
-            if future is not None and not future.done():
-                future.set_result(frame)
+            self._answered(*envelope.read_token(message))
         elif kind == Kind.STATEMENTS:
             if self._on_statements is not None:
                 self._on_statements(*envelope.read_statements(message))
@@ -88,6 +92,15 @@ class Channel(asyncio.Protocol):
             self._answer_challenge(message[1:])
         else:
             raise ValueError(f"unexpected internal message of kind {kind}")
+
+    def _answered(self, token: int, data: bytes) -> None:
+        waiting = self._waiting.get(token)
+        if waiting is None:
+            return
+        result = waiting.read(data)
+        del self._waiting[token]
+        if not waiting.future.done():
+            waiting.future.set_result(result)
 
     def _answer_challenge(self, body: bytes) -> None:
         secret = self.endpoint.secret
@@ -106,14 +119,33 @@ class Channel(asyncio.Protocol):
         the future tells the actor that the answer is no longer wanted.
         """
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        token = self._await_answer(future, bytes)
+        if token is not None:
+            self._out.put(envelope.request_head(token, context), frame)
+        return future
+
+    def ask(self, question: dict[str, Any]) -> asyncio.Future[dict[str, Any]]:
+        """Ask ``{"ask": NAME, ...}``; the future gives the answer, ``{"error": TEXT}`` if refused, or ChannelLost.
+
+        Cancelling the future tells the actor. TypeError or ValueError if the question does not fit JSON or is longer
+        than ``envelope.QUESTION_LIMIT_BYTES``.
+        """
+        data = envelope.write_question(question)
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        token = self._await_answer(future, envelope.read_answer)
+        if token is not None:
+            self._out.put(envelope.token_head(Kind.QUERY, token), data)
+        return future
+
+    def _await_answer(self, future: asyncio.Future[Any], read: Callable[[bytes], Any]) -> int | None:
+        """The token to send under; None if nothing can be sent, which the future then says."""
         if not self._out.is_open:
             future.set_exception(NotSent("not connected"))
-            return future
+            return None
         token = next(self._tokens) % _TOKENS
-        self._waiting[token] = future
+        self._waiting[token] = _Waiting(future, read)
         future.add_done_callback(lambda done: self._cancelled(token) if done.cancelled() else None)
-        self._out.put(envelope.request_head(token, context), frame)
-        return future
+        return token
 
     def _cancelled(self, token: int) -> None:
         if self._waiting.pop(token, None) is not None:

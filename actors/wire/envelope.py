@@ -23,6 +23,10 @@ from placement.registration import Registration, Statement, Withdrawal
 NONCE_BYTES = 16
 LIMIT_BYTES = 512 << 20
 """Largest internal frame: well above socket.request.max.bytes and fetch.max.bytes."""
+QUESTION_LIMIT_BYTES = 4 << 20
+"""Largest JSON of a QUERY."""
+ANSWER_LIMIT_BYTES = 64 << 20
+"""Largest JSON that answers one."""
 
 
 class Kind(IntEnum):
@@ -36,10 +40,16 @@ class Kind(IntEnum):
     """token u32: the answer is no longer wanted; none is sent."""
     STATEMENTS = 4
     """JSON: what an offsets partition says about its clients; unasked, to every gateway."""
+    QUERY = 5
+    """token u32, JSON object ``{"ask": NAME, ...}``: what no Kafka API tells. The RESPONSE is JSON too."""
 
 
 _REQUEST = struct.Struct(">BIH")
 _TOKEN = struct.Struct(">BI")
+
+
+class BadQuestion(ValueError):
+    """A QUERY that is no question; the text goes back as its answer."""
 
 
 class Refused(ConnectionError):
@@ -75,6 +85,43 @@ def token_head(kind: Kind, token: int) -> bytes:
 def read_token(message: bytes) -> tuple[int, bytes]:
     """Token and the rest of a RESPONSE or CANCEL."""
     return _TOKEN.unpack_from(message)[1], message[_TOKEN.size :]
+
+
+def read_question(data: bytes) -> dict[str, Any]:
+    """The JSON object of a QUERY. BadQuestion if it is too long, no JSON, or no object."""
+    if len(data) > QUESTION_LIMIT_BYTES:
+        raise BadQuestion(f"unknown question: {len(data)} bytes, the limit is {QUESTION_LIMIT_BYTES}")
+    try:
+        question = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise BadQuestion("unknown question: not JSON") from error
+    if not isinstance(question, dict):
+        raise BadQuestion("unknown question: not a JSON object")
+    return question
+
+
+def write_question(question: dict[str, Any]) -> bytes:
+    """The JSON of a QUERY. TypeError or ValueError if it cannot be said in JSON, or is too long."""
+    data = json.dumps(question, allow_nan=False).encode()
+    if len(data) > QUESTION_LIMIT_BYTES:
+        raise ValueError(f"a question of {len(data)} bytes, the limit is {QUESTION_LIMIT_BYTES}")
+    return data
+
+
+def write_answer(answer: dict[str, Any]) -> bytes:
+    """The JSON that answers a QUERY. TypeError or ValueError if it cannot be said in JSON, or is too long."""
+    data = json.dumps(answer, allow_nan=False).encode()
+    if len(data) > ANSWER_LIMIT_BYTES:
+        raise ValueError(f"an answer of {len(data)} bytes, the limit is {ANSWER_LIMIT_BYTES}")
+    return data
+
+
+def read_answer(data: bytes) -> dict[str, Any]:
+    """ValueError if that is no JSON object."""
+    answer = json.loads(data)
+    if not isinstance(answer, dict):
+        raise ValueError("an answer that is no JSON object")
+    return answer
 
 
 def write_context(host: str, connection: str, principal: str) -> bytes:

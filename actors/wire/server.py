@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from actors.group.types import Context
 from actors.wire import envelope
@@ -28,6 +28,9 @@ class Handler(Protocol):
 
     def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
         """A Kafka request frame; answer it, now or later, with ``peer.reply(token, frame)``."""
+
+    def query(self, peer: Peer, token: int, question: dict[str, Any]) -> None:
+        """A question beside Kafka's APIs; answer it, now or later, with ``peer.answer(token, answer)``."""
 
     def cancel(self, peer: Peer, token: int) -> None:
         """The answer under that token is no longer wanted."""
@@ -79,10 +82,20 @@ class Peer(asyncio.Protocol):
             self._prove(message)
         elif kind == Kind.REQUEST:
             self._server.handler.request(self, *envelope.read_request(message))
+        elif kind == Kind.QUERY:
+            self._query(*envelope.read_token(message))
         elif kind == Kind.CANCEL:
             self._server.handler.cancel(self, envelope.read_token(message)[0])
         else:
             raise ValueError(f"unexpected internal message of kind {kind}")
+
+    def _query(self, token: int, data: bytes) -> None:
+        try:
+            question = envelope.read_question(data)
+        except envelope.BadQuestion as error:
+            self.answer(token, {"error": str(error)})
+        else:
+            self._server.handler.query(self, token, question)
 
     def _prove(self, message: bytes) -> None:
         claim, nonce = message[1:33], message[33:]
@@ -98,6 +111,10 @@ class Peer(asyncio.Protocol):
     def reply(self, token: int, frame: bytes) -> None:
         """Answer a request; dropped when the gateway is gone."""
         self.send(envelope.token_head(Kind.RESPONSE, token), frame)
+
+    def answer(self, token: int, answer: dict[str, Any]) -> None:
+        """Answer a question; dropped when the gateway is gone. TypeError or ValueError if it does not fit JSON."""
+        self.reply(token, envelope.write_answer(answer))
 
     def send(self, *parts: bytes) -> None:
         """Queue a message; all of one turn of the event loop go out in one write."""

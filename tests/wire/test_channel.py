@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,6 +46,9 @@ class Echo:
             self.held[token] = (peer, frame)
         else:
             peer.reply(token, frame)
+
+    def query(self, peer: Peer, token: int, question: dict[str, Any]) -> None:
+        peer.answer(token, question)
 
     def cancel(self, peer: Peer, token: int) -> None:
         del self.held[token]
