@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from actors.group import adapters
+from actors.group.arguments import check_arguments
+from actors.group.errors import Refused
+from actors.group.types import Context
 from actors.wire import codec
 from actors.wire.channel import ChannelLost
 from actors.wire.codec import ErrorCode
@@ -24,15 +27,23 @@ EVIDENCE = frozenset((8, 9, 11, 12, 14))
 """OffsetCommit, OffsetFetch, JoinGroup, Heartbeat, SyncGroup: only a consumer of the group sends them."""
 
 
-def down_error(api_key: int) -> ErrorCode:
+def down_error(call: Call) -> ErrorCode:
     """What a client is told while its group's actor is down or starts: Kafka's words for "loading".
 
-    A heartbeat is answered NONE, as by a Kafka broker that still loads the partition, so that members
-    survive. SyncGroup says NOT_COORDINATOR, since clients (the Java consumer) take "loading" there as fatal.
+    What is wrong with the request itself is said before that, as by Kafka. A heartbeat is answered NONE, as by a
+    Kafka broker that still loads the partition, so that members survive. SyncGroup says NOT_COORDINATOR, since
+    clients (the Java consumer) take "loading" there as fatal.
     """
-    if api_key == HEARTBEAT:
+    header = call.header
+    request = adapters.decode(header.api_key, header.api_version, call.entity())
+    context = Context(client_id=header.client_id, host=call.connection.host)
+    try:
+        check_arguments(call.gateway.group_config, request, context)
+    except Refused as refused:
+        return refused.error
+    if header.api_key == HEARTBEAT:
         return ErrorCode.none
-    return ErrorCode.not_coordinator if api_key == SYNC_GROUP else ErrorCode.coordinator_load_in_progress
+    return ErrorCode.not_coordinator if header.api_key == SYNC_GROUP else ErrorCode.coordinator_load_in_progress
 
 
 async def forward_whole(call: Call) -> Reply | None:
@@ -43,8 +54,7 @@ async def forward_whole(call: Call) -> Reply | None:
     frame = await ask_coordinator(call, request.group_id, call.frame)
     if frame is not None:
         return Reply(frame)
-    error = down_error(header.api_key)
-    return call.reply(adapters.error_body(header.api_key, header.api_version, request, error))
+    return call.reply(adapters.error_body(header.api_key, header.api_version, request, down_error(call)))
 
 
 def saw_group(call: Call, group_id: str) -> None:

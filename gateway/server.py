@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from actors.admin import NewTopic, TopicOutcome
-from actors.config import MusterConfig
+from actors.config import MusterConfig, group_config
 from actors.runtime import now_ms
 from gateway.attribution.account import Account
 from gateway.connection import Connection
@@ -58,6 +58,7 @@ class Gateway:
     ) -> None:
         self.id = gateway_id
         self.config = config
+        self.group_config = group_config(config)
         self.controller = controller
         self.account = account
         self.metrics = metrics

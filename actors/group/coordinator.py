@@ -16,6 +16,7 @@ from enum import Enum
 from kio.schema.errors import ErrorCode
 
 from actors.group import admin, expiry, join, leave, liveness, offsets, rebalance, simple, sync
+from actors.group.arguments import check_arguments
 from actors.group.config import GroupConfig
 from actors.group.errors import Refused
 from actors.group.events import Cause, PartitionLoaded, RecordsSkipped
@@ -55,9 +56,6 @@ _NOT_SERVED = {
     Phase.LOADING: ErrorCode.coordinator_load_in_progress,
     Phase.RESIGNED: ErrorCode.not_coordinator,
 }
-
-_NEEDS_GROUP_ID = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete)
-"""The others serve offsets that are kept under the empty group id."""
 
 
 class Coordinator:
@@ -177,12 +175,7 @@ class Coordinator:
 
     def _check(self, request: Request, context: Context) -> None:
         """What is refused before the group is looked at, in Kafka's order."""
-        if isinstance(request, SyncGroup):
-            sync.check_arguments(request)
-        if isinstance(request, _NEEDS_GROUP_ID) and not request.group_id:
-            raise Refused(ErrorCode.invalid_group_id)
-        if isinstance(request, JoinGroup):
-            join.check_arguments(self._shard, request, context)
+        check_arguments(self._shard.config, request, context)
         if self._phase is Phase.ACTIVE or (self._phase is Phase.LOADING and isinstance(request, Heartbeat)):
             return
         raise Refused(_NOT_SERVED[self._phase])

@@ -26,23 +26,6 @@ from actors.group.types import Context, GroupId, MemberId, Token
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a new member's first join may be parked. Hard-coded in Kafka too."""
 MEMBER_ID_REQUIRED_FROM = 4
-MAX_STRING_BYTES = 32_700
-"""Longest text that a group's record takes, less room for a UUID."""
-
-
-def check_arguments(shard: Shard, request: JoinGroup, context: Context) -> None:
-    """What is refused without a look at the group, even while the partition loads."""
-    config = shard.config
-    if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
-        raise Refused(ErrorCode.invalid_session_timeout)
-    texts = (
-        context.client_id,
-        request.group_instance_id,
-        request.protocol_type,
-        *(name for name, _ in request.protocols),
-    )
-    if any(text and len(text.encode()) > MAX_STRING_BYTES for text in texts):
-        raise Refused(ErrorCode.invalid_request)
 
 
 def join(shard: Shard, request: JoinGroup, context: Context, token: Token) -> None:

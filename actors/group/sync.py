@@ -19,14 +19,6 @@ from actors.group.shard import Shard
 from actors.group.state import Group, GroupState, Member
 from actors.group.types import MemberId, Token
 
-PROTOCOL_MANDATORY_FROM = 5
-
-
-def check_arguments(request: SyncGroup) -> None:
-    """What is refused without a look at the group."""
-    if request.api_version >= PROTOCOL_MANDATORY_FROM and None in (request.protocol_type, request.protocol_name):
-        raise Refused(ErrorCode.inconsistent_group_protocol)
-
 
 def sync(shard: Shard, request: SyncGroup, token: Token) -> None:
     """Park the sync, or answer it. Raises Refused."""

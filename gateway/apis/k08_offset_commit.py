@@ -77,7 +77,7 @@ async def _commit(call: Call, request: Any, known: list[tuple[Named, Any]]) -> d
     frame = codec.encode_request(OFFSET_COMMIT, version, call.header.correlation_id, call.header.client_id, body)
     answer = await ask_coordinator(call, request.group_id, frame)
     if answer is None:
-        return {partition.key: down_error(OFFSET_COMMIT) for partition, _ in known}
+        return {partition.key: down_error(call) for partition, _ in known}
     _, response = codec.decode_response(OFFSET_COMMIT, version, answer)
     by_name = {(partition.topic.name, partition.partition): partition.key for partition, _ in known if partition.topic}
     return {

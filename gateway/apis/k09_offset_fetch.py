@@ -48,7 +48,7 @@ async def _fetch_group(call: Call, group: Any, require_stable: bool) -> dict[str
     frame = codec.encode_request(OFFSET_FETCH, version, call.header.correlation_id, call.header.client_id, body)
     answer = await ask_coordinator(call, group.group_id, frame)
     if answer is None:
-        return {"group_id": group.group_id, "topics": [], "error_code": down_error(OFFSET_FETCH)}
+        return {"group_id": group.group_id, "topics": [], "error_code": down_error(call)}
     (found,) = codec.decode_response(OFFSET_FETCH, version, answer)[1].groups
     return {
         "group_id": found.group_id,

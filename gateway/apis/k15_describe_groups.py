@@ -23,15 +23,15 @@ async def describe_groups(call: Call) -> Reply | None:
     answers: dict[str, dict[str, Any]] = {}
     for groups, response in await ask_each(call, request.groups, body_of, version):
         for group in groups if response is None else ():
-            answers[group or ""] = _down(group or "")
+            answers[group or ""] = _down(call, group or "")
         for found in response.groups if response else ():
             answers[found.group_id] = _copy(found)
     return call.reply({"throttle_time": 0, "groups": [answers[group] for group in request.groups]})
 
 
-def _down(group: str) -> dict[str, Any]:
+def _down(call: Call, group: str) -> dict[str, Any]:
     return {
-        "error_code": down_error(DESCRIBE_GROUPS),
+        "error_code": down_error(call),
         "group_id": group,
         "group_state": "",
         "protocol_type": "",

@@ -17,7 +17,7 @@ async def delete_groups(call: Call) -> Reply | None:
     results: dict[str, Any] = {}
     parts = await ask_each(call, names, lambda groups: {"groups_names": groups}, call.header.api_version)
     for groups, response in parts:
-        results.update({group or "": down_error(DELETE_GROUPS) for group in groups if response is None})
+        results.update({group or "": down_error(call) for group in groups if response is None})
         results.update({item.group_id: item.error_code for item in (response.results if response else ())})
     answers = [{"group_id": name, "error_code": results[name]} for name in names]
     return call.reply({"throttle_time": 0, "results": answers})

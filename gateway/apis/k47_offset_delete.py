@@ -51,7 +51,7 @@ async def _delete(call: Call, group_id: str, known: dict[str, list[int]]) -> tup
     frame = codec.encode_request(OFFSET_DELETE, VERSION, header.correlation_id, header.client_id, body)
     answer = await ask_coordinator(call, group_id, frame)
     if answer is None:
-        return down_error(OFFSET_DELETE), {}
+        return down_error(call), {}
     response = codec.decode_response(OFFSET_DELETE, VERSION, answer)[1]
     deleted: Results = {}
     for topic in response.topics:

@@ -88,3 +88,4 @@ def test_what_is_told_while_the_coordinator_is_down(full: Serving, fresh: Fresh)
         down = (ErrorCode.coordinator_load_in_progress, [])
         assert delete_offsets(full, group, (topic.name, [0])) == down
         assert delete_offsets(full, group, ("nope", [0])) == down
+        assert delete_offsets(full, "", (topic.name, [0])) == (ErrorCode.invalid_group_id, [])

@@ -1,0 +1,46 @@
+"""What is refused without a look at the group, and before it is known whether its partition is served here."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from actors.group.config import GroupConfig
+from actors.group.errors import Refused
+from actors.group.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetDelete, Request, SyncGroup
+from actors.group.types import Context
+
+PROTOCOL_MANDATORY_FROM = 5
+"""SyncGroup version (KIP-559)."""
+MAX_STRING_BYTES = 32_700
+"""Longest text that a group's record takes, less room for a UUID."""
+
+_NEEDS_GROUP_ID = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete)
+"""The others serve offsets that are kept under the empty group id."""
+
+
+def check_arguments(config: GroupConfig, request: Request, context: Context) -> None:
+    """Refuse what Kafka refuses whatever the coordinator's state, in its order. Raises Refused."""
+    if isinstance(request, SyncGroup):
+        _check_sync(request)
+    if isinstance(request, _NEEDS_GROUP_ID) and not request.group_id:
+        raise Refused(ErrorCode.invalid_group_id)
+    if isinstance(request, JoinGroup):
+        _check_join(config, request, context)
+
+
+def _check_sync(request: SyncGroup) -> None:
+    if request.api_version >= PROTOCOL_MANDATORY_FROM and None in (request.protocol_type, request.protocol_name):
+        raise Refused(ErrorCode.inconsistent_group_protocol)
+
+
+def _check_join(config: GroupConfig, request: JoinGroup, context: Context) -> None:
+    if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
+        raise Refused(ErrorCode.invalid_session_timeout)
+    texts = (
+        context.client_id,
+        request.group_instance_id,
+        request.protocol_type,
+        *(name for name, _ in request.protocols),
+    )
+    if any(text and len(text.encode()) > MAX_STRING_BYTES for text in texts):
+        raise Refused(ErrorCode.invalid_request)
