@@ -20,7 +20,7 @@ from actors.settings import ClusterSettings
 from actors.storage import check_shared
 from actors.tables.spool import Sample, SampleStore
 from gateway.attribution.account import Account
-from gateway.http import make_app, start_http
+from gateway.http import gateway_app, start_http
 from gateway.metrics import GatewayMetrics
 from gateway.server import ControllerUnavailable, Gateway
 from placement.ephemeral import EphemeralNode
@@ -106,7 +106,7 @@ class GatewayActor:
         port, metrics_port = self._ports
         bound = await self._gateway.listen(settings.host or "0.0.0.0", port)
         self._http, metrics_port = await start_http(
-            make_app(metrics.registry, lambda: self._gateway.serving), settings.host or "0.0.0.0", metrics_port
+            gateway_app(self._gateway), settings.host or "0.0.0.0", metrics_port
         )
         self._loops = [
             self._every(config.metrics_samples_flush_ms / 1000, lambda: asyncio.to_thread(self._store.flush)),

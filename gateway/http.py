@@ -1,4 +1,4 @@
-"""The gateway's HTTP side: /metrics for Prometheus and /healthz. It runs in the gateway's own event loop."""
+"""The gateway's HTTP side, in its own event loop: /metrics for Prometheus, /healthz, and what is told of groups."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+
+from gateway import http_groups
+from gateway.server import Gateway
 
 
 class PortTaken(OSError):
@@ -25,6 +28,13 @@ class _Moment(Collector):
 
     def collect(self) -> Iterable[Metric]:
         return self._families
+
+
+def gateway_app(gateway: Gateway) -> web.Application:
+    """Everything that a gateway serves over HTTP."""
+    app = make_app(gateway.metrics.registry, lambda: gateway.serving)
+    http_groups.add_routes(app, gateway)
+    return app
 
 
 def make_app(registry: CollectorRegistry, is_serving: Callable[[], bool]) -> web.Application:

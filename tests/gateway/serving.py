@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from aiohttp import ClientSession, web
+
 import gateway.apis  # noqa: F401 - registers the handlers
 from actors.admin import NewTopic, TopicOutcome
 from actors.config import MusterConfig
@@ -22,6 +24,7 @@ from actors.tables.spool import Sample, SampleStore
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
 from gateway.attribution.account import Account
+from gateway.http import gateway_app, start_http
 from gateway.metrics import GatewayMetrics
 from gateway.server import ControllerUnavailable, Gateway
 from placement.topics import InvalidPartitions, InvalidTopic, TopicError, TopicExists, TopicRegistry, UnknownTopic
@@ -198,6 +201,7 @@ class Serving:
         self.run = run
         self.port = port
         self.client = Client(port)
+        self._http: tuple[web.AppRunner, int] | None = None
 
     def connect(self, client_id: str | None = "a client") -> Client:
         """Another connection."""
@@ -215,6 +219,24 @@ class Serving:
 
     def without_brokers(self) -> None:
         self.follow(replace(self.controller.view(), brokers=()))
+
+    def http(self, path: str, **headers: str) -> tuple[int, str]:
+        """GET on the gateway's HTTP side, which is started if it is not: status and body."""
+        if self._http is None:
+            self._http = self.run(start_http(gateway_app(self.gateway), "127.0.0.1", 0))
+
+        async def get() -> tuple[int, str]:
+            assert self._http is not None
+            url = f"http://127.0.0.1:{self._http[1]}{path}"
+            async with ClientSession() as session, session.get(url, headers=headers) as response:
+                return response.status, await response.text()
+
+        answer: tuple[int, str] = self.run(get())
+        return answer
+
+    def stop_http(self) -> None:
+        if self._http is not None:
+            self.run(self._http[0].cleanup())
 
     def follow(self, view: ClusterView) -> None:
         async def follow() -> None:
@@ -247,6 +269,7 @@ def serving(
         yield served
     finally:
         served.client.close()
+        served.stop_http()
         run(server.stop())
         if served.actors is not None:
             run(served.actors.stop())

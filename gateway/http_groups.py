@@ -1,0 +1,119 @@
+"""What the group coordinators tell beside Kafka's APIs, as JSON over HTTP.
+
+``GET /v1/groups/history?group=G&limit=N``: the last rebalances of a group.
+``GET /v1/groups/waiting``: the rebalances that wait for somebody now, of all groups.
+
+An error is ``{"error": TEXT}``: 400 for what cannot be asked, 404 for a group that does not exist, 503 while the
+coordinator is down or does not answer in time, 500 when it fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from aiohttp import web
+
+from actors.wire.channel import ChannelLost
+from gateway.questions import Answers, ask_all
+from gateway.server import Gateway
+
+DEFAULT_LIMIT, LARGEST_LIMIT = 20, 10_000
+"""Rebalances in a history."""
+_READY_S = 5.0
+_ANSWER_S = 5.0
+
+
+class Failed(Exception):
+    """The HTTP answer is this status and text."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def add_routes(app: web.Application, gateway: Gateway) -> None:
+    """Serve the routes of this module; the app has not been started yet."""
+
+    async def history(request: web.Request) -> dict[str, Any]:
+        group, limit = required(request, "group"), _limit(request)
+        return await ask_coordinator(gateway, group, {"ask": "history", "group": group, "limit": limit})
+
+    async def waiting(request: web.Request) -> dict[str, Any]:
+        return merged(*await ask_all(gateway, {"ask": "waiting"}, _ANSWER_S))
+
+    app.router.add_get("/v1/groups/history", as_json(history))
+    app.router.add_get("/v1/groups/waiting", as_json(waiting))
+
+
+def as_json(
+    route: Callable[[web.Request], Awaitable[dict[str, Any]]],
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """The route's answer, or its failure, as a JSON response."""
+
+    async def handle(request: web.Request) -> web.Response:
+        try:
+            return web.json_response(await route(request), dumps=_dumps)
+        except Failed as failed:
+            return web.json_response({"error": str(failed)}, status=failed.status, dumps=_dumps)
+
+    return handle
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)
+
+
+def required(request: web.Request, name: str) -> str:
+    """The query parameter. Failed (400) without it, or if it is empty."""
+    value = request.query.get(name)
+    if not value:
+        raise Failed(400, f"the parameter {name} is missing")
+    return value
+
+
+def _limit(request: web.Request) -> int:
+    text = request.query.get("limit", str(DEFAULT_LIMIT))
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:9]) <= LARGEST_LIMIT:
+        raise Failed(400, f"limit has to be a number from 1 to {LARGEST_LIMIT}")
+    return int(text)
+
+
+async def ask_coordinator(gateway: Gateway, group: str, question: dict[str, Any]) -> dict[str, Any]:
+    """What the group's coordinator answers. Failed when it refuses, is down or does not answer in time."""
+    partition = gateway.partition_of(group)
+    await gateway.coordinator_ready(partition, _READY_S)
+    channel = gateway.forwarder.offsets(partition)
+    if channel is None:
+        raise Failed(503, f"the coordinator of the group, offsets-{partition}, is down")
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            answer = await channel.ask(question)
+    except (ChannelLost, TimeoutError) as error:
+        raise Failed(503, f"the coordinator of the group, offsets-{partition}, does not answer") from error
+    if "error" in answer:
+        raise refused(answer)
+    return answer
+
+
+def refused(answer: Mapping[str, Any]) -> Failed:
+    """What HTTP says where an actor answers ``{"error": TEXT}``."""
+    text = str(answer["error"])
+    return Failed(404 if text.startswith("unknown group") else 500, text)
+
+
+def merged(answers: Answers, missing: list[int]) -> dict[str, Any]:
+    """Their lists one after the other, by name; ``partial`` when partitions are missing, which are named.
+
+    Failed (503) if nobody answered who was asked.
+    """
+    if missing and not answers:
+        raise Failed(503, f"no coordinator answers; asked were {', '.join(f'offsets-{number}' for number in missing)}")
+    together: dict[str, Any] = {}
+    for answer in answers.values():
+        for name, value in answer.items():
+            if isinstance(value, list):
+                together.setdefault(name, []).extend(value)
+    return {**together, "partial": bool(missing), "missing_partitions": missing}
