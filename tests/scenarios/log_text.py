@@ -1,0 +1,59 @@
+"""Records of ``__consumer_offsets`` as the scenario language shows them. Times are ms since the scenario began."""
+
+from __future__ import annotations
+
+from actors.group.records import (
+    NO_TIMESTAMP,
+    CommittedOffset,
+    GroupMetadata,
+    MemberMetadata,
+    OffsetKey,
+    UnknownKey,
+    decode_key,
+    decode_value,
+)
+from actors.group.types import Record
+
+
+def describe(record: Record, began_ms: int) -> str:
+    """One line; the key first, then what the record says of it."""
+    key = decode_key(record.key)
+    if isinstance(key, UnknownKey):
+        return f"key of type {key.key_type}"
+    where = f"offset {key.group} {key.topic}/{key.partition}" if isinstance(key, OffsetKey) else f"group {key.group}"
+    if record.value is None:
+        return f"{where} tombstone"
+    value = decode_value(key, record.value)
+    version = int.from_bytes(record.value[:2], "big")
+    said = _offset(value, began_ms) if isinstance(value, CommittedOffset) else _group(value, began_ms)
+    return f"{where} v{version} {said}"
+
+
+def _at(timestamp_ms: int, began_ms: int) -> str:
+    return "none" if timestamp_ms == NO_TIMESTAMP else str(timestamp_ms - began_ms)
+
+
+def _offset(value: CommittedOffset, began_ms: int) -> str:
+    said = f"{value.offset} epoch={value.leader_epoch} at={_at(value.commit_timestamp_ms, began_ms)}"
+    if value.metadata:
+        said += f' metadata="{value.metadata}"'
+    if value.expire_timestamp_ms is not None:
+        said += f" expires={_at(value.expire_timestamp_ms, began_ms)}"
+    return said
+
+
+def _group(value: GroupMetadata, began_ms: int) -> str:
+    said = (
+        f'type="{value.protocol_type}" generation={value.generation} protocol={value.protocol or "null"} '
+        f"leader={value.leader or 'null'} at={_at(value.state_timestamp_ms, began_ms)}"
+    )
+    members = " ".join(_member(member) for member in value.members)
+    return f"{said} members=[{members}]"
+
+
+def _member(member: MemberMetadata) -> str:
+    instance = f"({member.group_instance_id})" if member.group_instance_id is not None else ""
+    return (
+        f"{member.member_id}{instance}:{member.session_timeout_ms}/{member.rebalance_timeout_ms}:"
+        f"{len(member.subscription)}+{len(member.assignment)} bytes"
+    )

@@ -1,0 +1,205 @@
+"""Play a scenario in a world and write down what comes of it."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+from uuid import UUID
+
+from tests.scenarios.answers import render
+from tests.scenarios.language import Command, Request, Scenario, Step
+from tests.scenarios.requests import API_KEYS, body
+from tests.scenarios.values import Ref, ScenarioError
+
+_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_MADE_ID = re.compile(rf"(?P<name>.*)-{_UUID}$", re.DOTALL)
+_MADE_ID_IN_TEXT = re.compile(rf"[\w.]+-{_UUID}")
+_AFTER = re.compile(r"after (\d+) ")
+
+
+class Ticket(NamedTuple):
+    """A request that was sent."""
+
+    request: Request
+    version: int
+    handle: Any
+
+
+class Answer(NamedTuple):
+    entity: Any
+    after_ms: int
+    """Since the request was sent."""
+
+
+class World(Protocol):
+    """A coordinator to play with. Times are its own: virtual or real."""
+
+    early_ms: int
+    """By how much an answer may come earlier than the file says."""
+    late_ms: int
+    """By how much later."""
+
+    def send(self, client: str, api_key: int, version: int, body: Mapping[str, Any]) -> Any:
+        """Send; gives a handle."""
+
+    def answer(self, handle: Any) -> Answer:
+        """Wait for it. ScenarioError if it never comes."""
+
+    def is_parked(self, handle: Any) -> bool:
+        """Whether there is no answer, and none comes at once."""
+
+    def sleep(self, ms: int) -> None: ...
+
+    def topic_id(self, name: str) -> UUID:
+        """Of a topic that exists; some id for one that does not."""
+
+    def command(self, name: str, args: tuple[str, ...]) -> str | None:
+        """``topic``, ``delete`` and what only some worlds know; gives what there is to tell."""
+
+    def newest(self, api_key: int) -> int:
+        """The newest version of the API that is played when the scenario names none."""
+
+
+class Namebook:
+    """Names for what the server makes, and a group namespace for each scenario."""
+
+    def __init__(self, scenario: Scenario, world: World) -> None:
+        self._prefix = f"{scenario.name}."
+        self._world = world
+        self._ids: dict[Ref, str] = {}
+        self._refs: dict[str, Ref] = {}
+        self._topics: dict[UUID, str] = {}
+
+    def member(self, ref: Ref) -> str:
+        if ref not in self._ids:
+            raise ScenarioError(f"no answer named {ref} yet")
+        return self._ids[ref]
+
+    def of_member(self, member_id: str) -> str:
+        """The id's name; what was not made by a server stands as it is."""
+        match = _MADE_ID.match(member_id)
+        if match is None:
+            return member_id
+        if member_id not in self._refs:
+            number = 1 + sum(ref.name == match["name"] for ref in self._ids)
+            ref = Ref(match["name"], number)
+            self._ids[ref], self._refs[member_id] = member_id, ref
+        return str(self._refs[member_id])
+
+    def in_text(self, text: str) -> str:
+        """A text with all that is made in it named."""
+        named = _MADE_ID_IN_TEXT.sub(lambda match: self.of_member(match[0]), text)
+        return named.replace(f" {self._prefix}", " ")
+
+    def group(self, name: str | None) -> str | None:
+        return f"{self._prefix}{name}" if name else name
+
+    def of_group(self, name: str) -> str | None:
+        if not name:
+            return name
+        return name.removeprefix(self._prefix) if name.startswith(self._prefix) else None
+
+    def topic_id(self, name: str) -> UUID:
+        found = self._world.topic_id(name)
+        self._topics[found] = name
+        return found
+
+    def of_topic_id(self, topic_id: UUID) -> str:
+        return self._topics.get(topic_id, str(topic_id))
+
+
+def play(scenario: Scenario, world: World, *, as_kafka: bool = False) -> Scenario:
+    """The scenario with this world's answers.
+
+    ``as_kafka`` says whose answers they are where the file has both; what the others answer stays as it is.
+    """
+    return _Player(scenario, world, as_kafka).play()
+
+
+class _Player:
+    def __init__(self, scenario: Scenario, world: World, as_kafka: bool) -> None:
+        self._scenario = copy.deepcopy(scenario)
+        self._world = world
+        self._names = Namebook(scenario, world)
+        self._as_kafka = as_kafka
+        self._waiting: dict[str, list[Ticket]] = {}
+
+    def play(self) -> Scenario:
+        for step in self._scenario.steps:
+            if step.action is None:
+                continue
+            try:
+                self._write_down(step, self._act(step.action, step))
+            except ScenarioError as error:
+                raise ScenarioError(f"{self._scenario.name}: {step.text}: {error}") from error
+        left = [f"{name} ({len(tickets)})" for name, tickets in self._waiting.items() if tickets]
+        if left:
+            raise ScenarioError(f"{self._scenario.name}: answers that nobody awaits: {', '.join(left)}")
+        return self._scenario
+
+    def _write_down(self, step: Step, said: str | None) -> None:
+        if step.musters is not None and not self._as_kafka:
+            step.musters = said
+        else:
+            step.answer = said
+
+    def _act(self, action: Request | Command, step: Step) -> str | None:
+        if isinstance(action, Request):
+            return self._ask(action, step)
+        match action.name, action.args:
+            case "sleep", (ms,):
+                self._world.sleep(int(ms))
+            case "await", (client,):
+                return self._told(self._oldest(client), step)
+            case "parked", clients:
+                for client in clients:
+                    self._check_parked(client)
+            case name, args:
+                told = self._world.command(name, args)
+                return None if told is None else self._names.in_text(told)
+        return None
+
+    def _ask(self, request: Request, step: Step) -> str | None:
+        api_key = API_KEYS.get(request.api)
+        if api_key is None:
+            raise ScenarioError(f"no scenario speaks {request.api}")
+        version = self._world.newest(api_key) if request.version is None else request.version
+        handle = self._world.send(request.client, api_key, version, body(request, version, self._names))
+        ticket = Ticket(request, version, handle)
+        if request.background:
+            self._waiting.setdefault(request.client, []).append(ticket)
+            return None
+        return self._told(ticket, step)
+
+    def _oldest(self, client: str) -> Ticket:
+        if not self._waiting.get(client):
+            raise ScenarioError(f"{client} waits for nothing")
+        return self._waiting[client].pop(0)
+
+    def _check_parked(self, client: str) -> None:
+        tickets = self._waiting.get(client, [])
+        if not tickets:
+            raise ScenarioError(f"{client} waits for nothing")
+        for ticket in tickets:
+            if not self._world.is_parked(ticket.handle):
+                said = self._told(ticket, Step("", None))
+                raise ScenarioError(f"{client} is not parked, it is answered {said}")
+
+    def _told(self, ticket: Ticket, step: Step) -> str:
+        entity, after_ms = self._world.answer(ticket.handle)
+        everything = ticket.request.api == "OffsetFetch" and ticket.request.fields.get("topics") is None
+        text = render(entity, self._names, sort_topics=everything)
+        said = self._nominal(after_ms, step)
+        return f"after {said} {text}" if said else text
+
+    def _nominal(self, after_ms: int, step: Step) -> int:
+        """How long the answer took; what the file says of that, if the two agree as far as this world can tell."""
+        recorded = step.musters if step.musters is not None and not self._as_kafka else step.answer
+        match = _AFTER.match(recorded or "")
+        nominal = int(match[1]) if match else 0
+        if recorded is None:
+            nominal = after_ms // 100 * 100
+        agrees = nominal - self._world.early_ms <= after_ms <= nominal + self._world.late_ms
+        return nominal if agrees else after_ms

@@ -1,0 +1,216 @@
+"""From a scenario's request to the body of a Kafka request: defaults, shorthands, names that become ids and bytes.
+
+Fields have kio's names. What a scenario does not say is what an ordinary consumer of group ``g`` would say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any, Protocol
+from uuid import UUID
+
+from actors.wire import codec
+from tests.group.driver import assignment, subscription
+from tests.scenarios.language import Request
+from tests.scenarios.values import Called, Ref, ScenarioError
+
+API_KEYS = {
+    "OffsetCommit": 8,
+    "OffsetFetch": 9,
+    "FindCoordinator": 10,
+    "JoinGroup": 11,
+    "Heartbeat": 12,
+    "LeaveGroup": 13,
+    "SyncGroup": 14,
+    "DescribeGroups": 15,
+    "ListGroups": 16,
+    "DeleteGroups": 42,
+    "OffsetDelete": 47,
+}
+_RANGE = {"range": Called("subscription", ("t",))}
+_GROUP = {"group_id": "g"}
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "OffsetCommit": {**_GROUP, "generation_id_or_member_epoch": -1, "member_id": "", "retention_time": -1},
+    "OffsetFetch": {**_GROUP, "topics": None},
+    "FindCoordinator": {"key": "g", "coordinator_keys": ["g"], "key_type": 0},
+    "JoinGroup": {
+        **_GROUP,
+        "member_id": "",
+        "session_timeout": 10_000,
+        "rebalance_timeout": 60_000,
+        "protocol_type": "consumer",
+        "protocols": _RANGE,
+    },
+    "Heartbeat": {**_GROUP, "member_id": ""},
+    "LeaveGroup": _GROUP,
+    "SyncGroup": {
+        **_GROUP,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "assignments": {},
+    },
+    "DescribeGroups": {"groups": ["g"], "include_authorized_operations": False},
+    "ListGroups": {},
+    "DeleteGroups": {"groups_names": ["g"]},
+    "OffsetDelete": _GROUP,
+}
+_COMMIT_SHORT = {"offset": "committed_offset", "epoch": "committed_leader_epoch", "metadata": "committed_metadata"}
+
+
+class Names(Protocol):
+    """What the world calls what the scenario names."""
+
+    def member(self, ref: Ref) -> str: ...
+
+    def group(self, name: str | None) -> str | None: ...
+
+    def topic_id(self, name: str) -> UUID: ...
+
+
+def body(request: Request, version: int, names: Names) -> dict[str, Any]:
+    """The body for ``codec.encode_request``. ScenarioError for a field that no version of the API has."""
+    fields = {**_DEFAULTS[request.api], **{_long(request.api, key): value for key, value in request.fields.items()}}
+    expanded = _Expansion(request.api, version, names).expand(fields)
+    unknown = expanded.keys() - _field_names(API_KEYS[request.api])
+    if unknown:
+        raise ScenarioError(f"{request.api} has no {', '.join(sorted(unknown))}")
+    return expanded
+
+
+def _long(api: str, name: str) -> str:
+    """``generation`` and ``instance`` are short for what the schemas call them, which differs by API."""
+    if name == "generation":
+        return "generation_id_or_member_epoch" if api == "OffsetCommit" else "generation_id"
+    return "group_instance_id" if name == "instance" else name
+
+
+@cache
+def _field_names(api_key: int) -> frozenset[str]:
+    kinds = [codec.request_type(api_key, version) for version in codec.versions_of(api_key)]
+    return frozenset(field.name for kind in kinds for field in dataclasses.fields(kind)) | {"reason"}
+
+
+class _Expansion:
+    def __init__(self, api: str, version: int, names: Names) -> None:
+        self._api = api
+        self._version = version
+        self._names = names
+
+    def expand(self, fields: dict[str, Any]) -> dict[str, Any]:
+        special: dict[str, Callable[[Any], Any]] = {
+            "group_id": self._names.group,
+            "protocols": self._protocols,
+            "assignments": self._assignments,
+            "members": self._leaving,
+            "topics": self._topics,
+        }
+        if self._api in ("DescribeGroups", "DeleteGroups"):
+            special |= {"groups": self._group_names, "groups_names": self._group_names}
+        if self._api == "OffsetFetch":
+            return self._fetch(fields, special)
+        if self._api == "FindCoordinator":
+            special |= {"key": self._names.group, "coordinator_keys": self._group_names}
+            if fields["key_type"] != 0:
+                special = {}
+        return {name: special.get(name, self.plain)(value) for name, value in fields.items()}
+
+    def _fetch(self, fields: dict[str, Any], special: dict[str, Callable[[Any], Any]]) -> dict[str, Any]:
+        groups = fields.pop("groups", None)
+        own = {name: fields.pop(name) for name in ("member_id", "member_epoch") if name in fields}
+        if groups is None:
+            groups = [{"group_id": fields["group_id"], "topics": fields["topics"], **own}]
+        plain = {name: special.get(name, self.plain)(value) for name, value in fields.items()}
+        plain["groups"] = [
+            {name: special.get(name, self.plain)(value) for name, value in {"topics": None, **group}.items()}
+            for group in groups
+        ]
+        return plain
+
+    def plain(self, value: Any) -> Any:
+        """A value as it stands, with references and calls resolved."""
+        if isinstance(value, Ref):
+            return self._names.member(value)
+        if isinstance(value, Called):
+            return self._call(value)
+        if isinstance(value, list):
+            return [self.plain(item) for item in value]
+        return value
+
+    def _call(self, called: Called) -> Any:
+        match called.name:
+            case "subscription":
+                return subscription(*called.args)
+            case "assignment":
+                return assignment(*map(split_partition, called.args))
+            case "bytes":
+                return bytes.fromhex("".join(called.args))
+            case "id":
+                return self._names.topic_id(*called.args)
+            case "units":
+                return "x" * int(called.args[0])
+        raise ScenarioError(f"there is no {called.name}()")
+
+    def _bytes(self, value: Any) -> bytes:
+        made = self.plain(value)
+        return made.encode() if isinstance(made, str) else made
+
+    def _group_names(self, groups: Iterable[str]) -> list[str | None]:
+        return [self._names.group(group) for group in groups]
+
+    def _protocols(self, protocols: Any) -> list[dict[str, Any]]:
+        """``{range: subscription(t)}``, or ``[[range, ...], ...]`` where a name comes twice."""
+        pairs = protocols.items() if isinstance(protocols, dict) else protocols
+        return [{"name": name, "metadata": self._bytes(data)} for name, data in pairs]
+
+    def _assignments(self, assignments: dict[Any, Any]) -> list[dict[str, Any]]:
+        return [
+            {"member_id": self.plain(member), "assignment": self._bytes(data)} for member, data in assignments.items()
+        ]
+
+    def _leaving(self, members: list[Any]) -> list[dict[str, Any]]:
+        """``[@A, {instance: I}, {member_id: @A, instance: I, reason: why}]``."""
+        return [self._leaver(each if isinstance(each, dict) else {"member_id": each}) for each in members]
+
+    def _leaver(self, fields: dict[str, Any]) -> dict[str, Any]:
+        named = {_long(self._api, name): self.plain(value) for name, value in fields.items()}
+        return {"member_id": "", "group_instance_id": None, "reason": None, **named}
+
+    def _topics(self, partitions: Any) -> list[dict[str, Any]] | None:
+        """``{t/0: 42, t/1: {offset: 5, metadata: "x", epoch: 3}}`` or ``[t/0, t/1]``; a name without / is a topic."""
+        if partitions is None:
+            return None
+        by_topic: dict[str, list[Any]] = {}
+        items = partitions.items() if isinstance(partitions, dict) else ((each, None) for each in partitions)
+        for place, said in items:
+            name, slash, index = str(place).rpartition("/")
+            if slash:
+                by_topic.setdefault(name, []).append(self._partition(int(index), said))
+            else:
+                by_topic.setdefault(index, [])
+        return [self._topic(name, listed) for name, listed in by_topic.items()]
+
+    def _topic(self, name: str, listed: list[Any]) -> dict[str, Any]:
+        topic: dict[str, Any] = {"name": name, "partitions": listed}
+        if self._api == "OffsetFetch":
+            topic = {"name": name, "partition_indexes": listed}
+        if self._api != "OffsetDelete" and self._version >= 10:
+            topic["topic_id"] = self._names.topic_id(name)
+        return topic
+
+    def _partition(self, index: int, said: Any) -> Any:
+        if self._api == "OffsetFetch":
+            return index
+        if said is None:
+            return {"partition_index": index}
+        fields = said if isinstance(said, dict) else {"offset": said}
+        named = {_COMMIT_SHORT.get(name, name): self.plain(value) for name, value in fields.items()}
+        return {"partition_index": index, "committed_metadata": "", **named}
+
+
+def split_partition(text: str) -> tuple[str, int]:
+    """``t/0`` as topic and partition."""
+    topic, _, index = text.rpartition("/")
+    return topic, int(index)

@@ -1,0 +1,234 @@
+"""A server on a socket, in real time: a gateway of Muster, or a real Apache Kafka."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from actors.wire import codec
+from actors.wire.codec import ErrorCode
+from tests.scenarios.play import Answer
+from tests.scenarios.values import ScenarioError
+
+TOPICS = {"t": 3, "u": 3}
+"""Topics that every scenario may use, and their partitions."""
+ANSWER_S = 30.0
+AT_ONCE_S = 0.2
+"""What has not been answered by then is parked."""
+METADATA, CREATE_TOPICS, DELETE_TOPICS, FIND_COORDINATOR, HEARTBEAT = 3, 19, 20, 10, 12
+_READY_S = 60.0
+
+
+class _Frame(NamedTuple):
+    at_s: float
+    data: bytes
+
+
+class Connection:
+    """Sends frames; a thread receives, so that the time of an answer is known however late it is asked for."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.settimeout(None)
+        self.frames: queue.Queue[_Frame | None] = queue.Queue()
+        self.is_busy = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def send(self, frame: bytes) -> float:
+        """The time at which it was sent, of ``time.monotonic``."""
+        self.is_busy = True
+        self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
+        return time.monotonic()
+
+    def _read(self) -> None:
+        stream = self._socket.makefile("rb")
+        try:
+            while size := stream.read(4):
+                data = stream.read(int.from_bytes(size, "big"))
+                self.frames.put(_Frame(time.monotonic(), data))
+        except (OSError, ValueError):
+            pass
+        self.frames.put(None)
+
+    def close(self) -> None:
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return
+        finally:
+            self._socket.close()
+        self._reader.join()
+
+
+@dataclass(slots=True)
+class Sent:
+    """A request on its way; ``frame`` once it is answered."""
+
+    connection: Connection
+    api_key: int
+    version: int
+    at_s: float
+    frame: _Frame | None = None
+
+    def receive(self, wait_s: float) -> bool:
+        """Whether the answer is there within that time. ScenarioError if the server hung up."""
+        if self.frame is not None:
+            return True
+        try:
+            frame = self.connection.frames.get(timeout=wait_s)
+        except queue.Empty:
+            return False
+        if frame is None:
+            self.connection.frames.put(None)
+            raise ScenarioError("the server closed the connection")
+        self.frame = frame
+        self.connection.is_busy = False
+        return True
+
+    def entity(self) -> Any:
+        assert self.frame is not None
+        return codec.decode_response(self.api_key, self.version, self.frame.data)[1]
+
+
+@dataclass(slots=True)
+class SocketWorld:
+    """One scenario's clients. A client whose request is parked asks on another connection, as a broker that serves
+    one request of a connection at a time demands."""
+
+    port: int
+    early_ms: int = 50
+    late_ms: int = 1_500
+    _connections: dict[str, list[Connection]] = field(default_factory=dict)
+    _topic_ids: dict[str, UUID] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for connections in self._connections.values():
+            for connection in connections:
+                connection.close()
+
+    def newest(self, api_key: int) -> int:
+        return codec.versions_of(api_key)[-1]
+
+    def send(self, client: str, api_key: int, version: int, body: Mapping[str, Any]) -> Sent:
+        connections = self._connections.setdefault(client, [])
+        connection = next((each for each in connections if not each.is_busy), None)
+        if connection is None:
+            connection = Connection(self.port)
+            connections.append(connection)
+        frame = codec.encode_request(api_key, version, 1, client, body)
+        return Sent(connection, api_key, version, connection.send(frame))
+
+    def answer(self, handle: Sent) -> Answer:
+        if not handle.receive(ANSWER_S):
+            raise ScenarioError(f"no answer within {ANSWER_S} s")
+        assert handle.frame is not None
+        return Answer(handle.entity(), round((handle.frame.at_s - handle.at_s) * 1000))
+
+    def is_parked(self, handle: Sent) -> bool:
+        return not handle.receive(AT_ONCE_S)
+
+    def sleep(self, ms: int) -> None:
+        time.sleep(ms / 1000)
+
+    def topic_id(self, name: str) -> UUID:
+        if name not in self._topic_ids:
+            self._topic_ids |= {topic.name: topic.topic_id for topic in self._metadata() if topic.name}
+        return self._topic_ids.get(name, uuid5(NAMESPACE_URL, name))
+
+    def command(self, name: str, args: tuple[str, ...]) -> str | None:
+        match name, args:
+            case "topic", (topic,):
+                self.create({topic: 1})
+            case "topic", (topic, partitions):
+                self.create({topic: int(partitions)})
+            case "delete", topics:
+                self.delete(topics)
+            case _:
+                raise ScenarioError(f"{name} {' '.join(args)} can be played in a bare core only")
+        return None
+
+    def create(self, topics: Mapping[str, int]) -> None:
+        """Create topics and wait until they are known everywhere that matters."""
+        wanted = [
+            {
+                "name": name,
+                "num_partitions": count,
+                "replication_factor": 1,
+                "assignments": [],
+                "configs": [],
+            }
+            for name, count in topics.items()
+        ]
+        answer = self._admin(CREATE_TOPICS, {"topics": wanted, "timeout": 20_000, "validate_only": False})
+        failed = {topic.name: topic.error_code.name for topic in answer.topics if topic.error_code}
+        if failed:
+            raise ScenarioError(f"topics cannot be created: {failed}")
+        self._until(lambda: topics.keys() <= self._known(), f"{', '.join(topics)} to appear")
+
+    def delete(self, topics: tuple[str, ...]) -> None:
+        """Delete topics and wait until nobody is told of them."""
+        names = [{"name": name, "topic_id": None} for name in topics]
+        answer = self._admin(DELETE_TOPICS, {"topics": names, "topic_names": list(topics), "timeout": 20_000})
+        failed = {topic.name: topic.error_code.name for topic in answer.responses if topic.error_code}
+        if failed:
+            raise ScenarioError(f"topics cannot be deleted: {failed}")
+        self._until(lambda: not self._known() & set(topics), f"{', '.join(topics)} to go")
+
+    def _known(self) -> set[str]:
+        return {
+            topic.name
+            for topic in self._metadata()
+            if topic.error_code is ErrorCode.none and all(each.leader_id >= 0 for each in topic.partitions)
+        }
+
+    def _metadata(self) -> Any:
+        body = {
+            "topics": None,
+            "allow_auto_topic_creation": False,
+            "include_cluster_authorized_operations": False,
+            "include_topic_authorized_operations": False,
+        }
+        return self._admin(METADATA, body).topics
+
+    def _admin(self, api_key: int, body: Mapping[str, Any], version: int | None = None) -> Any:
+        return self.answer(
+            self.send("admin", api_key, self.newest(api_key) if version is None else version, body)
+        ).entity
+
+    def _until(self, done: Callable[[], bool], what: str) -> None:
+        deadline_s = time.monotonic() + _READY_S
+        while not done():
+            if time.monotonic() > deadline_s:
+                raise ScenarioError(f"waited {_READY_S} s for {what}")
+            time.sleep(0.05)
+
+    def prepare(self) -> None:
+        """Have the topics of every scenario, and a coordinator that serves on every offsets partition."""
+        groups = [f"warm-up-{number}" for number in range(40)]
+        self._until(lambda: self._coordinators(groups) == {ErrorCode.none}, "coordinators")
+        self._until(lambda: {self._heartbeat(group) for group in groups} == {ErrorCode.unknown_member_id}, "groups")
+        missing = {name: count for name, count in TOPICS.items() if name not in self._known()}
+        if missing:
+            self.create(missing)
+
+    def _coordinators(self, groups: list[str]) -> set[ErrorCode]:
+        answer = self._admin(FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": groups})
+        return {each.error_code for each in answer.coordinators}
+
+    def _heartbeat(self, group: str) -> ErrorCode:
+        body = {"group_id": group, "generation_id": 1, "member_id": "nobody"}
+        answer = self._admin(HEARTBEAT, body)
+        error: ErrorCode = answer.error_code
+        return error

@@ -1,0 +1,55 @@
+"""Muster, over real sockets, against the answers that were recorded from a real Apache Kafka."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from placement.zookeeper import ZooKeeperClient
+from tests.gateway.conftest import zk, zk_hosts, zookeeper
+from tests.gateway.serving import serving
+from tests.scenarios.core_world import BROKER
+from tests.scenarios.language import Scenario, load
+from tests.scenarios.suites import KAFKA, Played, by_broker, difference, differences, paths, play_all
+from tests.scenarios.values import ScenarioError
+
+__all__ = ["zk", "zk_hosts", "zookeeper"]
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Played]:
+    """What has been played."""
+    return {}
+
+
+@pytest.fixture
+def played(
+    results: dict[str, Played], zk: ZooKeeperClient, tmp_path: Path, request: pytest.FixtureRequest
+) -> Callable[[Scenario], Scenario]:
+    """Play a scenario, with all that are to run on the same kind of broker unless they have been played."""
+    asked_for = {item.callspec.params["path"] for item in request.session.items if _is_scenario(item)}
+
+    def give(scenario: Scenario) -> Scenario:
+        if scenario.name not in results:
+            same = next(group for properties, group in by_broker(map(load, asked_for)) if properties == scenario.broker)
+            with serving(zk, tmp_path, {**BROKER, **scenario.broker}, with_actors=True) as served:
+                results.update(play_all(same, served.port, as_kafka=False))
+        result = results[scenario.name]
+        if isinstance(result, ScenarioError):
+            raise result
+        return result
+
+    return give
+
+
+def _is_scenario(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and item.function is test_scenario
+
+
+@pytest.mark.parametrize("path", paths(KAFKA), ids=lambda path: path.stem)
+def test_scenario(path: Path, played: Callable[[Scenario], Scenario]) -> None:
+    assert not difference(path.read_text(), played(load(path)).text())
+
+
+def test_every_difference_has_its_reason() -> None:
+    assert [name for name, _, reason in differences() if not reason] == []
