@@ -7,7 +7,9 @@ timestamp, else v3; GroupMetadataValue v3. Read: every version.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
+from sys import intern
 from typing import NamedTuple
 
 from actors.group.errors import CorruptRecord
@@ -18,6 +20,12 @@ OFFSET_KEY_TYPES = (0, 1)
 GROUP_KEY_TYPE = 2
 NO_TIMESTAMP = -1
 _FLEXIBLE_FROM = 4
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_OFFSET_V3_HEAD = struct.Struct(">hqih")
+"""Version, offset, leader epoch, length of the metadata; then come metadata and commit timestamp."""
+_INT64 = struct.Struct(">q")
 
 
 class OffsetKey(NamedTuple):
@@ -89,6 +97,8 @@ def group_record(key: GroupKey, value: GroupMetadata | None) -> Record:
 
 def decode_key(data: bytes) -> Key | UnknownKey:
     """CorruptRecord if the bytes are not what their type says."""
+    if (plain := _plain_offset_key(data)) is not None:
+        return plain
     source = Reader(data)
     key_type = source.int16()
     if key_type in OFFSET_KEY_TYPES:
@@ -100,12 +110,46 @@ def decode_key(data: bytes) -> Key | UnknownKey:
 
 def decode_value(key: Key, data: bytes) -> Value:
     """CorruptRecord if the bytes are no value of that key, or of a version that does not exist."""
+    if isinstance(key, OffsetKey) and (plain := _plain_offset(data)) is not None:
+        return plain
     source = Reader(data)
     version = source.int16()
     if not 0 <= version <= _FLEXIBLE_FROM:
         raise CorruptRecord(f"{key}: value version {version}")
     source.flexible = version >= _FLEXIBLE_FROM
     return _decode_offset(source, version) if isinstance(key, OffsetKey) else _decode_group(source, version)
+
+
+def _plain_offset_key(data: bytes) -> OffsetKey | None:
+    """The fast way for what a log is full of; None: read it slowly, which also tells what is wrong with it."""
+    try:
+        if data[1] not in OFFSET_KEY_TYPES or data[0]:
+            return None
+        topic_at = 6 + _INT16.unpack_from(data, 2)[0]
+        end = topic_at + _INT16.unpack_from(data, topic_at - 2)[0]
+        if not 6 <= topic_at <= end:
+            return None
+        partition = _INT32.unpack_from(data, end)[0]
+        group, topic = data[4 : topic_at - 2].decode(), data[topic_at:end].decode()
+    except (IndexError, struct.error, UnicodeDecodeError):
+        return None
+    return OffsetKey(GroupId(group), intern(topic), partition)
+
+
+def _plain_offset(data: bytes) -> CommittedOffset | None:
+    """As ``_plain_offset_key``, for OffsetCommitValue v3."""
+    try:
+        version, offset, leader_epoch, size = _OFFSET_V3_HEAD.unpack_from(data)
+        end = _OFFSET_V3_HEAD.size + size
+        if version != 3 or size < 0:
+            return None
+        commit_timestamp_ms = _INT64.unpack_from(data, end)[0]
+        metadata = data[_OFFSET_V3_HEAD.size : end].decode()
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return CommittedOffset(
+        offset=offset, leader_epoch=leader_epoch, metadata=metadata, commit_timestamp_ms=commit_timestamp_ms
+    )
 
 
 def _encode_offset(value: CommittedOffset) -> bytes:

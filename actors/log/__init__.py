@@ -5,7 +5,7 @@ One implementation for ``__consumer_offsets`` (in the offsets actors) and topics
 
 from actors.log.config import LogConfig
 from actors.log.errors import LogError
-from actors.log.partition import AppendResult, PartitionLog, ReplayedRecord
+from actors.log.partition import AppendResult, PartitionLog
 from actors.log.service import LogService
 
-__all__ = ["AppendResult", "LogConfig", "LogError", "LogService", "PartitionLog", "ReplayedRecord"]
+__all__ = ["AppendResult", "LogConfig", "LogError", "LogService", "PartitionLog"]

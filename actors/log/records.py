@@ -26,21 +26,26 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16
 
 
+Headers = tuple[tuple[bytes, bytes | None], ...]
+_NO_HEADERS: Headers = ()
+
+
 class Record(NamedTuple):
     offset: int
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+    headers: Headers = ()
 
 
 def read_records(batch: Buffer, header: BatchHeader) -> Iterator[Record]:
     """The records of one whole batch, in order. CorruptMessage or UnsupportedCompression for what cannot be read."""
     payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes])
+    append_ms = header.max_timestamp_ms if header.has_log_append_time else None
     at = 0
     for _ in range(header.record_count):
         try:
-            record, at = _read_record(payload, at, header)
+            record, at = _read_record(payload, at, header, append_ms)
         except IndexError:
             raise CorruptMessage(f"the batch at offset {header.base_offset} ends inside a record") from None
         yield record
@@ -50,7 +55,7 @@ def read_records(batch: Buffer, header: BatchHeader) -> Iterator[Record]:
         )
 
 
-def _read_record(payload: bytes, at: int, header: BatchHeader) -> tuple[Record, int]:
+def _read_record(payload: bytes, at: int, header: BatchHeader, append_ms: int | None) -> tuple[Record, int]:
     length, at = _read_varint(payload, at)
     end = at + length
     timestamp_delta, at = _read_varint(payload, at + 1)
@@ -58,21 +63,30 @@ def _read_record(payload: bytes, at: int, header: BatchHeader) -> tuple[Record, 
     key, at = _read_bytes(payload, at)
     value, at = _read_bytes(payload, at)
     count, at = _read_varint(payload, at)
+    headers = _NO_HEADERS
+    if count > 0:
+        headers, at = _read_headers(payload, at, count)
+    if at != end or count < 0:
+        raise CorruptMessage(f"a record of {length} bytes in the batch at offset {header.base_offset} is not that long")
+    timestamp_ms = header.base_timestamp_ms + timestamp_delta if append_ms is None else append_ms
+    return Record(header.base_offset + offset_delta, timestamp_ms, key, value, headers), at
+
+
+def _read_headers(payload: bytes, at: int, count: int) -> tuple[Headers, int]:
     headers = []
     for _ in range(count):
         name, at = _read_bytes(payload, at)
         content, at = _read_bytes(payload, at)
         headers.append((name or b"", content))
-    if at != end or count < 0:
-        raise CorruptMessage(f"a record of {length} bytes in the batch at offset {header.base_offset} is not that long")
-    timestamp = header.max_timestamp_ms if header.has_log_append_time else header.base_timestamp_ms + timestamp_delta
-    return Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers)), at
+    return tuple(headers), at
 
 
 def _read_varint(payload: bytes, at: int) -> tuple[int, int]:
     byte = payload[at]
-    at += 1
+    if byte < 0x80:  # nearly always
+        return (byte >> 1) ^ -(byte & 1), at + 1
     value = byte & 0x7F
+    at += 1
     shift = 7
     while byte & 0x80:
         if shift > 63:

@@ -126,8 +126,8 @@ def test_replay_gives_every_record(tmp_path: Path) -> None:
         log = open_log(tmp_path / "t-0", 1, config=SMALL)
         for number in range(20):
             await log.append_records([(b"a%d" % number, b"v" * 50), (b"b%d" % number, None)], NOW_MS + number)
-        replayed = [(r.offset, r.timestamp_ms, r.key, r.value, r.attributes) for r in log.replay()]
-        assert replayed[:2] == [(0, NOW_MS, b"a0", b"v" * 50, 0), (1, NOW_MS, b"b0", None, 0)]
+        replayed = [(r.offset, r.timestamp_ms, r.key, r.value) for r in log.replay()]
+        assert replayed[:2] == [(0, NOW_MS, b"a0", b"v" * 50), (1, NOW_MS, b"b0", None)]
         assert [record[0] for record in replayed] == list(range(40))
         await log.close()
 
