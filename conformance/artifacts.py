@@ -1,0 +1,105 @@
+"""Apache Kafka's broker, tools and Java clients, as Maven has them, in a cache that git ignores.
+
+``pom.xml`` says which; ``mvn`` fetches them from wherever it is configured to. A second run finds the stamp, which is
+written last, and does nothing; what was interrupted, or made by another ``pom.xml``, starts over.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from actors.java import find_java
+
+HERE = Path(__file__).parent
+CACHE_VARIABLE = "MUSTER_CONFORMANCE_CACHE"
+"""Environment variable: another folder than ``.cache`` of the checkout."""
+
+_POM = HERE / "pom.xml"
+_FETCH_S = 900
+
+
+class ToolMissing(RuntimeError):
+    """A program that has to be installed is not, or could not do its work. The text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka:
+    """Apache Kafka's jars in a folder."""
+
+    version: str
+    libraries: Path
+
+    def command(self, main_class: str, *arguments: str, heap_mb: int, log_level: str = "WARN") -> list[str]:
+        """The command line that runs a main class with a small heap and a quick start. JavaNotFound."""
+        return [
+            str(find_java()),
+            *(f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto"),
+            *(f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}", f"-Dlog.level={log_level}"),
+            *("-cp", f"{self.libraries}{os.sep}*", main_class, *arguments),
+        ]
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept."""
+    return Path(os.environ.get(CACHE_VARIABLE) or HERE.parent / ".cache")
+
+
+def kafka_version() -> str:
+    """The version that ``pom.xml`` asks for."""
+    found = re.search(r"<kafka\.version>(.+)</kafka\.version>", _POM.read_text())
+    assert found is not None, "pom.xml has no kafka.version"
+    return found[1]
+
+
+def kafka() -> Kafka:
+    """Fetch what is not there yet. ToolMissing when it cannot be fetched, JavaNotFound when nothing could run it."""
+    find_java()
+    folder = cache_folder() / "kafka"
+    with in_stock(folder, hashlib.sha256(_POM.read_bytes()).hexdigest()) as missing:
+        if missing:
+            _copy_dependencies(folder)
+    return Kafka(kafka_version(), folder / "libs")
+
+
+@contextmanager
+def in_stock(folder: Path, stamp: str) -> Iterator[bool]:
+    """Whether ``folder`` has to be filled anew, which the body then does; one process at a time.
+
+    The folder is empty when it does. Only a body that ends without an exception leaves the stamp.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        mark = folder / "stamp"
+        missing = not (mark.exists() and mark.read_text() == stamp)
+        if missing:
+            shutil.rmtree(folder)
+            folder.mkdir()
+        yield missing
+        if missing:
+            mark.write_text(stamp)
+
+
+def run_fetcher(command: list[str], cwd: Path) -> None:
+    """Run ``mvn`` or ``npm``. ToolMissing when it is not installed, or with its own words when it fails."""
+    if shutil.which(command[0]) is None:
+        raise ToolMissing(f"{command[0]} is not installed; the conformance checks fetch their clients with it")
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=_FETCH_S)
+    if done.returncode != 0:
+        words = (done.stdout + done.stderr).strip()
+        raise ToolMissing(f"{' '.join(command)} failed:\n{words[-2000:]}")
+
+
+def _copy_dependencies(folder: Path) -> None:
+    print(f"== fetching Apache Kafka {kafka_version()} with mvn (about 50 MB)", flush=True)
+    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder / 'libs'}"]
+    run_fetcher(["mvn", "--batch-mode", "--quiet", "--file", str(_POM), *goal], cwd=folder)
