@@ -15,7 +15,6 @@ from actors.group.errors import Refused, translate
 from actors.group.events import Cause, Removal
 from actors.group.membership import check_member, evict, fail_parked, forget_group, forget_pending, park
 from actors.group.messages import NO_MEMBER, JoinGroup, JoinGroupResponse
-from actors.group.protocols import common
 from actors.group.rebalance import after_removal, complete_if_all_joined, joined_response, prepare_or_advance
 from actors.group.records import GroupMetadata
 from actors.group.shard import Shard, pending_timer, session_timer
@@ -111,10 +110,11 @@ def _supports(group: Group, request: JoinGroup) -> bool:
     """Whether the group can go on with a member of that type and these protocols."""
     if group.state is GroupState.EMPTY:
         return bool(request.protocol_type and request.protocols)
-    offered = {name for name, _ in request.protocols}
     if not group.members:
-        return bool(request.protocol_type and offered)
-    return request.protocol_type == group.protocol_type and not offered.isdisjoint(common(group.offered()))
+        return bool(request.protocol_type and request.protocols)
+    return request.protocol_type == group.protocol_type and group.support.all_offer_any(
+        request.protocols, len(group.members)
+    )
 
 
 def _new_member_id(shard: Shard, prefix: str | None) -> MemberId:
@@ -179,5 +179,5 @@ def _rejoin(shard: Shard, group: Group, join: Parked) -> None:
     elif group.state is GroupState.STABLE and same and not is_leader:
         shard.reply(join.token, joined_response(group, member, ()))
     else:
-        park(shard, member, join)
+        park(shard, group, member, join)
         prepare_or_advance(shard, group, Cause.LEADER_REJOINED if same else Cause.PROTOCOLS_CHANGED, member)

@@ -31,9 +31,8 @@ def check_member(group: Group, member_id: MemberId, group_instance_id: str | Non
 
 def drop(shard: Shard, group: Group, member: Member) -> None:
     """Remove a member. Requests of it that are parked are answered UNKNOWN_MEMBER_ID."""
-    if member.parked_join:
-        shard.reply(member.parked_join.token, JoinGroupResponse(error=ErrorCode.unknown_member_id, member_id=NO_MEMBER))
-        member.parked_join = None
+    if join := group.take_parked_join(member):
+        shard.reply(join.token, JoinGroupResponse(error=ErrorCode.unknown_member_id, member_id=NO_MEMBER))
     if member.parked_sync is not None:
         shard.reply(member.parked_sync, SyncGroupResponse(error=ErrorCode.unknown_member_id))
         member.parked_sync = None
@@ -63,13 +62,12 @@ def answer_sync(shard: Shard, group: Group, member: Member, response: SyncGroupR
     shard.arm_session(group, member)
 
 
-def park(shard: Shard, member: Member, join: Parked) -> None:
+def park(shard: Shard, group: Group, member: Member, join: Parked) -> None:
     """Leave a known member's JoinGroup unanswered until the join phase ends, and take over what it asks for."""
     if member.parked_join:
         superseded = JoinGroupResponse(error=ErrorCode.rebalance_in_progress, member_id=member.id)
         shard.reply(member.parked_join.token, superseded)
-    member.parked_join = join
-    member.protocols = join.request.protocols
+    group.park_join(member, join)
     member.session_timeout_ms = join.request.session_timeout_ms
     member.rebalance_timeout_ms = join.request.rebalance_timeout_ms
 
@@ -77,14 +75,13 @@ def park(shard: Shard, member: Member, join: Parked) -> None:
 def fail_parked(shard: Shard, group: Group, error: ErrorCode) -> None:
     """Answer every parked request of the group with that error."""
     for member in group.members.values():
-        fail_parked_of(shard, member, error)
+        fail_parked_of(shard, group, member, error)
 
 
-def fail_parked_of(shard: Shard, member: Member, error: ErrorCode) -> None:
+def fail_parked_of(shard: Shard, group: Group, member: Member, error: ErrorCode) -> None:
     """Answer the member's parked requests with that error; a join tells the member id it is about."""
-    if member.parked_join:
-        shard.reply(member.parked_join.token, JoinGroupResponse(error=error, member_id=member.id))
-        member.parked_join = None
+    if join := group.take_parked_join(member):
+        shard.reply(join.token, JoinGroupResponse(error=error, member_id=member.id))
     if member.parked_sync is not None:
         shard.reply(member.parked_sync, SyncGroupResponse(error=error))
         member.parked_sync = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from placement.hashing import java_string_hash
@@ -10,6 +11,31 @@ Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata), most preferred first."""
 
 _BUCKETS = 16
+
+
+class Support:
+    """How many of the members offer each protocol. Whether all do costs O(1), however many they are."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def add(self, offer: Protocols) -> None:
+        """A member offers these."""
+        self._counts.update({name for name, _ in offer})
+
+    def remove(self, offer: Protocols) -> None:
+        """A member that offered these does so no more."""
+        names = {name for name, _ in offer}
+        self._counts.subtract(names)
+        for name in names:
+            if not self._counts[name]:
+                del self._counts[name]
+
+    def all_offer_any(self, offer: Protocols, members: int) -> bool:
+        """Whether every one of that many members, at least one, offers one and the same name of the offer."""
+        return any(self._counts.get(name) == members for name, _ in offer)
 
 
 def common(offers: Iterable[Protocols]) -> frozenset[str]:

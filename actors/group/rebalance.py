@@ -144,10 +144,9 @@ def _await_assignment(shard: Shard, group: Group) -> None:
         group.pending_syncs.add(member.id)
         shard.arm_session(group, member)
         shard.say(shard.registry.joined(group, member))
-        if member.parked_join:
+        if join := group.take_parked_join(member):
             is_leader = member.id == group.leader
-            shard.reply(member.parked_join.token, joined_response(group, member, members if is_leader else ()))
-            member.parked_join = None
+            shard.reply(join.token, joined_response(group, member, members if is_leader else ()))
     shard.timers.set(sync_timer(group), shard.now_ms + max(group.rebalance_timeout_ms(), 0))
 
 

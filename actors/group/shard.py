@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from kio.schema.errors import ErrorCode
 
@@ -139,7 +140,7 @@ class Shard:
 
     def written(self, write: WriteId) -> None:
         """That write and every earlier one is durable. Unknown ids are ignored."""
-        for settled in self._take(lambda known: known <= write):
+        for settled in self._take(takewhile(lambda known: known <= write, self._writes)):
             for follow in settled.follows:
                 follow.written()
             self._replies += [(held.token, held.response) for held in settled.held]
@@ -148,7 +149,7 @@ class Shard:
         """That write and every later one, which was decided on top of it, did not happen."""
         if write not in self._writes:
             return
-        lost = self._take(lambda known: known >= write)
+        lost = self._take(known for known in self._writes if known >= write)
         for settled in reversed(lost):
             self.hard.undo(reversed(settled.priors))
         for settled in lost:
@@ -178,11 +179,8 @@ class Shard:
         """Give the member a whole session from now."""
         self.timers.set(session_timer(group, member), self.now_ms + member.session_timeout_ms)
 
-    def _take(self, wanted: Callable[[WriteId], bool]) -> list[Write]:
-        taken = [write for known, write in self._writes.items() if wanted(known)]
-        for write in taken:
-            del self._writes[write.id]
-        return taken
+    def _take(self, wanted: Iterable[WriteId]) -> list[Write]:
+        return [self._writes.pop(write) for write in [*wanted]]
 
     def _fail_held(self, settled: Write, error: ErrorCode) -> None:
         for held in settled.held:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from actors.group.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from actors.group.messages import JoinedMember, JoinGroup
-from actors.group.protocols import Protocols, select
+from actors.group.protocols import Protocols, Support, select
 from actors.group.records import NO_TIMESTAMP, GroupMetadata, MemberMetadata
 from actors.group.types import GroupId, MemberId, Token
 
@@ -99,6 +99,10 @@ class Group:
     static_members: dict[str, MemberId] = field(default_factory=dict)
     pending_joins: set[MemberId] = field(default_factory=set)
     pending_syncs: set[MemberId] = field(default_factory=set)
+    parked_joins: int = 0
+    """How many members have a JoinGroup parked."""
+    support: Support = field(default_factory=Support)
+    """Which protocols the members offer."""
     subscribed_topics: frozenset[str] | None = None
     """None if not known: another protocol type, or a subscription that cannot be read."""
     initial_delay: InitialDelay | None = None
@@ -123,13 +127,9 @@ class Group:
         return self.initial_delay is not None
 
     @property
-    def parked_joins(self) -> int:
-        return sum(1 for member in self.members.values() if member.parked_join)
-
-    @property
     def all_joined(self) -> bool:
         """Nobody is awaited: every member's join is parked and no handed-out id is outstanding."""
-        return not self.pending_joins and all(member.parked_join for member in self.members.values())
+        return not self.pending_joins and self.parked_joins == len(self.members)
 
     def rebalance_timeout_ms(self) -> int:
         """Longest rebalance timeout of any member in ms, 0 without members."""
@@ -137,6 +137,7 @@ class Group:
 
     def add(self, member: Member) -> None:
         self.members[member.id] = member
+        self._count(member)
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.id
         if self.leader is None:
@@ -145,11 +146,39 @@ class Group:
     def remove(self, member: Member) -> None:
         """Forget a member; the leadership goes to the longest-standing one that is left."""
         del self.members[member.id]
+        self._discount(member)
         self.pending_syncs.discard(member.id)
         if member.group_instance_id is not None and self.static_members.get(member.group_instance_id) == member.id:
             del self.static_members[member.group_instance_id]
         if self.leader == member.id:
             self.leader = next(iter(self.members), None)
+
+    def put_back(self, member: Member, before: Member) -> None:
+        """Let ``before``, of the same id, stand in the place of ``member``."""
+        self._discount(member)
+        self.members[before.id] = before
+        self._count(before)
+
+    def park_join(self, member: Member, join: Parked) -> None:
+        """The member's JoinGroup waits, and what the member offers is what it says there."""
+        self._discount(member)
+        member.parked_join = join
+        member.protocols = join.request.protocols
+        self._count(member)
+
+    def take_parked_join(self, member: Member) -> Parked | None:
+        """The member's JoinGroup, to be answered; it waits no more."""
+        join, member.parked_join = member.parked_join, None
+        self.parked_joins -= join is not None
+        return join
+
+    def _count(self, member: Member) -> None:
+        self.support.add(member.protocols)
+        self.parked_joins += member.parked_join is not None
+
+    def _discount(self, member: Member) -> None:
+        self.support.remove(member.protocols)
+        self.parked_joins -= member.parked_join is not None
 
     def rename(self, old_id: MemberId, new_id: MemberId) -> Member:
         """Give a static member its next id, in every place where the old one stood."""

@@ -26,13 +26,13 @@ def replace_member(shard: Shard, group: Group, member: Member, new_id: MemberId,
     """Give the member a new id. The old one is fenced wherever it waits; assignment and leadership stay."""
     before = replace(member)
     led_by = group.leader or NO_MEMBER
-    fail_parked_of(shard, member, ErrorCode.fenced_instance_id)
+    fail_parked_of(shard, group, member, ErrorCode.fenced_instance_id)
     before.parked_join = before.parked_sync = None
     shard.timers.cancel(session_timer(group, member))
     group.rename(member.id, new_id)
     member.is_new = False
     shard.arm_session(group, member)
-    park(shard, member, join)
+    park(shard, group, member, join)
     if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:
         _replace_quietly(shard, group, member, before, join, led_by)
     else:
@@ -50,7 +50,7 @@ def _replace_quietly(
             return
         _announce(shard, group, member, before)
         if group.state is GroupState.STABLE and member.parked_join == join:
-            member.parked_join = None
+            group.take_parked_join(member)
             shard.say(shard.registry.assigned(group, member))
             shard.reply(join.token, _quiet_response(group, member, join, led_by))
 
@@ -98,5 +98,5 @@ def _restore(shard: Shard, group: Group, member: Member, before: Member) -> None
     """Undo the replacement."""
     shard.timers.cancel(session_timer(group, member))
     group.rename(member.id, before.id)
-    group.members[before.id] = before
+    group.put_back(member, before)
     shard.arm_session(group, before)

@@ -1,0 +1,131 @@
+"""What the core does grows with the members that take part, never with their square: counted, not timed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from actors.group.config import GroupConfig
+from actors.group.state import GroupState
+from actors.group.types import Token
+from tests.group.driver import Driver, G, beat, commit, join, sync
+
+FEW, MANY = 50, 200
+SLACK = 1.3
+"""By how much what is done for a member may grow, from FEW to MANY (heaps and sorting grow with the logarithm)."""
+
+
+class Operations:
+    """Counts the bytecode operations of the core and of what it calls in Python."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        self.count += event == "opcode"
+        return self._trace
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        before = sys.gettrace()
+        sys.settrace(self._trace)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+
+def _join_all(driver: Driver, members: list[str], operations: Operations) -> dict[str, Token]:
+    """Everybody joins, in the order of the members."""
+    with operations.counted():
+        return {member: driver.send(join(member)) for member in members}
+
+
+def _new_members(driver: Driver, count: int) -> list[str]:
+    return [driver.ask(join()).member_id for _ in range(count)]
+
+
+def _rebalance(driver: Driver, members: list[str], operations: Operations) -> int:
+    """Let all of them join and sync; the generation."""
+    joins = _join_all(driver, members, operations)
+    answers = dict(zip(joins, driver.answers_to([*joins.values()]), strict=True))
+    leader = next(iter(answers.values())).leader
+    generation: int = answers[leader].generation_id
+    assert len(answers[leader].members) == len(members)
+    given = {member: b"assignment of " + member.encode() for member in members}
+    with operations.counted():
+        syncs = {member: driver.send(sync(member, generation)) for member in members if member != leader}
+        driver.send(sync(leader, generation, given))
+    assert {member: driver.answer(token).assignment for member, token in syncs.items()} == {
+        member: given[member] for member in syncs
+    }
+    assert driver.core.groups[G].state is GroupState.STABLE
+    return generation
+
+
+def _costs(members: int) -> dict[str, float]:
+    """Operations per member: of the first generation, and of a rebalance because one more member joins."""
+    driver = Driver(GroupConfig(group_initial_rebalance_delay_ms=3000))
+    first, second, beats = Operations(), Operations(), Operations()
+    ids = _new_members(driver, members)
+    _rebalance(driver, ids, first)
+    newcomer = _new_members(driver, 1)
+    generation = _rebalance(driver, [*ids, *newcomer], second)
+    with beats.counted():
+        for member in ids:
+            driver.send(beat(member, generation))
+    return {
+        "first generation": first.count / members,
+        "rebalance": second.count / members,
+        "heartbeat": beats.count / members,
+    }
+
+
+def test_a_rebalance_costs_the_same_per_member_however_many_there_are() -> None:
+    few, many = _costs(FEW), _costs(MANY)
+    assert all(few.values()), few
+    grown = {what: many[what] / few[what] for what in few}
+    assert all(growth < SLACK for growth in grown.values()), grown
+
+
+def _beat_among(groups: int) -> float:
+    """Operations per heartbeat with that many groups of one member."""
+    driver = Driver(GroupConfig(group_initial_rebalance_delay_ms=0))
+    names = [f"g{number}" for number in range(groups)]
+    members = {}
+    for name in names:
+        member = driver.ask(join(group=name)).member_id
+        token = driver.send(join(member, group=name))
+        generation = driver.answers_to([token])[0].generation_id
+        driver.ask(sync(member, generation, {member: b"all"}, group=name))
+        members[name] = member
+    operations = Operations()
+    with operations.counted():
+        for name in names:
+            driver.send(beat(members[name], 1, group=name))
+            driver.core.next_deadline_ms()
+    return operations.count / groups
+
+
+def test_a_heartbeat_costs_the_same_however_many_groups_there_are() -> None:
+    few, many = _beat_among(10), _beat_among(500)
+    assert many < few * SLACK, (few, many)
+
+
+def test_writes_that_wait_together_are_settled_one_by_one_without_looking_at_all() -> None:
+    def settling(writes: int) -> float:
+        driver = Driver(auto=False)
+        for number in range(writes):
+            driver.send(commit({("t", 0): 1}, group=f"g{number}"))
+        operations = Operations()
+        with operations.counted():
+            driver.write_all()
+        return operations.count / writes
+
+    few, many = settling(FEW), settling(MANY)
+    assert many < few * SLACK, (few, many)
