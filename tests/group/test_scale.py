@@ -75,7 +75,7 @@ def _costs(members: int) -> dict[str, float]:
     ids = _new_members(driver, members)
     _rebalance(driver, ids, first)
     newcomer = _new_members(driver, 1)
-    generation = _rebalance(driver, [*ids, *newcomer], second)
+    generation = _rebalance(driver, [*newcomer, *ids], second)
     with beats.counted():
         for member in ids:
             driver.send(beat(member, generation))
