@@ -13,8 +13,8 @@ from actors.group.state import GroupState
 from actors.group.types import Token
 from tests.group.driver import Driver, G, beat, commit, join, sync
 
-FEW, MANY = 50, 200
-SLACK = 1.3
+FEW, MANY = 50, 400
+SLACK = 1.05
 """By how much what is done for a member may grow, from FEW to MANY (heaps and sorting grow with the logarithm)."""
 
 
