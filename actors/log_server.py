@@ -26,6 +26,7 @@ class LogServer:
         self._serve: dict[int, _Serve] = {0: service.produce, 1: service.fetch, 2: service.list_offsets}
         self._running: dict[tuple[Peer, int], asyncio.Task[None]] = {}
         self._questions = Questions()
+        self.answers["append_times"] = service.append_times
 
     @property
     def answers(self) -> dict[str, Answer]:

@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from actors.log.append_times import AppendTimes
 from actors.log.batch import BatchHeader, read_header
 from actors.log.config import LogConfig
 from actors.log.directory import Claim
@@ -54,6 +55,8 @@ class Write:
     before: ProducerEntry | None
     """What was known of the producer before this batch."""
     done: Done
+    appended_ms: int | None
+    """To be kept beside the segment; None if the batch itself tells."""
 
 
 class Committer:
@@ -78,6 +81,7 @@ class Committer:
         self.end_offset = self.high_watermark
         """The offset that the next write gets."""
         self.unwritten_bytes = 0
+        self.append_times = AppendTimes(disk, _THREADS)
         self.over: LogError | None = None
         """Why nothing more can be written or read: closed, deleted or fenced."""
         self._directory = directory
@@ -93,13 +97,13 @@ class Committer:
         self._abandoned: list[Path] = []
         self._task: asyncio.Task[None] | None = None
 
-    def push(self, batch: bytearray) -> Write:
+    def push(self, batch: bytearray, appended_ms: int | None) -> Write:
         """Queue a batch that is stamped with ``end_offset``. StorageError shortly after the disk failed."""
         header = read_header(batch)
         loop = asyncio.get_running_loop()
         if self._failure is not None and loop.time() < self._retry_at_s:
             raise self._failure.again()
-        write = Write(batch, header, self.producers.update(header), loop.create_future())
+        write = Write(batch, header, self.producers.update(header), loop.create_future(), appended_ms)
         self._queue.append(write)
         self._unacknowledged[header.base_offset] = write
         self.unwritten_bytes += len(batch)
@@ -126,6 +130,13 @@ class Committer:
         """Wait until the queue is empty."""
         if self._task is not None:
             await asyncio.wait([self._task])
+
+    async def close(self) -> None:
+        """Wait until the queue is empty, and close the files."""
+        await self.drain()
+        for segment in self.segments:
+            segment.close()
+        await self.append_times.close()
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -212,6 +223,11 @@ class Committer:
             self._failure = None
         for write in writes:
             segment.add(write.header)
+        appended_ms = [
+            (write.header.base_offset, write.appended_ms) for write in writes if write.appended_ms is not None
+        ]
+        if appended_ms:
+            self.append_times.add(segment.path, appended_ms)
         self.high_watermark = segment.next_offset
         for write in writes:
             self._settle(write, None)

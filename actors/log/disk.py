@@ -19,6 +19,10 @@ class Disk:
             raise
         return fd
 
+    def create_unsynced(self, path: Path) -> int:
+        """The same, but a power failure may take the name away, with or without the content."""
+        return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644)
+
     def write(self, fd: int, content: bytes, position: int) -> None:
         view = memoryview(content)
         while view:

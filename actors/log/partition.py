@@ -36,7 +36,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 from uuid import UUID
 
 from actors.log import directory as directories
@@ -54,7 +53,7 @@ from actors.log.directory import Claim
 from actors.log.disk import DISK, Disk
 from actors.log.errors import MessageTooLarge, NotLeader, OffsetOutOfRange, RecordListTooLarge, StorageError
 from actors.log.producers import WrittenBatch
-from actors.log.records import build_batch, read_records
+from actors.log.records import Record, build_batch, read_records
 
 NO_TIMESTAMP = -1
 MAX_UNWRITTEN_BYTES = 64 << 20
@@ -69,15 +68,6 @@ class AppendResult:
     log_start_offset: int
     duplicate: bool = False
     """The batch had been appended before; the offset is that of the first time."""
-
-
-class ReplayedRecord(NamedTuple):
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    attributes: int
-    """Of the record's batch."""
 
 
 class Append:
@@ -198,12 +188,12 @@ class PartitionLog:
         if duplicate is not None:
             return self._again(duplicate)
         batch = bytearray(records)
-        timestamp_ms = NO_TIMESTAMP
+        timestamp_ms, now_ms = NO_TIMESTAMP, self._now_ms()
         if self.config.message_timestamp_type == LOG_APPEND_TIME:
-            timestamp_ms = self._now_ms()
+            timestamp_ms = now_ms
             stamp_log_append_time(batch, timestamp_ms)
         stamp(batch, self._writer.end_offset, self.epoch)
-        write = self._writer.push(batch)
+        write = self._writer.push(batch, now_ms if timestamp_ms == NO_TIMESTAMP else None)
         return Append(self._result(write.header.base_offset, timestamp_ms), write.done)
 
     async def append_records(self, records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int) -> int:
@@ -223,7 +213,7 @@ class PartitionLog:
         if len(batch) > self.config.max_message_bytes:
             raise MessageTooLarge(f"{len(records)} records of {len(batch)} bytes in one batch")
         self._check_segment_holds(read_header(batch))
-        write = self._writer.push(batch)
+        write = self._writer.push(batch, None)
         await acknowledged(write.done)
         return write.header.base_offset
 
@@ -290,6 +280,26 @@ class PartitionLog:
             raise StorageError(f"{self.directory.name}: {error}") from error
         return None
 
+    def append_time_ms(self, offset: int) -> int | None:
+        """When the record at that offset was appended, ms since 1970 by this node's clock.
+
+        None if nobody knows, or if there is no such record (yet). The time of a batch is that of its records.
+        NotLeader, StorageError.
+        """
+        self._check_leader()
+        if not self.log_start_offset <= offset < self._writer.high_watermark:
+            return None
+        segment = self._writer.segments[self._segment_index(offset)]
+        try:
+            header = segment.header_of(offset)
+        except OSError as error:
+            raise StorageError(f"{self.directory.name}: offset {offset} cannot be read: {error}") from error
+        if header is None:
+            return None
+        if header.has_log_append_time:
+            return header.max_timestamp_ms
+        return self._writer.append_times.look_up(segment.path, header.base_offset)
+
     def offset_of_max_timestamp(self) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record with the largest timestamp; None in an empty log. As above."""
         self._check_leader()
@@ -303,7 +313,7 @@ class PartitionLog:
         latest = max(read_records(batch, header), key=lambda record: record.timestamp_ms)
         return latest.offset, latest.timestamp_ms
 
-    def replay(self) -> Iterator[ReplayedRecord]:
+    def replay(self) -> Iterator[Record]:
         """All records up to the high watermark, in order. Blocks. StorageError, CorruptMessage.
 
         For the coordinator that loads before it serves: nothing is appended meanwhile.
@@ -311,8 +321,7 @@ class PartitionLog:
         try:
             for segment in list(self._writer.segments):
                 for header, batch in segment.batches():
-                    for record in read_records(batch, header):
-                        yield ReplayedRecord(*record[:4], header.attributes)
+                    yield from read_records(batch, header)
         except OSError as error:
             raise StorageError(f"{self.directory.name} cannot be replayed: {error}") from error
 
@@ -320,9 +329,7 @@ class PartitionLog:
         """Let what has been appended become durable, then close the files. May be called again."""
         if self._writer.over is None:
             self._writer.end(NotLeader(f"{self.directory.name} is closed"))
-        await self._writer.drain()
-        for segment in self._writer.segments:
-            segment.close()
+        await self._writer.close()
 
     async def delete(self) -> None:
         """Close, and remove the directory if it is still this topic's. StorageError."""

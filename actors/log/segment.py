@@ -162,13 +162,20 @@ class Segment:
         """Position of the first batch that ends at or after the offset; the segment's size if there is none."""
         if offset <= self.base_offset:
             return 0
+        found = self._find(offset)
+        return found[0] if found else self.size_bytes
+
+    def header_of(self, offset: int) -> BatchHeader | None:
+        """Of the first batch that ends at or after the offset; None if there is none."""
+        found = self._find(offset)
+        return found[1] if found else None
+
+    def _find(self, offset: int) -> tuple[int, BatchHeader] | None:
         if offset >= self.next_offset:
-            return self.size_bytes
+            return None
         entry = max(bisect_right(self._offsets, offset) - 1, 0)
-        for position, header in walk(self.fd, self._positions[entry], self.size_bytes):
-            if header.last_offset >= offset:
-                return position
-        return self.size_bytes
+        batches = walk(self.fd, self._positions[entry], self.size_bytes)
+        return next((found for found in batches if found[1].last_offset >= offset), None)
 
     def read(self, start: int, max_bytes: int, *, at_least_one: bool) -> bytes:
         """Whole batches from the one at that position on, together at most ``max_bytes``.
@@ -193,9 +200,24 @@ class Segment:
         return end
 
     def batches(self) -> Iterator[tuple[BatchHeader, bytes]]:
-        """Every batch, whole."""
-        for position, header in walk(self.fd, 0, self.size_bytes, chunk_bytes=_SCAN_BYTES):
-            yield header, self.batch_at(position, header)
+        """Every batch, whole. One read takes in as many as fit into _SCAN_BYTES, or one that is larger."""
+        position, wanted_bytes = 0, _SCAN_BYTES
+        while position + HEADER_BYTES <= self.size_bytes:
+            chunk = os.pread(self.fd, min(wanted_bytes, self.size_bytes - position), position)
+            at = 0
+            while at + HEADER_BYTES <= len(chunk):
+                header = BatchHeader._make(HEADER.unpack_from(chunk, at))
+                end = at + header.size_bytes
+                if not is_plausible(header) or position + end > self.size_bytes:
+                    return
+                if end > len(chunk):
+                    break
+                yield header, chunk[at:end]
+                at = end
+            if at == 0 and len(chunk) < wanted_bytes:
+                return  # the file is shorter than it was when it was opened
+            wanted_bytes = _SCAN_BYTES if at else header.size_bytes
+            position += at
 
     def batches_since(self, timestamp_ms: int) -> Iterator[tuple[BatchHeader, bytes]]:
         """The batches whose largest timestamp is at or after the given one."""

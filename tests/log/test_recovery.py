@@ -148,6 +148,7 @@ def test_activations_that_write_nothing_leave_nothing(tmp_path: Path) -> None:
         for epoch in range(2, 8):
             await open_log(directory, epoch).close()
         assert sorted(path.name for path in directory.iterdir()) == [
+            "00000000000000000000.1.0.appended",
             "00000000000000000000.1.0.log",
             "00000000000000000002.7.0.log",
             "leader-epoch-0000000007",
