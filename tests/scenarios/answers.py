@@ -156,6 +156,8 @@ def _place(entity: Any, name: str, value: Any) -> str:
 
 
 def _text(value: str) -> str:
+    if len(value) > WIDTH and not value.strip("x"):
+        return f"units({len(value)})"
     return value if _WORD.match(value) and value not in ("null", "true", "false") else json.dumps(value)
 
 

@@ -16,6 +16,7 @@ from tests.scenarios.values import Ref, ScenarioError
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _MADE_ID = re.compile(rf"(?P<name>.*)-{_UUID}$", re.DOTALL)
 _MADE_ID_IN_TEXT = re.compile(rf"[\w.]+-{_UUID}")
+CLOSED, NO_ANSWER = "connection closed", "no answer"
 _AFTER = re.compile(r"after (\d+) ")
 
 
@@ -29,6 +30,7 @@ class Ticket(NamedTuple):
 
 class Answer(NamedTuple):
     entity: Any
+    """None: the server closed the connection instead."""
     after_ms: int
     """Since the request was sent."""
 
@@ -153,6 +155,8 @@ class _Player:
                 self._world.sleep(int(ms))
             case "await", (client,):
                 return self._told(self._oldest(client), step)
+            case "await", (client, ms):
+                return self._told_within(int(ms), self._oldest(client), step)
             case "parked", clients:
                 for client in clients:
                     self._check_parked(client)
@@ -187,8 +191,14 @@ class _Player:
                 said = self._told(ticket, Step("", None))
                 raise ScenarioError(f"{client} is not parked, it is answered {said}")
 
+    def _told_within(self, ms: int, ticket: Ticket, step: Step) -> str:
+        self._world.sleep(ms)
+        return NO_ANSWER if self._world.is_parked(ticket.handle) else self._told(ticket, step)
+
     def _told(self, ticket: Ticket, step: Step) -> str:
         entity, after_ms = self._world.answer(ticket.handle)
+        if entity is None:
+            return CLOSED
         everything = ticket.request.api == "OffsetFetch" and ticket.request.fields.get("topics") is None
         text = render(entity, self._names, sort_topics=everything)
         said = self._nominal(after_ms, step)

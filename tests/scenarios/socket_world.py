@@ -38,7 +38,7 @@ class Connection:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.settimeout(None)
-        self.frames: queue.Queue[_Frame | None] = queue.Queue()
+        self.frames: queue.Queue[_Frame] = queue.Queue()
         self.is_busy = False
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -57,7 +57,7 @@ class Connection:
                 self.frames.put(_Frame(time.monotonic(), data))
         except (OSError, ValueError):
             pass
-        self.frames.put(None)
+        self.frames.put(_Frame(time.monotonic(), b""))
 
     def close(self) -> None:
         try:
@@ -80,22 +80,22 @@ class Sent:
     frame: _Frame | None = None
 
     def receive(self, wait_s: float) -> bool:
-        """Whether the answer is there within that time. ScenarioError if the server hung up."""
+        """Whether the answer is there within that time, or the server has hung up, which makes it an empty frame."""
         if self.frame is not None:
             return True
         try:
             frame = self.connection.frames.get(timeout=wait_s)
         except queue.Empty:
             return False
-        if frame is None:
-            self.connection.frames.put(None)
-            raise ScenarioError("the server closed the connection")
         self.frame = frame
-        self.connection.is_busy = False
+        self.connection.is_busy = not frame.data
         return True
 
     def entity(self) -> Any:
+        """None if the server has closed the connection, which is then not used again."""
         assert self.frame is not None
+        if not self.frame.data:
+            return None
         return codec.decode_response(self.api_key, self.version, self.frame.data)[1]
 
 
@@ -203,9 +203,11 @@ class SocketWorld:
         return self._admin(METADATA, body).topics
 
     def _admin(self, api_key: int, body: Mapping[str, Any], version: int | None = None) -> Any:
-        return self.answer(
-            self.send("admin", api_key, self.newest(api_key) if version is None else version, body)
-        ).entity
+        sent = self.send("admin", api_key, self.newest(api_key) if version is None else version, body)
+        entity = self.answer(sent).entity
+        if entity is None:
+            raise ScenarioError("the server closed the connection")
+        return entity
 
     def _until(self, done: Callable[[], bool], what: str) -> None:
         deadline_s = time.monotonic() + _READY_S
