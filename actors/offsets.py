@@ -24,6 +24,7 @@ from actors.group.config import GroupConfig
 from actors.group.coordinator import Coordinator
 from actors.group.events import Event, OffsetsCommitted
 from actors.group.types import Context, Outcome, Record, Token, WriteId
+from actors.group_metrics import PartitionMetrics
 from actors.log.errors import LogError, NotLeader
 from actors.log.fetch import fetch, list_offsets
 from actors.log.partition import PartitionLog
@@ -85,9 +86,11 @@ class OffsetsPartition:
         self._failed = False
         self._commit_timeout_s = config.offsets_commit_timeout_ms / 1000
         self.events: Counter[str] = Counter()
-        self.observe: list[Callable[[Event, int], None]] = []
+        self._metrics = PartitionMetrics(partition, epoch, self._core)
+        self.observe: list[Callable[[Event, int], None]] = [self._metrics.observe]
         """Called with every event of the core and the time, ms since the Unix epoch. Add before ``activate``."""
         self._questions = Questions()
+        self.answers["metrics"] = self._metrics.answer
 
     @property
     def answers(self) -> dict[str, Answer]:
@@ -112,6 +115,7 @@ class OffsetsPartition:
     def activate(self) -> None:
         """Begin to serve: members get a full session timeout from now."""
         self._apply(self._core.loaded(now_ms()))
+        self._metrics.active()
 
     def registrations(self) -> tuple[Registration, ...]:
         """Who consumes for which group, as this coordinator knows it now."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -13,7 +13,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gateway import http_groups
+from gateway.group_metrics import Scrape, scrape
 from gateway.server import Gateway
+
+_END = b"# EOF\n"
 
 
 class PortTaken(OSError):
@@ -32,22 +35,29 @@ class _Moment(Collector):
 
 def gateway_app(gateway: Gateway) -> web.Application:
     """Everything that a gateway serves over HTTP."""
-    app = make_app(gateway.metrics.registry, lambda: gateway.serving)
+    app = make_app(gateway.metrics.registry, lambda: gateway.serving, lambda: scrape(gateway))
     http_groups.add_routes(app, gateway)
     return app
 
 
-def make_app(registry: CollectorRegistry, is_serving: Callable[[], bool]) -> web.Application:
+def make_app(
+    registry: CollectorRegistry,
+    is_serving: Callable[[], bool],
+    groups: Callable[[], Awaitable[Scrape]] | None = None,
+) -> web.Application:
     """An app with GET /metrics and GET /healthz; others may add their routes before it is started.
 
-    /metrics answers in the format that Accept asks for: OpenMetrics, else Prometheus' text format 0.0.4.
+    /metrics answers in the format that Accept asks for: OpenMetrics, else Prometheus' text format 0.0.4. It has what
+    the registry holds, and what ``groups`` finds.
     /healthz answers 200 while the gateway serves Kafka clients, else 503.
     """
 
     async def metrics(request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        found = None if groups is None else await groups()
         moment = _Moment(registry.collect())
-        body = await asyncio.to_thread(encode, moment)
+        openmetrics = content_type.startswith("application/openmetrics-text")
+        body = await asyncio.to_thread(lambda: _joined(encode(moment), found, openmetrics))
         response = web.Response(body=body, headers={"Content-Type": content_type})
         response.enable_compression()
         return response
@@ -59,6 +69,13 @@ def make_app(registry: CollectorRegistry, is_serving: Callable[[], bool]) -> web
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthz)
     return app
+
+
+def _joined(text: bytes, groups: Scrape | None, openmetrics: bool) -> bytes:
+    if groups is None:
+        return text
+    end = _END if openmetrics else b""
+    return text.removesuffix(end) + groups.text(openmetrics=openmetrics) + end
 
 
 async def start_http(app: web.Application, host: str, port: int) -> tuple[web.AppRunner, int]:

@@ -63,6 +63,7 @@ class GatewayMetrics(Collector):
         self._latencies: defaultdict[str, _Histogram] = defaultdict(_Histogram)
         self._produced: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
         self._forward_errors: defaultdict[str, int] = defaultdict(int)
+        self._group_scrape_errors: defaultdict[str, int] = defaultdict(int)
         self._connections = 0
         self._connections_opened = 0
         self._received_bytes = 0
@@ -103,6 +104,10 @@ class GatewayMetrics(Collector):
     def forward_error(self, actor: str) -> None:
         """A request could not be forwarded to that actor, or its answer did not come."""
         self._forward_errors[actor] += 1
+
+    def group_scrape_error(self, actor: str) -> None:
+        """That offsets actor said nothing of its groups in a scrape."""
+        self._group_scrape_errors[actor] += 1
 
     def view(self, order: tuple[int, int]) -> None:
         """This ClusterView (its ``order``) is now in use."""
@@ -157,7 +162,7 @@ class GatewayMetrics(Collector):
             "muster_requests", "Requests answered.", labels=("gateway", "api", "version", "error")
         )
         for (api, version, error), count in self._requests.items():
-            requests.add_metric((self._gateway, _label(api), str(version), _label(error)), count)
+            requests.add_metric((self._gateway, label_value(api), str(version), label_value(error)), count)
         yield requests
         latency = HistogramMetricFamily(
             "muster_request_duration_seconds",
@@ -165,7 +170,7 @@ class GatewayMetrics(Collector):
             labels=("gateway", "api"),
         )
         for api, histogram in self._latencies.items():
-            latency.add_metric((self._gateway, _label(api)), _cumulated(histogram.counts), histogram.sum_s)
+            latency.add_metric((self._gateway, label_value(api)), _cumulated(histogram.counts), histogram.sum_s)
         yield latency
         produced = [((topic,), Amount(*amount)) for topic, amount in self._produced.items()]
         yield self._counter("produce_bytes", "Bytes of record batches appended.", ("topic",), produced, "bytes")
@@ -182,8 +187,16 @@ class GatewayMetrics(Collector):
             labels=("gateway", "actor"),
         )
         for actor, count in self._forward_errors.items():
-            errors.add_metric((self._gateway, _label(actor)), count)
+            errors.add_metric((self._gateway, label_value(actor)), count)
         yield errors
+        unscraped = CounterMetricFamily(
+            "muster_group_metrics_scrape_errors",
+            "Times that an offsets actor said nothing of its groups in time; that scrape is without them.",
+            labels=("gateway", "actor"),
+        )
+        for actor, count in self._group_scrape_errors.items():
+            unscraped.add_metric((self._gateway, label_value(actor)), count)
+        yield unscraped
         epoch, version = self._view_order
         yield self._gauge("controller_epoch", "Epoch of the controller whose view is in use.", (), [((), epoch)])
         yield self._gauge("view_version", "Version of the cluster view in use.", (), [((), version)])
@@ -202,7 +215,7 @@ class GatewayMetrics(Collector):
     ) -> Metric:
         family = CounterMetricFamily(f"muster_{name}", help_text, labels=("gateway", *labels))
         for values, amount in amounts:
-            family.add_metric((self._gateway, *map(_label, values)), getattr(amount, unit))
+            family.add_metric((self._gateway, *map(label_value, values)), getattr(amount, unit))
         return family
 
     def _plain_counter(self, name: str, help_text: str, value: int) -> Metric:
@@ -215,7 +228,7 @@ class GatewayMetrics(Collector):
     ) -> Metric:
         family = GaugeMetricFamily(f"muster_{name}", help_text, labels=("gateway", *labels))
         for label_values, value in values:
-            family.add_metric((self._gateway, *map(_label, label_values)), value)
+            family.add_metric((self._gateway, *map(label_value, label_values)), value)
         return family
 
 
@@ -228,7 +241,7 @@ def _cumulated(counts: list[int]) -> list[tuple[str, float]]:
     return buckets
 
 
-def _label(value: str) -> str:
+def label_value(value: str) -> str:
     """The value itself unless it cannot be encoded (lone surrogates): one such name must not cost the whole scrape."""
     try:
         value.encode()

@@ -1,0 +1,244 @@
+"""What an offsets partition counts of its groups, and the snapshot of it that gateways scrape.
+
+:class:`GroupCounts` is fed with the core's events and holds what only they tell. The rest is read from the core when it
+is asked for. Counts begin with the actor and go with their group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
+
+from actors.group.coordinator import Coordinator
+from actors.group.events import (
+    AssignmentStored,
+    Event,
+    GenerationCompleted,
+    GroupDeleted,
+    MemberExpired,
+    MemberLeft,
+    OffsetsCommitted,
+    OffsetsDeleted,
+    OffsetsExpired,
+    RebalanceStarted,
+)
+from actors.group.state import Group
+from actors.group.types import GroupId
+from actors.runtime import now_ms
+from placement.registration import Kind
+
+REBALANCE_BUCKETS_MS = (10, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000)
+"""Upper bounds; one more bucket is for what took longer."""
+
+_CHUNK_GROUPS = 250
+"""Rows made, or read, in one turn of an event loop: a few milliseconds."""
+
+
+class GroupRow(NamedTuple):
+    """One group in a snapshot. Counts are since the actor started."""
+
+    group: str
+    state: str
+    """As in DescribeGroups."""
+    generation: int
+    members: int
+    pending_members: int
+    """Member ids handed out whose JoinGroup is awaited (KIP-394)."""
+    assigned_partitions: int | None
+    """None where no member's assignment could be read."""
+    offsets: int
+    """Committed offsets that the group holds."""
+    rebalancing_ms: int | None
+    """How long the rebalance that runs has been running; None without one."""
+    leaves: int
+    offset_commits: int
+    """Partitions committed."""
+    offset_expirations: int
+    offset_deletions: int
+    rebalances_completed: int
+    rebalances_ms: int
+    """Duration of all that are completed."""
+    rebalances_started: dict[str, int]
+    """By ``actors.group.events.Cause``."""
+    expiries: dict[str, int]
+    """Members removed, by ``actors.group.events.Removal``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What one offsets partition says in a scrape."""
+
+    partition: int
+    epoch: int
+    load_ms: int
+    """From the start of replaying the log until the partition was active."""
+    rebalance_buckets: tuple[int, ...]
+    """Rebalances completed by duration, not cumulated; one more than REBALANCE_BUCKETS_MS."""
+    rebalances_ms: int
+    chunks: tuple[str, ...]
+    """The rows, as JSON in parts that can be read one at a time."""
+
+    def rows(self) -> Iterator[GroupRow]:
+        """Every group. ValueError or TypeError if a chunk is not what this version writes."""
+        for chunk in self.chunks:
+            for row in json.loads(chunk):
+                yield GroupRow(*row)
+
+    def to_answer(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_answer(cls, answer: dict[str, Any]) -> Snapshot:
+        """KeyError or TypeError if it is not what this version writes."""
+        lists = {name: tuple(answer[name]) for name in ("rebalance_buckets", "chunks")}
+        return cls(**(answer | lists))
+
+
+@dataclass(slots=True)
+class _Counts:
+    leaves: int = 0
+    offset_commits: int = 0
+    offset_expirations: int = 0
+    offset_deletions: int = 0
+    completed: int = 0
+    completed_ms: int = 0
+    started: Counter[str] = field(default_factory=Counter)
+    expiries: Counter[str] = field(default_factory=Counter)
+    rebalancing_since_ms: int | None = None
+
+
+class GroupCounts:
+    """Folds events. Times are ms since the Unix epoch."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Counts] = {}
+        self.rebalance_buckets = [0] * (len(REBALANCE_BUCKETS_MS) + 1)
+        self.rebalances_ms = 0
+
+    def observe(self, event: Event, now_ms: int) -> None:
+        """Count an event of the core."""
+        match event:
+            case RebalanceStarted():
+                counts = self._of(event.group)
+                counts.started[event.cause] += 1
+                if counts.rebalancing_since_ms is None:
+                    counts.rebalancing_since_ms = now_ms
+            case GenerationCompleted() if not event.members:
+                self._of(event.group).rebalancing_since_ms = None
+            case AssignmentStored():
+                self._completed(self._of(event.group), now_ms)
+            case MemberExpired():
+                self._of(event.group).expiries[event.cause] += 1
+            case MemberLeft():
+                self._of(event.group).leaves += 1
+            case OffsetsCommitted():
+                self._of(event.group).offset_commits += event.count
+            case OffsetsExpired():
+                self._of(event.group).offset_expirations += event.count
+            case OffsetsDeleted():
+                self._of(event.group).offset_deletions += event.count
+            case GroupDeleted():
+                self._groups.pop(event.group, None)
+
+    def _of(self, group: GroupId) -> _Counts:
+        counts = self._groups.get(group)
+        if counts is None:
+            counts = self._groups[group] = _Counts()
+        return counts
+
+    def _completed(self, counts: _Counts, now_ms: int) -> None:
+        since_ms = now_ms if counts.rebalancing_since_ms is None else counts.rebalancing_since_ms
+        duration_ms = max(now_ms - since_ms, 0)
+        counts.rebalancing_since_ms = None
+        counts.completed += 1
+        counts.completed_ms += duration_ms
+        self.rebalance_buckets[bisect_left(REBALANCE_BUCKETS_MS, duration_ms)] += 1
+        self.rebalances_ms += duration_ms
+
+    def keep(self, core: Coordinator) -> None:
+        """Forget groups that the coordinator does not have: those that never came to be, too."""
+        for group in self._groups.keys() - core.groups.keys():
+            del self._groups[group]
+
+    def row(self, group: Group, offsets: int, assigned_partitions: int | None, now_ms: int) -> GroupRow:
+        """What is told of the group."""
+        counts = self._groups.get(group.id) or _NOTHING
+        since_ms = counts.rebalancing_since_ms
+        return GroupRow(
+            group=group.id,
+            state=group.state.value,
+            generation=group.generation,
+            members=len(group.members),
+            pending_members=len(group.pending_joins),
+            assigned_partitions=assigned_partitions,
+            offsets=offsets,
+            rebalancing_ms=None if since_ms is None else max(now_ms - since_ms, 0),
+            leaves=counts.leaves,
+            offset_commits=counts.offset_commits,
+            offset_expirations=counts.offset_expirations,
+            offset_deletions=counts.offset_deletions,
+            rebalances_completed=counts.completed,
+            rebalances_ms=counts.completed_ms,
+            rebalances_started=counts.started,
+            expiries=counts.expiries,
+        )
+
+
+_NOTHING = _Counts()
+
+
+class PartitionMetrics:
+    """Answers the question ``metrics`` for one offsets partition."""
+
+    def __init__(self, partition: int, epoch: int, core: Coordinator) -> None:
+        self._partition = partition
+        self._epoch = epoch
+        self._core = core
+        self._counts = GroupCounts()
+        self._made_ms = now_ms()
+        self._load_ms = 0
+        self.observe = self._counts.observe
+
+    def active(self) -> None:
+        """The log was replayed; it took since this was made."""
+        self._load_ms = now_ms() - self._made_ms
+
+    async def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        """A snapshot as JSON. Each group is of one moment; other work goes on between some hundreds of them."""
+        self._counts.keep(self._core)
+        assigned = self._assigned_partitions()
+        groups = iter([*self._core.groups])
+        chunks: list[str] = []
+        while some := [*islice(groups, _CHUNK_GROUPS)]:
+            chunks.append(json.dumps([row for group in some if (row := self._row(group, assigned))]))
+            await asyncio.sleep(0)
+        return Snapshot(
+            partition=self._partition,
+            epoch=self._epoch,
+            load_ms=self._load_ms,
+            rebalance_buckets=tuple(self._counts.rebalance_buckets),
+            rebalances_ms=self._counts.rebalances_ms,
+            chunks=tuple(chunks),
+        ).to_answer()
+
+    def _row(self, group_id: GroupId, assigned: Counter[str]) -> GroupRow | None:
+        """None for a group that is gone meanwhile, or that the log does not have yet."""
+        group = self._core.groups.get(group_id)
+        if group is None or group.creation_pending:
+            return None
+        offsets = len(self._core.hard_state.offsets(group_id))
+        return self._counts.row(group, offsets, assigned.get(group_id), now_ms())
+
+    def _assigned_partitions(self) -> Counter[str]:
+        """Partitions that the members of each group hold; during a rebalance, those that they had before."""
+        assigned: Counter[str] = Counter()
+        for registration in self._core.registrations():
+            if registration.kind is Kind.MEMBER and registration.partitions is not None:
+                assigned[registration.group] += len(registration.partitions)
+        return assigned

@@ -1,0 +1,302 @@
+"""What a scrape says of the consumer groups, asked of the offsets actors while it runs.
+
+Each offsets partition is told of by one gateway, the one that FindCoordinator names for it, so that over all gateways
+every group has its series once (for a moment twice or not at all while a new view spreads). The text is written here,
+not by prometheus_client, which with 10,000 groups takes several times as long and holds every sample as an object.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
+
+from actors.group.state import GroupState
+from actors.group_metrics import REBALANCE_BUCKETS_MS, GroupRow, Snapshot
+from gateway.metrics import label_value
+from gateway.questions import ask_all
+from gateway.server import Gateway
+from placement.view import ClusterView
+
+log = logging.getLogger(__name__)
+
+DEADLINE_S = 1.0
+"""For all actors together; who has not answered by then is left out."""
+
+STATES = tuple(state.value for state in GroupState if state is not GroupState.DEAD)
+"""Of groups that exist."""
+
+_COORDINATOR = "kafka.server:type=group-coordinator-metrics,name="
+_MANAGER = "kafka.coordinator.group:type=GroupMetadataManager,name="
+_REQUESTS = "kafka.network:type=RequestMetrics,name=RequestsPerSec,request="
+_LIFE = "Since the coordinator's actor started."
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric family; every series has ``gateway`` besides its labels."""
+
+    name: str
+    """Without the suffix of a counter."""
+    kind: str
+    """Prometheus' and OpenMetrics' word."""
+    labels: tuple[str, ...]
+    help: str
+
+    @property
+    def sample(self) -> str:
+        """Name of a counter's or a gauge's series."""
+        return f"{self.name}_total" if self.kind == "counter" else self.name
+
+    def head(self, openmetrics: bool) -> str:
+        """The lines that introduce it. Only OpenMetrics names a counter without its suffix."""
+        name = self.name if openmetrics else self.sample
+        return f"# HELP {name} {self.help}\n# TYPE {name} {self.kind}\n"
+
+
+Read = Callable[[GroupRow], float | None]
+
+
+def _gauge(name: str, help_text: str, read: Read) -> tuple[Family, Read]:
+    return Family(f"muster_group_{name}", "gauge", ("group",), help_text), read
+
+
+def _counter(name: str, help_text: str, read: Read) -> tuple[Family, Read]:
+    return Family(f"muster_group_{name}", "counter", ("group",), f"{help_text} {_LIFE}"), read
+
+
+def _seconds(duration_ms: int | None) -> float | None:
+    return None if duration_ms is None else duration_ms / 1000
+
+
+OF_GROUP: tuple[tuple[Family, Read], ...] = (
+    _gauge("members", "Members of the group.", lambda row: row.members),
+    _gauge(
+        "pending_members",
+        "Member ids handed out to new members that have not joined with them yet (KIP-394).",
+        lambda row: row.pending_members,
+    ),
+    _gauge("generation", "The group's generation id.", lambda row: row.generation),
+    _gauge(
+        "assigned_partitions",
+        "Partitions assigned to the members; during a rebalance, those they had before it. "
+        "Absent unless the protocol type is consumer.",
+        lambda row: row.assigned_partitions,
+    ),
+    _gauge(
+        "offsets",
+        f"Partitions with a committed offset. Kafka: {_MANAGER}NumOffsets, of the whole broker.",
+        lambda row: row.offsets,
+    ),
+    _gauge(
+        "rebalance_running_seconds",
+        "How long the rebalance has been running. Absent when none runs.",
+        lambda row: _seconds(row.rebalancing_ms),
+    ),
+    _counter(
+        "rebalances_completed",
+        "Rebalances that ended with the assignment in the log. One that left the group Empty, or began anew before "
+        f"its end, is not one of them. Kafka: {_COORDINATOR}group-completed-rebalance-count.",
+        lambda row: row.rebalances_completed,
+    ),
+    _counter("leaves", "Members that left by LeaveGroup.", lambda row: row.leaves),
+    _counter(
+        "offset_commits",
+        f"Partitions whose offset was committed. Kafka: {_COORDINATOR}offset-commit-count.",
+        lambda row: row.offset_commits,
+    ),
+    _counter(
+        "offset_expirations",
+        f"Offsets that expired. Kafka: {_COORDINATOR}offset-expiration-count.",
+        lambda row: row.offset_expirations,
+    ),
+    _counter(
+        "offset_deletions",
+        "Offsets deleted by OffsetDelete or with their topic, not by DeleteGroups. "
+        f"Kafka: {_COORDINATOR}offset-deletion-count.",
+        lambda row: row.offset_deletions,
+    ),
+)
+STATE = Family(
+    "muster_group_state",
+    "gauge",
+    ("group", "state"),
+    "1 for the state that the group is in, 0 for the others, named as in DescribeGroups.",
+)
+STARTED = Family(
+    "muster_group_rebalances_started",
+    "counter",
+    ("group", "cause"),
+    f"Rebalances begun, by cause; a cause is absent until it occurs. {_LIFE}",
+)
+EXPIRIES = Family(
+    "muster_group_member_expiries",
+    "counter",
+    ("group", "cause"),
+    "Members removed without their asking, by cause (no heartbeat in time: session expired); a cause is absent until "
+    f"it occurs. {_LIFE}",
+)
+DURATION = Family(
+    "muster_group_rebalance_duration_seconds",
+    "summary",
+    ("group",),
+    "Duration of completed rebalances, from the first reason to rebalance until the assignment is in the log; sum and "
+    f"count only. {_LIFE}",
+)
+MOVES = Family(
+    "muster_group_coordinator_moves",
+    "counter",
+    ("group",),
+    "Times that the group's coordinator was started anew since its first start, here or on another node: the leader "
+    "epoch of its partition, the first being 0. Outlives the actor.",
+)
+DURATIONS = Family(
+    "muster_coordinator_rebalance_duration_seconds",
+    "histogram",
+    ("offsets_partition",),
+    f"Duration of completed rebalances of all groups, those deleted since too. {_LIFE}",
+)
+GROUPS = Family(
+    "muster_coordinator_groups",
+    "gauge",
+    ("offsets_partition", "state"),
+    f"Groups by state. Kafka: {_MANAGER}NumGroups, NumGroupsStable, NumGroupsPreparingRebalance and so on; "
+    f"{_COORDINATOR}group-count.",
+)
+OFFSETS = Family(
+    "muster_coordinator_offsets",
+    "gauge",
+    ("offsets_partition",),
+    f"Committed offsets of all groups. Kafka: {_MANAGER}NumOffsets.",
+)
+LOAD = Family(
+    "muster_coordinator_load_seconds",
+    "gauge",
+    ("offsets_partition",),
+    "Time from the first record replayed until the coordinator was active, at its last start. "
+    f"Kafka: {_COORDINATOR}partition-load-time-max.",
+)
+PARTITIONS = Family(
+    "muster_coordinator_partitions",
+    "gauge",
+    ("state",),
+    "Partitions of __consumer_offsets that FindCoordinator gives to this gateway and that were ever used: active, or "
+    f"loading (or down). Kafka: {_COORDINATOR}num-partitions.",
+)
+FAMILIES = (
+    STATE,
+    *(family for family, _ in OF_GROUP),
+    STARTED,
+    DURATION,
+    EXPIRIES,
+    MOVES,
+    DURATIONS,
+    GROUPS,
+    OFFSETS,
+    LOAD,
+    PARTITIONS,
+)
+
+_BOUNDS = (*(repr(bound / 1000) for bound in REBALANCE_BUCKETS_MS), "+Inf")
+
+
+def told_here(view: ClusterView, gateway_id: int) -> list[int]:
+    """Offsets partitions, of those that were ever started, whose groups this gateway tells of."""
+    coordinators = {partition: view.coordinator_of(partition) for partition in view.offsets}
+    return sorted(partition for partition, broker in coordinators.items() if broker and broker.id == gateway_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """What the coordinators of one gateway said."""
+
+    gateway: int
+    snapshots: tuple[Snapshot, ...]
+    active: int
+    loading: int
+    """Partitions of this gateway without an actor that serves."""
+
+    def text(self, *, openmetrics: bool) -> bytes:
+        """All families, without OpenMetrics' end mark. Long with many groups: meant for a thread."""
+        lines = _Lines(f'gateway="{self.gateway}"')
+        lines.add(PARTITIONS, 'state="active"', self.active)
+        lines.add(PARTITIONS, 'state="loading"', self.loading)
+        for snapshot in self.snapshots:
+            _write_partition(lines, snapshot)
+        return lines.text(openmetrics)
+
+
+async def scrape(gateway: Gateway) -> Scrape:
+    """Ask the actors; never longer than DEADLINE_S. Those that say nothing are counted in the gateway's metrics."""
+    view = gateway.view
+    here = told_here(view, gateway.id)
+    up = [partition for partition in here if view.offsets[partition] is not None]
+    answers, missing = await ask_all(gateway, {"ask": "metrics"}, DEADLINE_S, up)
+    snapshots: list[Snapshot] = []
+    for partition, answer in answers.items():
+        try:
+            snapshots.append(Snapshot.from_answer(answer))
+        except (KeyError, TypeError) as error:
+            log.error("offsets-%d says what this gateway cannot read: %r", partition, error)
+            missing.append(partition)
+    for partition in missing:
+        gateway.metrics.group_scrape_error(f"offsets-{partition}")
+    return Scrape(gateway.id, tuple(snapshots), active=len(up), loading=len(here) - len(up))
+
+
+class _Lines:
+    """Series by family: those of a family have to stand together."""
+
+    def __init__(self, labels: str) -> None:
+        self._labels = labels
+        self._lines: dict[str, list[str]] = {family.name: [] for family in FAMILIES}
+
+    def add(self, family: Family, labels: str, value: float, suffix: str = "") -> None:
+        """A series; the labels as they stand between braces."""
+        self._lines[family.name].append(f"{family.sample}{suffix}{{{self._labels},{labels}}} {value}\n")
+
+    def text(self, openmetrics: bool) -> bytes:
+        families = ((family.head(openmetrics), *self._lines[family.name]) for family in FAMILIES)
+        return b"".join("".join(lines).encode() for lines in families)
+
+
+def _write_partition(lines: _Lines, snapshot: Snapshot) -> None:
+    states: Counter[str] = Counter(dict.fromkeys(STATES, 0))
+    offsets = 0
+    for row in snapshot.rows():
+        states[row.state] += 1
+        offsets += row.offsets
+        _write_group(lines, row, snapshot.epoch)
+    here = f'offsets_partition="{snapshot.partition}"'
+    for state, groups in states.items():
+        lines.add(GROUPS, f'{here},state="{state}"', groups)
+    lines.add(OFFSETS, here, offsets)
+    lines.add(LOAD, here, snapshot.load_ms / 1000)
+    counts = list(accumulate(snapshot.rebalance_buckets))
+    for bound, count in zip(_BOUNDS, counts, strict=True):
+        lines.add(DURATIONS, f'{here},le="{bound}"', count, "_bucket")
+    lines.add(DURATIONS, here, counts[-1], "_count")
+    lines.add(DURATIONS, here, snapshot.rebalances_ms / 1000, "_sum")
+
+
+def _write_group(lines: _Lines, row: GroupRow, epoch: int) -> None:
+    group = f'group="{_escaped(label_value(row.group))}"'
+    for state in STATES:
+        lines.add(STATE, f'{group},state="{state}"', int(state == row.state))
+    for family, read in OF_GROUP:
+        value = read(row)
+        if value is not None:
+            lines.add(family, group, value)
+    for cause, count in row.rebalances_started.items():
+        lines.add(STARTED, f'{group},cause="{cause}"', count)
+    for cause, count in row.expiries.items():
+        lines.add(EXPIRIES, f'{group},cause="{cause}"', count)
+    lines.add(DURATION, group, row.rebalances_completed, "_count")
+    lines.add(DURATION, group, row.rebalances_ms / 1000, "_sum")
+    lines.add(MOVES, group, epoch)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
