@@ -28,6 +28,7 @@ from actors.group_metrics import PartitionMetrics
 from actors.log.errors import LogError, NotLeader
 from actors.log.fetch import fetch, list_offsets
 from actors.log.partition import PartitionLog
+from actors.log.progress import append_times
 from actors.log.records import Record as LogRecord
 from actors.questions import Answer, Questions
 from actors.runtime import now_ms
@@ -91,6 +92,7 @@ class OffsetsPartition:
         """Called with every event of the core and the time, ms since the Unix epoch. Add before ``activate``."""
         self._questions = Questions()
         self.answers["metrics"] = self._metrics.answer
+        self.answers["append_times"] = lambda question: append_times(question, self._log_of, now_ms)
 
     @property
     def answers(self) -> dict[str, Answer]:

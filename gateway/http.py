@@ -12,7 +12,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gateway import http_groups
+from gateway import http_groups, http_lag
 from gateway.group_metrics import Scrape, scrape
 from gateway.server import Gateway
 
@@ -37,6 +37,7 @@ def gateway_app(gateway: Gateway) -> web.Application:
     """Everything that a gateway serves over HTTP."""
     app = make_app(gateway.metrics.registry, lambda: gateway.serving, lambda: scrape(gateway))
     http_groups.add_routes(app, gateway)
+    http_lag.add_routes(app, gateway)
     return app
 
 

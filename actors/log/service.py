@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from actors.log import fetch as fetching
+from actors.log import progress
 from actors.log.config import LogConfig
 from actors.log.errors import (
     InvalidRequiredAcks,
@@ -106,25 +107,8 @@ class LogService:
         return await fetching.list_offsets(entity, self._log_by_name)
 
     async def append_times(self, question: dict[str, Any]) -> dict[str, Any]:
-        """How far readers are behind: ``partitions`` of the question is a list of [topic, partition, offset].
-
-        The answer has ``now_ms`` (of the clock that the append times are of) and ``partitions``, one object for each:
-        ``end_offset`` (the high watermark) and ``append_time_ms`` of the record at the offset, null if unknown; or
-        ``error``, Kafka's name of it.
-        """
-        asked = [(str(topic), int(partition), int(offset)) for topic, partition, offset in question["partitions"]]
-        answers = []
-        for topic, partition, offset in asked:
-            answers.append(await self._append_time(topic, partition, offset))
-            await asyncio.sleep(0)  # one question may be about thousands
-        return {"now_ms": self._now_ms(), "partitions": answers}
-
-    async def _append_time(self, topic: str, partition: int, offset: int) -> dict[str, Any]:
-        try:
-            log = await self._log_by_name(topic, partition)
-            return {"end_offset": log.high_watermark, "append_time_ms": log.append_time_ms(offset)}
-        except LogError as error:
-            return {"error": error.code.name}
+        """How far readers are behind: see ``actors.log.progress.append_times``."""
+        return await progress.append_times(question, self._log_by_name, self._now_ms)
 
     async def view_changed(self, view: ClusterView) -> None:
         """Remove the partitions of topics that are gone since the last view; follow the configuration of the others.

@@ -1,0 +1,33 @@
+"""How far readers are behind, over whatever logs the caller has: log actors and offsets actors alike."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from actors.log.errors import LogError
+from actors.log.fetch import LogOf
+
+
+async def append_times(question: dict[str, Any], log_of: LogOf[str], now_ms: Callable[[], int]) -> dict[str, Any]:
+    """Answer the question ``append_times``, whose ``partitions`` is a list of [topic, partition, offset].
+
+    The answer has ``now_ms`` (of the clock that the append times are of) and ``partitions``, one object for each:
+    ``end_offset`` (the high watermark) and ``append_time_ms`` of the record at the offset, null if unknown; or
+    ``error``, Kafka's name of it.
+    """
+    asked = [(str(topic), int(partition), int(offset)) for topic, partition, offset in question["partitions"]]
+    answers = []
+    for topic, partition, offset in asked:
+        answers.append(await _append_time(log_of, topic, partition, offset))
+        await asyncio.sleep(0)  # one question may be about thousands
+    return {"now_ms": now_ms(), "partitions": answers}
+
+
+async def _append_time(log_of: LogOf[str], topic: str, partition: int, offset: int) -> dict[str, Any]:
+    try:
+        log = await log_of(topic, partition)
+        return {"end_offset": log.high_watermark, "append_time_ms": log.append_time_ms(offset)}
+    except LogError as error:
+        return {"error": error.code.name}

@@ -1,0 +1,128 @@
+"""``GET /v1/groups/lag?group=G``: how far the group is behind, in messages and in seconds, as JSON.
+
+``{"group": G, "state": Kafka's name, "partitions": [...]}`` with the rows of :mod:`gateway.lag`. Where a log does not
+answer, its partitions have no end. Errors are those of :mod:`gateway.http_groups`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from aiohttp import web
+
+from actors.group.consumer_protocol import assigned_partitions
+from actors.wire import codec, envelope
+from actors.wire.channel import ChannelLost
+from actors.wire.codec import ErrorCode
+from gateway.forward import Key as Actor
+from gateway.http_groups import Failed, as_json, required
+from gateway.lag import End, Key, Owner, rows
+from gateway.partitions import channel_to, owner_of
+from gateway.server import Gateway
+
+log = logging.getLogger(__name__)
+
+OFFSET_FETCH, DESCRIBE_GROUPS = 9, 15
+_OFFSET_FETCH_VERSION, _DESCRIBE_GROUPS_VERSION = 9, 5
+_DEAD = "Dead"
+_NOT_COMMITTED = -1
+_READY_S = 5.0
+_ANSWER_S = 5.0
+_CONTEXT = envelope.write_context("", "", "")
+"""A gateway that asks for all offsets of a group, which no consumer does: it is not taken for one."""
+
+
+def add_routes(app: web.Application, gateway: Gateway) -> None:
+    """Serve the route of this module; the app has not been started yet."""
+
+    async def lag(request: web.Request) -> dict[str, Any]:
+        return await lag_of(gateway, required(request, "group"))
+
+    app.router.add_get("/v1/groups/lag", as_json(lag))
+
+
+async def lag_of(gateway: Gateway, group: str) -> dict[str, Any]:
+    """The answer of the route. Failed when there is no such group, or its coordinator does not answer."""
+    (described,), (fetched,) = await asyncio.gather(_describe(gateway, group), _committed(gateway, group))
+    committed = {
+        (topic.name, partition.partition_index): partition.committed_offset
+        for topic in fetched.topics
+        for partition in topic.partitions
+        if partition.committed_offset != _NOT_COMMITTED
+    }
+    if described.group_state == _DEAD and not committed:
+        raise Failed(404, f"unknown group {group}")
+    owners = _owners(described)
+    ends = await _ends(gateway, {key: committed.get(key, _NOT_COMMITTED) for key in {*committed, *owners}})
+    return {"group": group, "state": described.group_state, "partitions": rows(committed, ends, owners)}
+
+
+async def _describe(gateway: Gateway, group: str) -> Any:
+    body = {"groups": [group], "include_authorized_operations": False}
+    return (await _ask_coordinator(gateway, group, DESCRIBE_GROUPS, _DESCRIBE_GROUPS_VERSION, body)).groups
+
+
+async def _committed(gateway: Gateway, group: str) -> Any:
+    body = {"groups": [{"group_id": group, "member_id": None, "topics": None}], "require_stable": False}
+    return (await _ask_coordinator(gateway, group, OFFSET_FETCH, _OFFSET_FETCH_VERSION, body)).groups
+
+
+async def _ask_coordinator(gateway: Gateway, group: str, api_key: int, version: int, body: dict[str, Any]) -> Any:
+    """The answer to one of Kafka's requests about one group, as an entity. Failed if there is none, or an error."""
+    partition = gateway.partition_of(group)
+    await gateway.coordinator_ready(partition, _READY_S)
+    channel = gateway.forwarder.offsets(partition)
+    if channel is None:
+        raise Failed(503, f"the coordinator of the group, offsets-{partition}, is down")
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            frame = await channel.call(_CONTEXT, codec.encode_request(api_key, version, 0, None, body))
+    except (ChannelLost, TimeoutError) as error:
+        raise Failed(503, f"the coordinator of the group, offsets-{partition}, does not answer") from error
+    _, answer = codec.decode_response(api_key, version, frame)
+    if failed := next((found.error_code for found in answer.groups if found.error_code is not ErrorCode.none), None):
+        raise Failed(503, f"the coordinator of the group, offsets-{partition}, answers {failed.name}")
+    return answer
+
+
+def _owners(described: Any) -> dict[Key, Owner]:
+    """Members of another protocol type than consumer own nothing that can be read."""
+    return {
+        key: Owner(member.member_id, member.client_id, member.client_host)
+        for member in described.members
+        for key in assigned_partitions(member.member_assignment) or ()
+    }
+
+
+async def _ends(gateway: Gateway, wanted: dict[Key, int]) -> dict[Key, End]:
+    """Of the logs that answer; ``wanted`` are the offsets whose append times are asked for."""
+    asked: dict[Actor, list[Key]] = {}
+    for name, partition in wanted:
+        topic = gateway.view.topics.get(name)
+        if topic is not None and 0 <= partition < topic.partitions:
+            asked.setdefault(owner_of(gateway, topic, partition), []).append((name, partition))
+    found = await asyncio.gather(*(_ask_log(gateway, actor, keys, wanted) for actor, keys in asked.items()))
+    return {key: end for ends in found for key, end in ends.items()}
+
+
+async def _ask_log(gateway: Gateway, actor: Actor, keys: list[Key], wanted: dict[Key, int]) -> dict[Key, End]:
+    question = {"ask": "append_times", "partitions": [[*key, wanted[key]] for key in keys]}
+    channel = channel_to(gateway, actor)
+    if channel is None:
+        return {}
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            answer = await channel.ask(question)
+    except (ChannelLost, TimeoutError) as error:
+        log.warning("%s-%d does not tell append times: %r", *actor, error)
+        return {}
+    if "error" in answer:
+        log.warning("%s-%d does not tell append times: %s", *actor, answer["error"])
+        return {}
+    return {
+        key: End(part["end_offset"], part["append_time_ms"], answer["now_ms"])
+        for key, part in zip(keys, answer["partitions"], strict=True)
+        if "error" not in part
+    }

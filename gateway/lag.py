@@ -1,0 +1,60 @@
+"""How far a group is behind, partition by partition: what was committed, where logs end, who reads what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+Key = tuple[str, int]
+"""Topic and partition."""
+
+
+class End(NamedTuple):
+    """Of a partition's log, all at one moment."""
+
+    end_offset: int
+    append_time_ms: int | None = None
+    """When the record at the committed offset was appended; None if nobody knows, or there is none yet."""
+    now_ms: int = 0
+    """The moment, by the clock that the append time is of."""
+
+
+class Owner(NamedTuple):
+    """The member that a partition is assigned to."""
+
+    member_id: str
+    client_id: str
+    host: str
+
+
+def rows(committed: Mapping[Key, int], ends: Mapping[Key, End], owners: Mapping[Key, Owner]) -> list[dict[str, Any]]:
+    """One row for each partition that is committed or assigned, by topic and partition. What is unknown is None.
+
+    ``lag`` is in messages; below 0 where the committed offset is beyond the end of the log. ``lag_s`` is how long ago
+    the first record that is not consumed was appended, 0 when there is none, with milliseconds.
+    """
+    return [_row(key, committed.get(key), ends.get(key), owners.get(key)) for key in sorted({*committed, *owners})]
+
+
+def _row(key: Key, committed: int | None, end: End | None, owner: Owner | None) -> dict[str, Any]:
+    lag = None if committed is None or end is None else end.end_offset - committed
+    return {
+        "topic": key[0],
+        "partition": key[1],
+        "committed_offset": committed,
+        "end_offset": end.end_offset if end else None,
+        "lag": lag,
+        "lag_s": lag_s(lag, end),
+        "member_id": owner.member_id if owner else None,
+        "client_id": owner.client_id if owner else None,
+        "host": owner.host if owner else None,
+    }
+
+
+def lag_s(lag: int | None, end: End | None) -> float | None:
+    """Seconds; never NaN, never below 0."""
+    if lag == 0:
+        return 0.0
+    if lag is None or lag < 0 or end is None or end.append_time_ms is None:
+        return None
+    return max(end.now_ms - end.append_time_ms, 0) / 1000
