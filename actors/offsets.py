@@ -22,7 +22,7 @@ from uuid import UUID
 from actors.group import adapters
 from actors.group.config import GroupConfig
 from actors.group.coordinator import Coordinator
-from actors.group.events import Event, OffsetsCommitted
+from actors.group.events import ROUTINE, Event
 from actors.group.types import Context, Outcome, Record, Token, WriteId
 from actors.group_metrics import PartitionMetrics
 from actors.log.errors import LogError, NotLeader
@@ -214,7 +214,7 @@ class OffsetsPartition:
 
     def _report(self, event: Event) -> None:
         self.events[type(event).__name__] += 1
-        log.log(logging.DEBUG if isinstance(event, OffsetsCommitted) else logging.INFO, "%s", event)
+        log.log(logging.DEBUG if isinstance(event, ROUTINE) else logging.INFO, "%s", event)
         for observer in self.observe:
             try:
                 observer(event, now_ms())

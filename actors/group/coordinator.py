@@ -19,7 +19,7 @@ from actors.group import admin, expiry, join, leave, liveness, offsets, rebalanc
 from actors.group.arguments import check_arguments
 from actors.group.config import GroupConfig
 from actors.group.errors import Refused
-from actors.group.events import Cause, PartitionLoaded, RecordsSkipped
+from actors.group.events import Cause, GroupRestored, PartitionLoaded, RebalanceAborted, RecordsSkipped
 from actors.group.hard import HardState
 from actors.group.membership import fail_parked
 from actors.group.messages import (
@@ -149,6 +149,8 @@ class Coordinator:
         shard.timers.clear()
         shard.fail_all_held(ErrorCode.not_coordinator)
         for group in shard.groups.values():
+            if group.state in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE):
+                shard.report(RebalanceAborted(group=group.id))
             fail_parked(shard, group, ErrorCode.not_coordinator)
             group.move(GroupState.DEAD, now_ms)
         return shard.finish()
@@ -170,6 +172,15 @@ class Coordinator:
         for member in group.members.values():
             shard.arm_session(group, member)
             shard.registry.assigned(group, member)
+        if group.members:
+            shard.report(
+                GroupRestored(
+                    group=group.id,
+                    generation=group.generation,
+                    protocol_type=group.protocol_type,
+                    assignments=tuple((member.who, member.assignment) for member in group.members.values()),
+                )
+            )
         if len(group.members) > shard.config.group_max_size:
             rebalance.prepare(shard, group, Cause.TOO_MANY_MEMBERS)
 

@@ -1,11 +1,17 @@
-"""What operators want to know of the groups of a partition: for metrics and the journal."""
+"""What operators want to know of the groups of a partition: for metrics, the journal and the log.
+
+Events come in the order in which things happened, each with the time of its step. What a JoinGroup or SyncGroup did
+to its member comes before what it did to the group; who was removed or added comes before the rebalance that this
+starts, in the same step. Heartbeats are none.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from actors.group.types import GroupId, MemberId
+from actors.group.state import GroupState
+from actors.group.types import GroupId, MemberId, Who
 
 
 class Cause(StrEnum):
@@ -32,13 +38,48 @@ class Removal(StrEnum):
     GROUP_FULL = "group above group.max.size"
 
 
+class PendingEnd(StrEnum):
+    """Why a handed-out member id is not awaited any more."""
+
+    JOINED = "joined"
+    LEFT = "left"
+    EXPIRED = "did not join within its session timeout"
+    GROUP_FULL = "group above group.max.size"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRestored:
+    """Loading found a group with members: it is Stable."""
+
+    group: GroupId
+    generation: int
+    protocol_type: str | None
+    assignments: tuple[tuple[Who, bytes], ...] = field(repr=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceStarted:
+    """The group is PreparingRebalance. A rebalance of it that was not over yet has thereby ended."""
+
     group: GroupId
     cause: Cause
     member_id: MemberId
     """Who caused it; "" where that was no single member."""
     client_id: str | None
+    host: str
+    group_instance_id: str | None
+    reason: str | None
+    """What the member gave as its reason: JoinGroup v8, LeaveGroup v5 (KIP-800)."""
+    from_state: GroupState
+    """Out of Empty the group waits for ``group.initial.rebalance.delay.ms`` first."""
+    generation: int
+    """The last one."""
+    members: tuple[Who, ...] = field(repr=False)
+    """Those that are members now: without who left, with who was added."""
+    joined: frozenset[MemberId] = field(repr=False)
+    """Those of them whose JoinGroup is here already."""
+    pending: tuple[Who, ...] = field(repr=False)
+    """Handed-out ids that are awaited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +91,56 @@ class GenerationCompleted:
     members: int
     duration_ms: int
     """Since the rebalance was started."""
+    protocol_type: str | None
+    protocol: str | None
+    """None if the group is Empty."""
+    leader: MemberId | None
+    subscriptions: tuple[tuple[Who, bytes], ...] = field(repr=False)
+    """Each member's metadata for the protocol, of its last JoinGroup."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentStored:
-    """The leader's assignment is in the log, the group Stable."""
+    """The leader's assignment is in the log, the group Stable. Whoever has sent SyncGroup is answered."""
 
     group: GroupId
     generation: int
     members: int
     duration_ms: int
     """Since the join phase ended."""
+    assignments: tuple[tuple[MemberId, bytes], ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceAborted:
+    """The coordinator resigned in the middle, or the new group could not be written."""
+
+    group: GroupId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberAdded:
+    """Somebody new, whose first JoinGroup this is (or whose second, with the id that it was handed)."""
+
+    group: GroupId
+    member: Who
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberJoined:
+    """A JoinGroup was accepted, of a new member or a known one; perhaps it is answered at once."""
+
+    group: GroupId
+    member_id: MemberId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSynced:
+    """A SyncGroup of the current generation was accepted."""
+
+    group: GroupId
+    generation: int
+    member_id: MemberId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +148,8 @@ class MemberExpired:
     group: GroupId
     member_id: MemberId
     client_id: str | None
+    host: str
+    group_instance_id: str | None
     cause: Removal
 
 
@@ -76,6 +158,10 @@ class MemberLeft:
     group: GroupId
     member_id: MemberId
     client_id: str | None
+    host: str
+    group_instance_id: str | None
+    reason: str | None
+    """LeaveGroup v5."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +170,49 @@ class StaticMemberReplaced:
     group_instance_id: str
     old_member_id: MemberId
     new_member_id: MemberId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingMemberAdded:
+    """A member id was handed out; its JoinGroup is awaited (KIP-394)."""
+
+    group: GroupId
+    member: Who
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingMemberRemoved:
+    group: GroupId
+    member_id: MemberId
+    cause: PendingEnd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceStuck:
+    """A phase of a rebalance lasts longer than ``rebalance.stuck.ms``. Once per phase."""
+
+    group: GroupId
+    state: GroupState
+    generation: int
+    """The last one in PreparingRebalance, the one that waits for its assignment in CompletingRebalance."""
+    duration_ms: int
+    members: tuple[Who, ...] = field(repr=False)
+    """Whose JoinGroup or SyncGroup is awaited; in CompletingRebalance the leader first, if it is one of them."""
+    leader: MemberId | None
+    pending: tuple[Who, ...] = field(repr=False)
+    """Handed-out ids that are awaited, in PreparingRebalance."""
+    deadline_ms: int | None
+    """When the phase ends by itself, ms since the Unix epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceMovedOn:
+    """A phase that was reported as stuck is over."""
+
+    group: GroupId
+    state: GroupState
+    """What the phase was."""
+    duration_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,12 +258,21 @@ class PartitionLoaded:
 
 
 Event = (
-    RebalanceStarted
+    GroupRestored
+    | RebalanceStarted
     | GenerationCompleted
     | AssignmentStored
+    | RebalanceAborted
+    | MemberAdded
+    | MemberJoined
+    | MemberSynced
     | MemberExpired
     | MemberLeft
     | StaticMemberReplaced
+    | PendingMemberAdded
+    | PendingMemberRemoved
+    | RebalanceStuck
+    | RebalanceMovedOn
     | OffsetsCommitted
     | OffsetsExpired
     | OffsetsDeleted
@@ -142,3 +280,14 @@ Event = (
     | RecordsSkipped
     | PartitionLoaded
 )
+
+ROUTINE = (
+    GroupRestored,
+    MemberAdded,
+    MemberJoined,
+    MemberSynced,
+    PendingMemberAdded,
+    PendingMemberRemoved,
+    OffsetsCommitted,
+)
+"""What healthy clients do all day; too much for a log."""

@@ -12,7 +12,15 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from actors.group.errors import Refused, translate
-from actors.group.events import Cause, Removal
+from actors.group.events import (
+    Cause,
+    MemberAdded,
+    MemberJoined,
+    PendingEnd,
+    PendingMemberAdded,
+    RebalanceAborted,
+    Removal,
+)
 from actors.group.membership import check_member, evict, fail_parked, forget_group, forget_pending, park
 from actors.group.messages import NO_MEMBER, JoinGroup, JoinGroupResponse
 from actors.group.rebalance import after_removal, complete_if_all_joined, joined_response, prepare_or_advance
@@ -20,7 +28,7 @@ from actors.group.records import GroupMetadata
 from actors.group.shard import Shard, pending_timer, session_timer
 from actors.group.state import Group, GroupState, Member, Parked
 from actors.group.static import replace_member
-from actors.group.types import Context, GroupId, MemberId, Token
+from actors.group.types import Context, GroupId, MemberId, Token, Who
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a new member's first join may be parked. Hard-coded in Kafka too."""
@@ -56,7 +64,7 @@ def on_pending_deadline(shard: Shard, group_id: GroupId, member_id: MemberId) ->
     """A handed-out id was not used in time; a later join with it is refused."""
     group = shard.groups.get(group_id)
     if group is not None and member_id in group.pending_joins:
-        group.pending_joins.remove(member_id)
+        forget_pending(shard, group, member_id, PendingEnd.EXPIRED)
         if group.state is GroupState.PREPARING_REBALANCE:
             after_removal(shard, group, Cause.SESSION_EXPIRED)
 
@@ -79,6 +87,7 @@ def _create(shard: Shard, group_id: GroupId) -> Group:
         if shard.groups.get(group_id) is group:
             fail_parked(shard, group, translate(error))
             forget_group(shard, group)
+            shard.report(RebalanceAborted(group=group_id))
 
     shard.follow(written, failed)
     return group
@@ -100,7 +109,7 @@ def _has_room(shard: Shard, group: Group, request: JoinGroup) -> bool:
 def _turn_away(shard: Shard, group: Group, member_id: MemberId) -> None:
     """The group is full: whoever asked last is not awaited any more."""
     if member_id in group.pending_joins:
-        forget_pending(shard, group, member_id)
+        forget_pending(shard, group, member_id, PendingEnd.GROUP_FULL)
     elif member_id in group.members:
         evict(shard, group, group.members[member_id], Removal.GROUP_FULL)
     complete_if_all_joined(shard, group)
@@ -124,15 +133,16 @@ def _new_member_id(shard: Shard, prefix: str | None) -> MemberId:
 def _hand_out_id(shard: Shard, group: Group, join: Parked, context: Context) -> None:
     """Give a dynamic member its id, and wait for its second JoinGroup for a session (KIP-394)."""
     member_id = _new_member_id(shard, context.client_id)
-    group.pending_joins.add(member_id)
+    pending = group.pending_joins[member_id] = Who(member_id, context.client_id, context.host, None)
     shard.timers.set(pending_timer(group, member_id), shard.now_ms + join.request.session_timeout_ms)
+    shard.report(PendingMemberAdded(group=group.id, member=pending))
     shard.reply(join.token, JoinGroupResponse(error=ErrorCode.member_id_required, member_id=member_id))
 
 
 def _join_pending(shard: Shard, group: Group, join: Parked, context: Context) -> None:
     if join.request.group_instance_id is not None:
         raise Refused(ErrorCode.unknown_server_error)
-    forget_pending(shard, group, join.request.member_id)
+    forget_pending(shard, group, join.request.member_id, PendingEnd.JOINED)
     _add(shard, group, join, context, join.request.member_id)
 
 
@@ -162,6 +172,8 @@ def _add(shard: Shard, group: Group, join: Parked, context: Context, member_id: 
     if not group.members:
         group.protocol_type = request.protocol_type
     group.add(member)
+    shard.report(MemberAdded(group=group.id, member=member.who))
+    shard.report(MemberJoined(group=group.id, member_id=member.id))
     shard.timers.set(session_timer(group, member), shard.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
     if group.initial_delay:
         group.initial_delay.member_added = True
@@ -171,6 +183,7 @@ def _add(shard: Shard, group: Group, join: Parked, context: Context, member_id: 
 def _rejoin(shard: Shard, group: Group, join: Parked) -> None:
     request = join.request
     member = check_member(group, request.member_id, request.group_instance_id)
+    shard.report(MemberJoined(group=group.id, member_id=member.id))
     same = member.protocols == request.protocols
     is_leader = group.leader == member.id
     if group.state is GroupState.COMPLETING_REBALANCE and same:

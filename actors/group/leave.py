@@ -1,6 +1,6 @@
 """LeaveGroup (api key 13).
 
-v3 several members, each with a result of its own (KIP-345); earlier versions name one | v5 reason, not used
+v3 several members, each with a result of its own (KIP-345); earlier versions name one | v5 reason (KIP-800)
 
 A handed-out id that leaves does not rebalance a group that never knew it; the new coordinator of Kafka does so.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from actors.group.errors import Refused
-from actors.group.events import Cause, MemberLeft
+from actors.group.events import Cause, MemberLeft, PendingEnd
 from actors.group.membership import check_member, drop, forget_pending
 from actors.group.messages import LeaveGroup, LeaveGroupResponse, LeavingMember, LeftMember
 from actors.group.rebalance import complete_if_all_joined, prepare
@@ -23,7 +23,7 @@ def leave(shard: Shard, request: LeaveGroup, token: Token) -> None:
     """Remove the members that the request names, then rebalance once."""
     group = shard.groups.get(request.group_id)
     results: list[LeftMember] = []
-    removed: list[Member] = []
+    removed: list[tuple[Member, str | None]] = []
     for leaving in request.members:
         try:
             member = _find(shard, group, leaving)
@@ -33,8 +33,17 @@ def leave(shard: Shard, request: LeaveGroup, token: Token) -> None:
         results.append(_result(leaving, ErrorCode.none))
         if group is not None and member is not None:
             drop(shard, group, member)
-            shard.report(MemberLeft(group=group.id, member_id=member.id, client_id=member.client_id))
-            removed.append(member)
+            shard.report(
+                MemberLeft(
+                    group=group.id,
+                    member_id=member.id,
+                    client_id=member.client_id,
+                    host=member.client_host,
+                    group_instance_id=member.group_instance_id,
+                    reason=leaving.reason,
+                )
+            )
+            removed.append((member, leaving.reason))
     if group is not None:
         _after_leaving(shard, group, removed)
     shard.reply_when_durable(token, request, LeaveGroupResponse(members=tuple(results)))
@@ -45,7 +54,7 @@ def _find(shard: Shard, group: Group | None, leaving: LeavingMember) -> Member |
     if group is None:
         raise Refused(ErrorCode.unknown_member_id)
     if leaving.member_id in group.pending_joins:
-        forget_pending(shard, group, leaving.member_id)
+        forget_pending(shard, group, leaving.member_id, PendingEnd.LEFT)
         return None
     member_id = leaving.member_id
     if not member_id and leaving.group_instance_id is not None:
@@ -53,9 +62,10 @@ def _find(shard: Shard, group: Group | None, leaving: LeavingMember) -> Member |
     return check_member(group, member_id, leaving.group_instance_id)
 
 
-def _after_leaving(shard: Shard, group: Group, removed: list[Member]) -> None:
+def _after_leaving(shard: Shard, group: Group, removed: list[tuple[Member, str | None]]) -> None:
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE) and removed:
-        prepare(shard, group, Cause.MEMBER_LEFT, removed[0])
+        member, reason = removed[0]
+        prepare(shard, group, Cause.MEMBER_LEFT, member, reason)
     else:
         complete_if_all_joined(shard, group)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from actors.group.errors import Refused
-from actors.group.events import MemberExpired, Removal
+from actors.group.events import MemberExpired, PendingEnd, PendingMemberRemoved, Removal
 from actors.group.messages import NO_MEMBER, JoinGroupResponse, SyncGroupResponse
 from actors.group.shard import Shard, join_timer, pending_timer, session_timer, sync_timer
 from actors.group.state import Group, Member, Parked
@@ -44,13 +44,23 @@ def drop(shard: Shard, group: Group, member: Member) -> None:
 def evict(shard: Shard, group: Group, member: Member, cause: Removal) -> None:
     """Remove a member that did not ask for it."""
     drop(shard, group, member)
-    shard.report(MemberExpired(group=group.id, member_id=member.id, client_id=member.client_id, cause=cause))
+    shard.report(
+        MemberExpired(
+            group=group.id,
+            member_id=member.id,
+            client_id=member.client_id,
+            host=member.client_host,
+            group_instance_id=member.group_instance_id,
+            cause=cause,
+        )
+    )
 
 
-def forget_pending(shard: Shard, group: Group, member_id: MemberId) -> None:
+def forget_pending(shard: Shard, group: Group, member_id: MemberId, cause: PendingEnd) -> None:
     """An id that was handed out is not awaited any more."""
-    group.pending_joins.discard(member_id)
     shard.timers.cancel(pending_timer(group, member_id))
+    if group.pending_joins.pop(member_id, None) is not None:
+        shard.report(PendingMemberRemoved(group=group.id, member_id=member_id, cause=cause))
 
 
 def answer_sync(shard: Shard, group: Group, member: Member, response: SyncGroupResponse) -> None:

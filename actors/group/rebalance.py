@@ -19,28 +19,47 @@ MIN_REARM_MS = 100
 """A join deadline that is armed again, since nobody has joined yet, is never nearer than this."""
 
 
-def prepare(shard: Shard, group: Group, cause: Cause, member: Member | None = None) -> None:
-    """Start a rebalance of a group that is Empty, CompletingRebalance or Stable."""
+def prepare(shard: Shard, group: Group, cause: Cause, member: Member | None = None, reason: str | None = None) -> None:
+    """Start a rebalance of a group that is Empty, CompletingRebalance or Stable.
+
+    ``member`` caused it, and gave that ``reason`` unless its JoinGroup says one.
+    """
     if group.state is GroupState.COMPLETING_REBALANCE:
         drop_assignments(shard, group, ErrorCode.rebalance_in_progress)
     group.pending_syncs.clear()
     shard.timers.cancel(sync_timer(group))
-    was_empty = group.state is GroupState.EMPTY
+    from_state = group.state
     group.move(GroupState.PREPARING_REBALANCE, shard.now_ms)
+    _report_start(shard, group, cause, from_state, member, reason)
+    if from_state is GroupState.EMPTY:
+        _start_initial_delay(shard, group)
+    elif group.all_joined:
+        complete_join(shard, group)
+    else:
+        _await_joins(shard, group, max(group.rebalance_timeout_ms(), 0))
+
+
+def _report_start(
+    shard: Shard, group: Group, cause: Cause, from_state: GroupState, member: Member | None, reason: str | None
+) -> None:
+    if member is not None and member.parked_join:
+        reason = member.parked_join.request.reason
     shard.report(
         RebalanceStarted(
             group=group.id,
             cause=cause,
             member_id=member.id if member else NO_MEMBER,
             client_id=member.client_id if member else None,
+            host=member.client_host if member else "",
+            group_instance_id=member.group_instance_id if member else None,
+            reason=reason or None,
+            from_state=from_state,
+            generation=group.generation,
+            members=tuple(each.who for each in group.members.values()),
+            joined=frozenset(each.id for each in group.members.values() if each.parked_join),
+            pending=tuple(group.pending_joins.values()),
         )
     )
-    if was_empty:
-        _start_initial_delay(shard, group)
-    elif group.all_joined:
-        complete_join(shard, group)
-    else:
-        _await_joins(shard, group, max(group.rebalance_timeout_ms(), 0))
 
 
 def prepare_or_advance(shard: Shard, group: Group, cause: Cause, member: Member | None = None) -> None:
@@ -92,10 +111,11 @@ def on_sync_deadline(shard: Shard, group_id: GroupId) -> None:
     if group is None or group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         return
     late = [member for member in group.members.values() if member.id in group.pending_syncs]
+    culprit = next((member for member in late if member.id == group.leader or len(late) == 1), None)
     for member in late:
         evict(shard, group, member, Removal.SYNC_TIMEOUT)
     if late:
-        prepare(shard, group, Cause.SYNC_TIMEOUT)
+        prepare(shard, group, Cause.SYNC_TIMEOUT, culprit)
 
 
 def complete_join(shard: Shard, group: Group) -> None:
@@ -162,6 +182,10 @@ def _next_generation(shard: Shard, group: Group, state: GroupState, protocol: st
             generation=group.generation,
             members=len(group.members),
             duration_ms=shard.now_ms - began_ms,
+            protocol_type=group.protocol_type,
+            protocol=protocol,
+            leader=group.leader,
+            subscriptions=tuple((member.who, member.metadata(protocol)) for member in group.members.values()),
         )
     )
 

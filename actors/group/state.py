@@ -15,7 +15,7 @@ from actors.group.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from actors.group.messages import JoinedMember, JoinGroup
 from actors.group.protocols import Protocols, Support, select
 from actors.group.records import NO_TIMESTAMP, GroupMetadata, MemberMetadata
-from actors.group.types import GroupId, MemberId, Token
+from actors.group.types import GroupId, MemberId, Token, Who
 
 
 class GroupState(Enum):
@@ -66,6 +66,10 @@ class Member:
     is_new: bool = False
     """Added, and its first join not completed yet."""
 
+    @property
+    def who(self) -> Who:
+        return Who(self.id, self.client_id, self.client_host, self.group_instance_id)
+
     def metadata(self, protocol: str | None) -> bytes:
         """Metadata for that protocol, b"" if the member does not offer it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
@@ -97,7 +101,8 @@ class Group:
     members: dict[MemberId, Member] = field(default_factory=dict)
     """In the order in which they were added."""
     static_members: dict[str, MemberId] = field(default_factory=dict)
-    pending_joins: set[MemberId] = field(default_factory=set)
+    pending_joins: dict[MemberId, Who] = field(default_factory=dict)
+    """Handed-out ids that no JoinGroup has used yet."""
     pending_syncs: set[MemberId] = field(default_factory=set)
     parked_joins: int = 0
     """How many members have a JoinGroup parked."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from kio.schema.errors import ErrorCode
 
 from actors.group.errors import translate
-from actors.group.events import Cause, StaticMemberReplaced
+from actors.group.events import Cause, MemberJoined, StaticMemberReplaced
 from actors.group.membership import fail_parked_of, park
 from actors.group.messages import NO_MEMBER, JoinGroupResponse
 from actors.group.rebalance import joined_response, prepare_or_advance
@@ -34,9 +34,11 @@ def replace_member(shard: Shard, group: Group, member: Member, new_id: MemberId,
     shard.arm_session(group, member)
     park(shard, group, member, join)
     if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:
+        shard.report(MemberJoined(group=group.id, member_id=member.id))
         _replace_quietly(shard, group, member, before, join, led_by)
     else:
         _announce(shard, group, member, before)
+        shard.report(MemberJoined(group=group.id, member_id=member.id))
         prepare_or_advance(shard, group, Cause.STATIC_MEMBER_REPLACED, member)
 
 

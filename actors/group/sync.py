@@ -11,7 +11,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from actors.group.errors import Refused, translate
-from actors.group.events import AssignmentStored, Cause
+from actors.group.events import AssignmentStored, Cause, MemberSynced
 from actors.group.membership import answer_sync, check_member
 from actors.group.messages import SyncGroup, SyncGroupResponse
 from actors.group.rebalance import drop_assignments, prepare
@@ -33,6 +33,7 @@ def sync(shard: Shard, request: SyncGroup, token: Token) -> None:
     if group.state is GroupState.PREPARING_REBALANCE:
         raise Refused(ErrorCode.rebalance_in_progress)
     group.pending_syncs.discard(member.id)
+    shard.report(MemberSynced(group=group.id, generation=group.generation, member_id=member.id))
     if group.state is GroupState.STABLE:
         shard.reply(token, _synced(group, member))
         return
@@ -91,6 +92,7 @@ def _become_stable(shard: Shard, group: Group, assignments: dict[MemberId, bytes
             generation=group.generation,
             members=len(group.members),
             duration_ms=shard.now_ms - began_ms,
+            assignments=tuple((member.id, member.assignment) for member in group.members.values()),
         )
     )
 

@@ -7,7 +7,7 @@ answer depends on the version, the request says so (``api_version``).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NewType
+from typing import Any, NamedTuple, NewType
 
 from placement.registration import Statement
 
@@ -27,6 +27,16 @@ class Context:
     """Canonical address without port. Responses show it as Kafka does, with a leading slash."""
     connection: str = ""
     principal: str = "User:ANONYMOUS"
+
+
+class Who(NamedTuple):
+    """A member, or a client that was handed a member id, as an operator finds it again."""
+
+    member_id: MemberId
+    client_id: str | None
+    host: str
+    """Canonical address without port."""
+    group_instance_id: str | None
 
 
 @dataclass(frozen=True, slots=True)

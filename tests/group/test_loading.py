@@ -130,7 +130,7 @@ def test_other_record_types_are_skipped_and_told(make: Make) -> None:
         Record(Writer().int16(3).string("k").bytes(), None),
     ]
     driver.restart()
-    assert driver.events[:2] == [
+    assert [event for event in driver.events if isinstance(event, RecordsSkipped)] == [
         RecordsSkipped(key_type=3, count=2, first_offset=0),
         RecordsSkipped(key_type=5, count=1, first_offset=2),
     ]
