@@ -1,0 +1,136 @@
+"""GET /v1/groups/lag over real coordinators and logs."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from actors.runtime import now_ms
+from gateway.lag import End, Owner, lag_s, rows
+from placement.view import Topic
+from tests.gateway.group_client import Fresh, Member, find
+from tests.gateway.serving import Serving
+from tests.log.support import client_batch
+
+PROPERTIES = {"group.initial.rebalance.delay.ms": "0"}
+PRODUCE = 0
+
+
+def produce(full: Serving, topic: Topic, partition: int, count: int) -> None:
+    """One batch whose timestamps are of long ago."""
+    records = client_batch(count, first_ms=1)
+    data = [{"topic_id": topic.topic_id, "partition_data": [{"index": partition, "records": records}]}]
+    answer = full.ask(PRODUCE, 13, {"acks": -1, "timeout": 1000, "topic_data": data})
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def assignment(topic: Topic, *partitions: int) -> bytes:
+    name = topic.name.encode()
+    listed = struct.pack(f">i{len(partitions)}i", len(partitions), *partitions)
+    return struct.pack(f">hih{len(name)}s", 0, 1, len(name), name) + listed + struct.pack(">i", -1)
+
+
+def lag_of(full: Serving, group: str) -> tuple[int, dict[str, Any]]:
+    status, text = full.http(f"/v1/groups/lag?group={quote(group)}")
+    body: dict[str, Any] = json.loads(text, parse_constant=lambda name: pytest.fail(name))
+    return status, body
+
+
+def test_lag_in_messages_and_in_seconds_since_the_append(full: Serving, fresh: Fresh) -> None:
+    topic, group = full.create(fresh("t"), 4), fresh("g")
+    find(full.client, 4, group)
+    produce(full, topic, 0, 3)
+    second_ms = [now_ms()]
+    produce(full, topic, 0, 4)
+    second_ms.append(now_ms())
+    produce(full, topic, 0, 5)
+    produce(full, topic, 1, 2)
+    member = Member(full.connect("reader"), group)
+    member.commit((topic, 0, 5), (topic, 1, 2), (topic, 3, 9))
+    member.join()
+    member.sync({member.id: assignment(topic, 0, 2)})
+    asked_ms = [now_ms()]
+    status, body = lag_of(full, group)
+    asked_ms.append(now_ms())
+    assert (status, body["group"], body["state"]) == (200, group, "Stable")
+    behind_s = body["partitions"][0].pop("lag_s")
+    assert asked_ms[0] - second_ms[1] <= round(behind_s * 1000) <= asked_ms[1] - second_ms[0]
+    mine = {"member_id": member.id, "client_id": "reader", "host": "/127.0.0.1"}
+    nobody = dict.fromkeys(mine)
+    expected = [
+        {"partition": 0, "committed_offset": 5, "end_offset": 12, "lag": 7, **mine},
+        {"partition": 1, "committed_offset": 2, "end_offset": 2, "lag": 0, "lag_s": 0.0, **nobody},
+        {"partition": 2, "committed_offset": None, "end_offset": 0, "lag": None, "lag_s": None, **mine},
+        {"partition": 3, "committed_offset": 9, "end_offset": 0, "lag": -9, "lag_s": None, **nobody},
+    ]
+    assert body["partitions"] == [{"topic": topic.name, **row} for row in expected]
+
+
+def test_a_group_that_reads_the_offsets_topic_and_one_that_reads_nothing(full: Serving, fresh: Fresh) -> None:
+    offsets = full.gateway.view.topics["__consumer_offsets"]
+    group, idle = fresh("g"), fresh("g")
+    find(full.client, 4, group, idle)
+    Member(full.client, group).commit((offsets, full.gateway.partition_of(group), 0))
+    _, body = lag_of(full, group)
+    [row] = body["partitions"]
+    assert row["lag"] == row["end_offset"] >= 1
+    assert row["lag_s"] is None
+    member = Member(full.connect(), idle)
+    member.join()
+    member.sync({})
+    assert lag_of(full, idle) == (200, {"group": idle, "state": "Stable", "partitions": []})
+
+
+def test_a_log_that_does_not_answer_leaves_its_partitions_without_an_end(
+    full: Serving, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, group = full.create(fresh("t"), 1), fresh("g")
+    find(full.client, 4, group)
+    produce(full, topic, 0, 3)
+    Member(full.client, group).commit((topic, 0, 1))
+    assert full.actors is not None
+    server = full.actors.log_servers[full.gateway.view.log_of(topic, 0)]
+    unknown = {"end_offset": None, "lag": None, "lag_s": None, "committed_offset": 1}
+    for broken in (lambda question: {"error": "no"}, lambda question: full.gateway.until_view(lambda _: False, 30)):
+        monkeypatch.setitem(server.answers, "append_times", broken)
+        monkeypatch.setattr("gateway.http_lag._ANSWER_S", 0.2)
+        status, body = lag_of(full, group)
+        assert status == 200
+        assert body["partitions"][0].items() >= unknown.items()
+
+
+def test_what_cannot_be_told(full: Serving, fresh: Fresh) -> None:
+    group = fresh("nobody's")
+    find(full.client, 4, group)
+    assert lag_of(full, "") == (400, {"error": "the parameter group is missing"})
+    assert lag_of(full, group) == (404, {"error": f"unknown group {group}"})
+
+
+@pytest.mark.parametrize(
+    ("lag", "end", "expected"),
+    [
+        (0, None, 0.0),
+        (0, End(5), 0.0),
+        (2, End(5, 1_000, 3_500), 2.5),
+        (2, End(5, 3_500, 1_000), 0.0),  # the clock was set back
+        (2, End(5, None, 3_500), None),
+        (-2, End(5, 1_000, 3_500), None),
+        (None, End(5, 1_000, 3_500), None),
+    ],
+)
+def test_seconds(lag: int | None, end: End | None, expected: float | None) -> None:
+    assert lag_s(lag, end) == expected
+
+
+def test_every_partition_that_is_committed_or_assigned_has_one_row_in_order() -> None:
+    owner = Owner("m", "c", "/h")
+    found = rows({("b", 10): 1, ("b", 9): 1}, {}, {("a", 3): owner, ("b", 9): owner})
+    assert [(row["topic"], row["partition"], row["member_id"]) for row in found] == [
+        ("a", 3, "m"),
+        ("b", 9, "m"),
+        ("b", 10, None),
+    ]
