@@ -69,6 +69,18 @@ def assignment(topic: str, *partitions: int) -> bytes:
     return body + struct.pack(">i", 0)
 
 
+def stable_member(full: Serving, group: str, assigned: bytes = b"", **changes: Any) -> Member:
+    """The only member of a group that is in the log."""
+    member = Member(full.connect(), group)
+    member.join(**changes)
+    member.sync({member.id: assigned})
+    return member
+
+
+def group_in(series: dict[str, Series], group: str) -> bool:
+    return frozenset({("group", group)}) in series.get("muster_group_members", {})
+
+
 def states(now: str) -> dict[str, float]:
     return {state: float(state == now) for state in STATES}
 
@@ -83,6 +95,7 @@ def test_the_life_of_a_group_in_numbers(full: Serving, fresh: Fresh, topic: Topi
     find(full.client, 4, group)
     first, second = (Member(full.connect(name), group) for name in ("one", "two"))
     first.join()
+    until(full, lambda series: group_in(series, group))  # the log has it
     joined = of_group(metrics(full), group)
     assert joined["state"] == states("CompletingRebalance")
     assert joined["rebalance_running_seconds"] >= 0
@@ -139,8 +152,7 @@ def test_the_life_of_a_group_in_numbers(full: Serving, fresh: Fresh, topic: Topi
 
     assert delete(full.client, group) == [(group, ErrorCode.none)]
     assert of_group(metrics(full), group) == {}
-    again = Member(full.connect(), group)
-    again.join()
+    stable_member(full, group)
     assert of_group(metrics(full), group)["rebalances_started"] == {"member joined": 1}
 
 
@@ -150,9 +162,7 @@ LATER: frozenset[str] = frozenset()
 def test_a_member_without_heartbeats_is_counted(full: Serving, fresh: Fresh) -> None:
     group = fresh("g")
     find(full.client, 4, group)
-    member = Member(full.connect(), group)
-    member.join(session_timeout_ms=50)
-    member.sync({member.id: b""})
+    stable_member(full, group, session_timeout_ms=50)
     until(full, lambda series: of_group(series, group).get("member_expiries") == {"session expired": 1})
     assert of_group(metrics(full), group)["state"] == states("Empty")
 
@@ -172,9 +182,7 @@ def test_of_a_partition(full: Serving, fresh: Fresh, topic: Topic) -> None:
     find(full.client, 4, group)
     partition = full.gateway.partition_of(group)
     before, here = metrics(full), frozenset({("offsets_partition", str(partition))})
-    member = Member(full.connect(), group)
-    member.join()
-    member.sync({member.id: b""})
+    member = stable_member(full, group)
     member.commit((topic, 0, 7), (topic, 1, 8))
     after = metrics(full)
 
@@ -197,9 +205,7 @@ def test_of_a_partition(full: Serving, fresh: Fresh, topic: Topic) -> None:
 def test_a_new_actor_counts_anew_and_the_move_is_told(full: Serving, fresh: Fresh, topic: Topic) -> None:
     group = fresh("g")
     find(full.client, 4, group)
-    member = Member(full.connect(), group)
-    member.join()
-    member.sync({member.id: assignment(topic.name, 0, 3)})
+    member = stable_member(full, group, assignment(topic.name, 0, 3))
     member.commit((topic, 0, 7), (topic, 1, 8))
     before = of_group(metrics(full), group)
     partition = full.gateway.partition_of(group)
@@ -237,7 +243,7 @@ def test_hostile_names_read_back_in_both_formats(full: Serving, fresh: Fresh) ->
     names = [f"{name}{fresh('')}{name}" for name in HOSTILE]
     find(full.client, 4, *names)
     for name in names:
-        Member(full.connect(), name).join()
+        stable_member(full, name)
     _, plain = full.http("/metrics")
     _, openmetrics = full.http("/metrics", Accept="application/openmetrics-text; version=1.0.0")
     assert openmetrics.endswith("# EOF\n")
@@ -262,7 +268,7 @@ def test_an_actor_that_does_not_answer_is_left_out_and_counted(
         other = fresh("g")
     find(full.client, 4, group, other)
     for name in (group, other):
-        Member(full.connect(), name).join()
+        stable_member(full, name)
     partition = full.gateway.partition_of(group)
     key = frozenset({("actor", f"offsets-{partition}")})
     before = metrics(full)["muster_group_metrics_scrape_errors_total"].get(key, 0)
@@ -288,7 +294,7 @@ def test_of_two_gateways_one_tells_of_a_group(full: Serving, fresh: Fresh) -> No
         groups[full.gateway.partition_of(group)] = group
     find(full.client, 4, *groups.values())
     for group in groups.values():
-        Member(full.connect(), group).join()
+        stable_member(full, group)
     here = tuple(Broker(id=number, host="h", port=number, node_id="n1") for number in (1, 2))
     view = replace(full.controller.view(), brokers=here)
     account = Account(Sink(), Sample)
