@@ -13,7 +13,7 @@ import logging
 import os
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -36,7 +36,7 @@ from actors.wire import codec, envelope
 from actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
 from actors.wire.server import Peer
 from placement.registration import Registration, Statement
-from placement.view import OFFSETS_TOPIC
+from placement.view import OFFSETS_TOPIC, ClusterView, Topic
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +75,7 @@ class OffsetsPartition:
         self._log = partition_log
         self._core = Coordinator(partition=partition, epoch=epoch, config=config, new_id=lambda: str(uuid.uuid4()))
         self._sink = sink
+        self._topics: Mapping[str, Topic] = {}
         self._places = {(topic_id, partition), (OFFSETS_TOPIC, partition)}
         self._fail = fail or (lambda: os._exit(1))
         self._peers: set[Peer] = set()
@@ -302,9 +303,16 @@ class OffsetsPartition:
         self._timer = self._timer_at_ms = None
         self._guarded(lambda: self._core.tick(now_ms()))
 
-    def topics_deleted(self, topics: set[str]) -> None:
-        """Offsets of deleted topics go."""
-        self._guarded(lambda: self._core.topics_deleted(topics, now_ms()))
+    def follow(self, view: ClusterView) -> None:
+        """Offsets of topics that were in the last view and are in this one no more, or anew, go."""
+        gone = {
+            name
+            for name, topic in self._topics.items()
+            if name not in view.topics or view.topics[name].topic_id != topic.topic_id
+        }
+        self._topics = view.topics
+        if gone:
+            self._guarded(lambda: self._core.topics_deleted(gone, now_ms()))
 
     async def stop(self) -> None:
         """Answer everything that waits with NOT_COORDINATOR, write what is pending, close the log."""

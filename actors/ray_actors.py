@@ -140,9 +140,9 @@ class OffsetsActor(_Actor):
         epoch = await asyncio.to_thread(next_epoch, zk, OFFSETS_TOPIC, self._partition, self.name)
         await asyncio.to_thread(zk.shut)
         self._follower = ViewFollower(self.settings)
-        self._topics = await self._follower.first()
+        view = await self._follower.first()
         self._writer = MappingWriter(self.settings.zookeeper)
-        topic = self._topics.topics[OFFSETS_TOPIC]
+        topic = view.topics[OFFSETS_TOPIC]
         partition_log = await asyncio.to_thread(self._open, topic, epoch)
         self._core = OffsetsPartition(
             partition=self._partition,
@@ -154,7 +154,8 @@ class OffsetsActor(_Actor):
         )
         records = await asyncio.to_thread(self._core.load)
         self._core.activate()
-        self._follower.follow(self._on_view)
+        self._core.follow(view)
+        self._follower.follow(self._core.follow)
         self._writer.put(self._core.registrations())
         log.info("epoch %d, %d records replayed", epoch, records)
         self._server = Server(self._core, self.secret)
@@ -164,16 +165,6 @@ class OffsetsActor(_Actor):
         folder = Path(self.settings.storage) / "logs" / f"{OFFSETS_TOPIC}-{self._partition}"
         config = offsets_log_config(self.settings.config)
         return PartitionLog.open(folder, topic_id=topic.topic_id, epoch=epoch, config=config, now_ms=now_ms)
-
-    def _on_view(self, view: ClusterView) -> None:
-        gone = {
-            name
-            for name, topic in self._topics.topics.items()
-            if name not in view.topics or view.topics[name].topic_id != topic.topic_id
-        }
-        self._topics = view
-        if gone:
-            self._core.topics_deleted(gone)
 
     async def registrations(self) -> tuple[Registration, ...]:
         """Who consumes for which group; for the reconciler."""

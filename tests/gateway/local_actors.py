@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ class Actors:
         self.log_servers: dict[int, LogServer] = {}
         self.offsets: dict[int, OffsetsPartition] = {}
         controller.start_offsets = self.start_offsets
+        controller.publish = partial(self._publish, controller.publish)
 
     async def start(self) -> None:
         for index in self._controller.logs:
@@ -86,7 +88,13 @@ class Actors:
         )
         await asyncio.to_thread(core.load)
         core.activate()
+        core.follow(self._view())
         return await self._serve(core, f"offsets-{partition}")
+
+    def _publish(self, to_gateway: Callable[[ClusterView], None], view: ClusterView) -> None:
+        to_gateway(view)
+        for core in self.offsets.values():
+            core.follow(view)
 
     async def _next_epoch(self, topic: str, partition: int) -> int:
         return await asyncio.to_thread(next_epoch, self._zk, topic, partition, "test")
