@@ -31,9 +31,9 @@ from actors.group.types import GroupId, Token
 
 CLASSIC = "classic"
 NOT_FOUND_FROM = 6
-_READ, _DELETE, _DESCRIBE = 3, 6, 8
-ALL_OPERATIONS = 1 << _READ | 1 << _DELETE | 1 << _DESCRIBE
-"""Bit field of AclOperation: what can be permitted on a group."""
+_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS = 3, 6, 8, 10, 11
+ALL_OPERATIONS = 1 << _READ | 1 << _DELETE | 1 << _DESCRIBE | 1 << _DESCRIBE_CONFIGS | 1 << _ALTER_CONFIGS
+"""Bit field of AclOperation: what can be permitted on a group, its configs since KIP-848 included."""
 
 
 def list_groups(shard: Shard, request: ListGroups, token: Token) -> None:

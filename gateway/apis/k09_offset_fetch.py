@@ -1,7 +1,7 @@
 """OffsetFetch (api key 9), v1-10.
 
 Up to v7 one group, forwarded as it came; from v8 several, which may live in several actors (KIP-709); v10
-names topics by id. A group whose actor is down fails alone.
+names topics by id, so that it tells nothing of a topic that was deleted. A group whose actor is down fails alone.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ async def _fetch_group(call: Call, group: Any, require_stable: bool) -> dict[str
     if answer is None:
         return {"group_id": group.group_id, "topics": [], "error_code": down_error(call)}
     (found,) = codec.decode_response(OFFSET_FETCH, version, answer)[1].groups
+    answers = [_answer(call.gateway, topic) for topic in found.topics]
     return {
         "group_id": found.group_id,
         "error_code": found.error_code,
-        "topics": [_answer(call.gateway, topic) for topic in found.topics] + unknown,
+        "topics": [answer for answer in answers if answer["topic_id"] or not by_id] + unknown,
     }
 
 

@@ -11,59 +11,49 @@ from typing import Any
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
 from gateway.groups import ask_coordinator, down_error
+from gateway.partition_errors import PartitionErrors
 from gateway.partitions import existence_error, named
 from gateway.registry import Call, Reply, api
 
 OFFSET_DELETE = 47
 VERSION = 0
 
-Results = dict[str, list[tuple[int, ErrorCode]]]
-"""(partition, error) by topic."""
-
 
 @api(OFFSET_DELETE, "OffsetDelete")
 async def offset_delete(call: Call) -> Reply | None:
     request = call.entity()
-    known: dict[str, list[int]] = {}
-    results: Results = {}
-    for topic in request.topics:
-        for partition in topic.partitions:
-            index = partition.partition_index
-            if (error := existence_error(named(call.gateway, topic.name, None, index))) is None:
-                known.setdefault(topic.name, []).append(index)
-            else:
-                results.setdefault(topic.name, []).append((index, error))
-    error, deleted = await _delete(call, request.group_id, known)
-    if error is not ErrorCode.none:
-        return call.reply({"error_code": error, "throttle_time": 0, "topics": []})
-    for name, partitions in deleted.items():
-        results.setdefault(name, []).extend(partitions)
-    return call.reply({"error_code": ErrorCode.none, "throttle_time": 0, "topics": _topics(results)})
-
-
-async def _delete(call: Call, group_id: str, known: dict[str, list[int]]) -> tuple[ErrorCode, Results]:
-    topics = [
-        {"name": name, "partitions": [{"partition_index": index} for index in indexes]}
-        for name, indexes in known.items()
-    ]
-    body = {"group_id": group_id, "topics": topics}
-    header = call.header
-    frame = codec.encode_request(OFFSET_DELETE, VERSION, header.correlation_id, header.client_id, body)
-    answer = await ask_coordinator(call, group_id, frame)
+    results = PartitionErrors()
+    known = [topic for topic in (_known(call, topic, results) for topic in request.topics) if topic["partitions"]]
+    frame = codec.encode_request(
+        OFFSET_DELETE,
+        VERSION,
+        call.header.correlation_id,
+        call.header.client_id,
+        {"group_id": request.group_id, "topics": known},
+    )
+    answer = await ask_coordinator(call, request.group_id, frame)
     if answer is None:
-        return down_error(call), {}
+        return _refused(call, down_error(call))
     response = codec.decode_response(OFFSET_DELETE, VERSION, answer)[1]
-    deleted: Results = {}
-    for topic in response.topics:
-        deleted.setdefault(topic.name, []).extend((item.partition_index, item.error_code) for item in topic.partitions)
-    return response.error_code, deleted
+    if response.error_code is not ErrorCode.none:
+        return _refused(call, response.error_code)
+    results.answer(
+        ((topic.name, None), [(item.partition_index, item.error_code) for item in topic.partitions])
+        for topic in response.topics
+    )
+    return call.reply({"error_code": ErrorCode.none, "throttle_time": 0, "topics": results.body()})
 
 
-def _topics(results: Results) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": name,
-            "partitions": [{"partition_index": index, "error_code": error} for index, error in partitions],
-        }
-        for name, partitions in results.items()
-    ]
+def _known(call: Call, topic: Any, results: PartitionErrors) -> dict[str, Any]:
+    """The part of the topic that exists, for the coordinator; the rest is refused."""
+    indexes = [item.partition_index for item in topic.partitions]
+    errors = {index: existence_error(named(call.gateway, topic.name, None, index)) for index in indexes}
+    refused = [(index, error) for index in indexes if (error := errors[index]) is not None]
+    if refused or topic.name not in call.gateway.view.topics:
+        results.refuse((topic.name, None), refused)
+    known = [{"partition_index": index} for index in indexes if errors[index] is None]
+    return {"name": topic.name, "partitions": known}
+
+
+def _refused(call: Call, error: ErrorCode) -> Reply:
+    return call.reply({"error_code": error, "throttle_time": 0, "topics": []})

@@ -59,6 +59,8 @@ def test_an_offset_that_is_not_there_is_deleted_too(full: Serving, fresh: Fresh)
     find(full.client, 4, group)
     Member(full.client, group).commit((topic, 0, 5))
     assert delete_offsets(full, group, (topic.name, [1, 1])) == (NONE, [(topic.name, [(1, NONE), (1, NONE)])])
+    assert delete_offsets(full, group, (topic.name, [1]), (topic.name, [1])) == (NONE, [(topic.name, [(1, NONE)])] * 2)
+    assert delete_offsets(full, group, (topic.name, []), ("nope", [])) == (NONE, [("nope", [])])
     assert delete_offsets(full, group) == (NONE, [])
 
 

@@ -47,7 +47,7 @@ def test_describe_a_stable_group(driver: Driver) -> None:
     (member,) = described.members
     assert (member.client_id, member.client_host) == ("c", "/10.0.0.7")
     assert (member.metadata, member.assignment) == (ROUNDROBIN[1], assignment(("t", 0)))
-    assert described.authorized_operations == ALL_OPERATIONS == 328
+    assert described.authorized_operations == ALL_OPERATIONS == 3400
 
 
 def test_describe_a_moving_group(driver: Driver) -> None:

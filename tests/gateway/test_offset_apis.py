@@ -1,0 +1,144 @@
+"""OffsetCommit and OffsetFetch through a gateway: what it refuses itself, and in which order all is answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from actors.wire.codec import ErrorCode, field, versions_of
+from placement.view import Topic
+from tests.gateway.group_client import NOBODY, OFFSET_COMMIT, OFFSET_FETCH, Fresh, Member, find
+from tests.gateway.serving import Serving
+
+NONE, UNKNOWN = ErrorCode.none, ErrorCode.unknown_topic_or_partition
+Asked = tuple[Topic, list[int]]
+
+
+def commit(full: Serving, version: int, group: str, *asked: Asked, **changes: Any) -> list[tuple[str, list[Any]]]:
+    """[(topic, [(partition, error)])] of a commit without membership, whole and in order."""
+    topics = [
+        {
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "partitions": [
+                {"partition_index": index, "committed_offset": 5, "committed_metadata": ""} for index in partitions
+            ],
+        }
+        for topic, partitions in asked
+    ]
+    body = {
+        "group_id": group,
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "retention_time": -1,
+        "topics": topics,
+    }
+    answer = full.ask(OFFSET_COMMIT, version, body | changes)
+    names = {topic.topic_id: topic.name for topic, _ in asked}
+    return [
+        (
+            names[topic.topic_id] if version >= 10 else topic.name,
+            [(item.partition_index, item.error_code) for item in topic.partitions],
+        )
+        for topic in answer.topics
+    ]
+
+
+@pytest.mark.parametrize("version", versions_of(OFFSET_COMMIT))
+def test_what_is_refused_comes_first(full: Serving, fresh: Fresh, version: int) -> None:
+    topic, other, group = full.create(fresh("t"), 2), full.create(fresh("t")), fresh("g")
+    find(full.client, 4, group)
+    nobody = ("nope", [(0, ErrorCode.unknown_topic_id if version >= 10 else UNKNOWN)])
+    assert commit(full, version, group, (topic, [0, 1, 2]), (NOBODY, [0]), (other, [0, -1])) == [
+        (topic.name, [(2, UNKNOWN), (0, NONE), (1, NONE)]),
+        nobody,
+        (other.name, [(-1, UNKNOWN), (0, NONE)]),
+    ]
+    assert commit(full, version, group, (other, [0]), (NOBODY, [0]), (topic, [0])) == [
+        nobody,
+        (other.name, [(0, NONE)]),
+        (topic.name, [(0, NONE)]),
+    ]
+
+
+@pytest.mark.parametrize("version", versions_of(OFFSET_COMMIT))
+def test_what_is_asked_twice_is_answered_twice(full: Serving, fresh: Fresh, version: int) -> None:
+    topic, group = full.create(fresh("t"), 2), fresh("g")
+    find(full.client, 4, group)
+    twice = [(0, NONE), (0, NONE)]
+    assert commit(full, version, group, (topic, [0, 0]), (topic, [1])) == [
+        (topic.name, twice),
+        (topic.name, [(1, NONE)]),
+    ]
+    refused = commit(full, version, group, (topic, [0, 0]), (NOBODY, [0]), (topic, [1]))
+    assert refused[1:] == [(topic.name, [*twice, (1, NONE)])]
+
+
+@pytest.mark.parametrize("version", versions_of(OFFSET_COMMIT))
+def test_a_coordinator_is_not_asked_for_nothing(full: Serving, fresh: Fresh, version: int) -> None:
+    topic = full.create(fresh("t"))
+    unknown_group = {"generation_id_or_member_epoch": 7}
+    assert commit(full, version, "nobody's", (topic, [3]), **unknown_group) == [(topic.name, [(3, UNKNOWN)])]
+    assert commit(full, version, "nobody's", **unknown_group) == []
+    assert commit(full, version, "nobody's", (topic, []), **unknown_group) == []
+
+
+@pytest.mark.parametrize("version", range(8, 11))
+def test_a_group_that_is_asked_for_twice_is_answered_twice(full: Serving, fresh: Fresh, version: int) -> None:
+    topic, group = full.create(fresh("t")), fresh("g")
+    find(full.client, 4, group)
+    Member(full.client, group).commit((topic, 0, 7))
+    asked = {"group_id": group, "member_id": "ignored", "member_epoch": 4, "topics": None}
+    found = full.ask(OFFSET_FETCH, version, {"groups": [asked, asked], "require_stable": True}).groups
+    assert [[item.committed_offset for item in each.topics[0].partitions] for each in found] == [[7], [7]]
+    assert full.ask(OFFSET_FETCH, version, {"groups": [], "require_stable": False}).groups == ()
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+def test_odd_partitions_and_topics_of_a_fetch(full: Serving, fresh: Fresh, version: int) -> None:
+    topic, group = full.create(fresh("t"), 2), fresh("g")
+    find(full.client, 4, group)
+    Member(full.client, group).commit((topic, 0, 7))
+    asked = [
+        {"name": topic.name, "topic_id": topic.topic_id, "partition_indexes": indexes}
+        for indexes in ([0, 0, 9, -1], [])
+    ]
+    wanted = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": asked}
+    answer = full.ask(OFFSET_FETCH, version, {**wanted, "groups": [wanted], "require_stable": False})
+    found = answer.groups[0] if version >= 8 else answer
+    assert [
+        [(item.partition_index, item.committed_offset, item.error_code) for item in each.partitions]
+        for each in found.topics
+    ] == [[(0, 7, NONE), (0, 7, NONE), (9, -1, NONE), (-1, -1, NONE)], []]
+
+
+def test_what_names_topics_by_id_tells_nothing_of_topics_that_are_gone(full: Serving, fresh: Fresh) -> None:
+    kept, gone, group = full.create(fresh("t")), full.create(fresh("t")), fresh("g")
+    find(full.client, 4, group)
+    member = Member(full.client, group)
+    member.commit((kept, 0, 1), (gone, 0, 2))
+    full.controller.registry.delete(gone.name)
+    full.follow(full.controller.view())
+    assert [each[0] for each in member.committed(None)] == [kept.topic_id]
+    member.version = 9
+    assert {each[0] for each in member.committed(None)} == {kept.name, gone.name}
+
+
+def test_leader_epochs_are_kept_but_not_with_a_retention_of_their_own(full: Serving, fresh: Fresh) -> None:
+    """The record of a commit with a retention (OffsetCommit v2-4) has no place for the epoch, in Kafka neither."""
+    topic, group = full.create(fresh("t")), fresh("g")
+    find(full.client, 4, group)
+
+    def stored() -> list[tuple[int, int]]:
+        asked = [{"name": topic.name, "partition_indexes": [0]}]
+        (found,) = full.ask(OFFSET_FETCH, 5, {"group_id": group, "topics": asked}).topics
+        return [(item.committed_offset, field(item, "committed_leader_epoch", None)) for item in found.partitions]
+
+    item = {"partition_index": 0, "committed_offset": -5, "committed_leader_epoch": 7, "committed_metadata": None}
+    topics = [{"name": topic.name, "partitions": [item]}]
+    commit(full, 8, group, topics=topics)
+    assert stored() == [(-5, 7)]
+    commit(full, 4, group, topics=topics, retention_time=60_000)
+    assert stored() == [(-5, -1)]
