@@ -22,10 +22,13 @@ from actors.group.events import (
     GenerationCompleted,
     GroupDeleted,
     MemberExpired,
+    MemberJoined,
     MemberLeft,
+    MemberSynced,
     OffsetsCommitted,
     OffsetsDeleted,
     OffsetsExpired,
+    RebalanceAborted,
     RebalanceStarted,
 )
 from actors.group.state import Group
@@ -56,6 +59,8 @@ class GroupRow(NamedTuple):
     """Committed offsets that the group holds."""
     rebalancing_ms: int | None
     """How long the rebalance that runs has been running; None without one."""
+    joins: int
+    syncs: int
     leaves: int
     offset_commits: int
     """Partitions committed."""
@@ -102,6 +107,8 @@ class Snapshot:
 
 @dataclass(slots=True)
 class _Counts:
+    joins: int = 0
+    syncs: int = 0
     leaves: int = 0
     offset_commits: int = 0
     offset_expirations: int = 0
@@ -129,10 +136,16 @@ class GroupCounts:
                 counts.started[event.cause] += 1
                 if counts.rebalancing_since_ms is None:
                     counts.rebalancing_since_ms = now_ms
+            case RebalanceAborted():
+                self._of(event.group).rebalancing_since_ms = None
             case GenerationCompleted() if not event.members:
                 self._of(event.group).rebalancing_since_ms = None
             case AssignmentStored():
                 self._completed(self._of(event.group), now_ms)
+            case MemberJoined():
+                self._of(event.group).joins += 1
+            case MemberSynced():
+                self._of(event.group).syncs += 1
             case MemberExpired():
                 self._of(event.group).expiries[event.cause] += 1
             case MemberLeft():
@@ -179,6 +192,8 @@ class GroupCounts:
             assigned_partitions=assigned_partitions,
             offsets=offsets,
             rebalancing_ms=None if since_ms is None else max(now_ms - since_ms, 0),
+            joins=counts.joins,
+            syncs=counts.syncs,
             leaves=counts.leaves,
             offset_commits=counts.offset_commits,
             offset_expirations=counts.offset_expirations,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from actors.config import MusterConfig, describe_broker, describe_topic
 from actors.tables.schema import SAMPLES_SCHEMA
@@ -55,11 +56,36 @@ def samples() -> str:
     return table(("column", "type", "unit", "null", "what"), rows)
 
 
+def metrics() -> str:
+    """Every metric family: those of a gateway, then those of groups and their coordinators."""
+    from prometheus_client.metrics_core import CounterMetricFamily
+
+    from gateway.group_metrics import FAMILIES
+    from gateway.metrics import GatewayMetrics, NoBooks
+
+    families: Iterable[Any] = GatewayMetrics(1, NoBooks()).collect()
+    own = [
+        (
+            f"`{family.name}{'_total' if isinstance(family, CounterMetricFamily) else ''}`",
+            family.type,
+            _labels(family._labelnames[1:]),
+            family.documentation,
+        )
+        for family in families
+    ]
+    of_groups = [(f"`{family.sample}`", family.kind, _labels(family.labels), family.help) for family in FAMILIES]
+    return table(("metric", "type", "labels", "what"), (*own, *of_groups))
+
+
+def _labels(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
 def pages() -> Mapping[str, Callable[[], str]]:
     """What each page has between its markers."""
     from gateway.compatibility import render
 
-    return {"compatibility.md": render, "configuration.md": properties, "tables.md": samples}
+    return {"compatibility.md": render, "configuration.md": properties, "metrics.md": metrics, "tables.md": samples}
 
 
 def generated_part(page: str) -> str:

@@ -63,8 +63,9 @@ def _gauge(name: str, help_text: str, read: Read) -> tuple[Family, Read]:
     return Family(f"muster_group_{name}", "gauge", ("group",), help_text), read
 
 
-def _counter(name: str, help_text: str, read: Read) -> tuple[Family, Read]:
-    return Family(f"muster_group_{name}", "counter", ("group",), f"{help_text} {_LIFE}"), read
+def _counter(name: str, help_text: str, read: Read, *, kafka: str = "") -> tuple[Family, Read]:
+    told = f" Kafka: {kafka}." if kafka else ""
+    return Family(f"muster_group_{name}", "counter", ("group",), f"{help_text} {_LIFE}{told}"), read
 
 
 def _seconds(duration_ms: int | None) -> float | None:
@@ -97,26 +98,46 @@ OF_GROUP: tuple[tuple[Family, Read], ...] = (
     ),
     _counter(
         "rebalances_completed",
-        "Rebalances that ended with the assignment in the log. One that left the group Empty, or began anew before "
-        f"its end, is not one of them. Kafka: {_COORDINATOR}group-completed-rebalance-count.",
+        "Rebalances that ended with the assignment in the log, not those that left the group Empty or began anew "
+        "before their end.",
         lambda row: row.rebalances_completed,
+        kafka=f"{_COORDINATOR}group-completed-rebalance-count",
     ),
-    _counter("leaves", "Members that left by LeaveGroup.", lambda row: row.leaves),
+    _counter(
+        "joins",
+        "JoinGroup requests accepted, of new members and of known ones.",
+        lambda row: row.joins,
+        kafka=f"{_REQUESTS}JoinGroup, refused ones too",
+    ),
+    _counter(
+        "syncs",
+        "SyncGroup requests accepted.",
+        lambda row: row.syncs,
+        kafka=f"{_REQUESTS}SyncGroup, refused ones too",
+    ),
+    _counter(
+        "leaves",
+        "Members that left by LeaveGroup.",
+        lambda row: row.leaves,
+        kafka=f"{_REQUESTS}LeaveGroup, by request",
+    ),
     _counter(
         "offset_commits",
-        f"Partitions whose offset was committed. Kafka: {_COORDINATOR}offset-commit-count.",
+        "Partitions whose offset was committed.",
         lambda row: row.offset_commits,
+        kafka=f"{_COORDINATOR}offset-commit-count",
     ),
     _counter(
         "offset_expirations",
-        f"Offsets that expired. Kafka: {_COORDINATOR}offset-expiration-count.",
+        "Offsets that expired.",
         lambda row: row.offset_expirations,
+        kafka=f"{_COORDINATOR}offset-expiration-count",
     ),
     _counter(
         "offset_deletions",
-        "Offsets deleted by OffsetDelete or with their topic, not by DeleteGroups. "
-        f"Kafka: {_COORDINATOR}offset-deletion-count.",
+        "Offsets deleted by OffsetDelete or with their topic, not by DeleteGroups.",
         lambda row: row.offset_deletions,
+        kafka=f"{_COORDINATOR}offset-deletion-count",
     ),
 )
 STATE = Family(

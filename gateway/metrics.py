@@ -40,6 +40,22 @@ class Books(Protocol):
     def registrations(self) -> int: ...
 
 
+class NoBooks:
+    """Nothing was sent: for the names of the metrics alone."""
+
+    def totals(self) -> Mapping[tuple[str, int], Amount]:
+        return {}
+
+    def settled(self) -> Mapping[Series, Amount]:
+        return {}
+
+    def pending(self) -> Mapping[tuple[str, int], Amount]:
+        return {}
+
+    def registrations(self) -> int:
+        return 0
+
+
 class _Histogram:
     __slots__ = ("counts", "sum_s")
 
