@@ -101,7 +101,7 @@ class _Expansion:
 
     def expand(self, fields: dict[str, Any]) -> dict[str, Any]:
         special: dict[str, Callable[[Any], Any]] = {
-            "group_id": self._names.group,
+            "group_id": self._group,
             "protocols": self._protocols,
             "assignments": self._assignments,
             "members": self._leaving,
@@ -112,7 +112,7 @@ class _Expansion:
         if self._api == "OffsetFetch":
             return self._fetch(fields, special)
         if self._api == "FindCoordinator":
-            special |= {"key": self._names.group, "coordinator_keys": self._group_names}
+            special |= {"key": self._group, "coordinator_keys": self._group_names}
             if fields["key_type"] != 0:
                 special = {}
         return {name: special.get(name, self.plain)(value) for name, value in fields.items()}
@@ -157,18 +157,21 @@ class _Expansion:
         made = self.plain(value)
         return made.encode() if isinstance(made, str) else made
 
-    def _group_names(self, groups: Iterable[str]) -> list[str | None]:
-        return [self._names.group(group) for group in groups]
+    def _group(self, name: Any) -> str | None:
+        return self._names.group(self.plain(name))
+
+    def _group_names(self, groups: Iterable[Any]) -> list[str | None]:
+        return [self._group(group) for group in groups]
 
     def _protocols(self, protocols: Any) -> list[dict[str, Any]]:
         """``{range: subscription(t)}``, or ``[[range, ...], ...]`` where a name comes twice."""
         pairs = protocols.items() if isinstance(protocols, dict) else protocols
         return [{"name": name, "metadata": self._bytes(data)} for name, data in pairs]
 
-    def _assignments(self, assignments: dict[Any, Any]) -> list[dict[str, Any]]:
-        return [
-            {"member_id": self.plain(member), "assignment": self._bytes(data)} for member, data in assignments.items()
-        ]
+    def _assignments(self, assignments: Any) -> list[dict[str, Any]]:
+        """``{@A: assignment(t/0)}``, or ``[[@A, ...], ...]`` where a member comes twice."""
+        pairs = assignments.items() if isinstance(assignments, dict) else assignments
+        return [{"member_id": self.plain(member), "assignment": self._bytes(data)} for member, data in pairs]
 
     def _leaving(self, members: list[Any]) -> list[dict[str, Any]]:
         """``[@A, {instance: I}, {member_id: @A, instance: I, reason: why}]``."""

@@ -14,11 +14,9 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
-from tests.scenarios.play import Answer
+from tests.scenarios.play import TOPICS, Answer
 from tests.scenarios.values import ScenarioError
 
-TOPICS = {"t": 3, "u": 3}
-"""Topics that every scenario may use, and their partitions."""
 ANSWER_S = 30.0
 AT_ONCE_S = 0.2
 """What has not been answered by then is parked."""
@@ -46,8 +44,9 @@ class Connection:
     def send(self, frame: bytes) -> float:
         """The time at which it was sent, of ``time.monotonic``."""
         self.is_busy = True
+        at_s = time.monotonic()
         self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
-        return time.monotonic()
+        return at_s
 
     def _read(self) -> None:
         stream = self._socket.makefile("rb")
