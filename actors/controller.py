@@ -402,6 +402,7 @@ def _describe(managed: Managed) -> dict[str, Any]:
         "pid": started.pid if started else None,
         "node_id": started.node_id if started else None,
         "address": f"{started.broker.host}:{started.broker.port}" if started and started.broker else None,
+        "metrics_url": started.metrics_url if started else None,
         "restarts": max(0, managed.starts - 1),
         "error": managed.error,
     }
@@ -414,6 +415,7 @@ def _describe_self() -> dict[str, Any]:
         "pid": os.getpid(),
         "node_id": ray.get_runtime_context().get_node_id(),
         "address": None,
+        "metrics_url": None,
         "restarts": None,
         "error": None,
     }
