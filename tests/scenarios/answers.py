@@ -21,6 +21,8 @@ UNORDERED = {
     ("JoinGroupResponse", "members"): "member_id",
     ("DescribedGroup", "members"): "member_id",
     ("ListGroupsResponse", "groups"): "group_id",
+    ("DescribeGroupsResponse", "groups"): "group_id",
+    ("DeleteGroupsResponse", "results"): "group_id",
 }
 _WORD = re.compile(r"[A-Za-z_@][\w./@-]*$")
 _NO_UUID = UUID(int=0)
@@ -127,7 +129,7 @@ class _Rendering:
 
     def _items(self, kind: str, name: str, values: tuple[Any, ...]) -> list[_Text]:
         if kind == "ListGroupsResponse":
-            values = tuple(each for each in values if self._names.of_group(each.group_id) is not None)
+            values = tuple(each for each in values if self._names.of_group(each.group_id))
         rendered = [self._value(each) for each in values]
         if (kind, name) in UNORDERED or (self._sort_topics and name in ("topics", "partitions")):
             rendered.sort(key=_flat)

@@ -20,6 +20,10 @@ CLOSED, NO_ANSWER = "connection closed", "no answer"
 _AFTER = re.compile(r"after (\d+) ")
 
 
+TOPICS = {"t": 3, "u": 3}
+"""Topics that every scenario may use, and their partitions."""
+
+
 class Ticket(NamedTuple):
     """A request that was sent."""
 
@@ -73,6 +77,8 @@ class Namebook:
         self._ids: dict[Ref, str] = {}
         self._refs: dict[str, Ref] = {}
         self._topics: dict[UUID, str] = {}
+        for name in TOPICS:
+            self.topic_id(name)
 
     def member(self, ref: Ref) -> str:
         if ref not in self._ids:
@@ -80,10 +86,10 @@ class Namebook:
         return self._ids[ref]
 
     def of_member(self, member_id: str) -> str:
-        """The id's name; what was not made by a server stands as it is."""
+        """The id's name. Any other text stands as it is, but for the namespace of groups in an error message."""
         match = _MADE_ID.match(member_id)
         if match is None:
-            return member_id
+            return member_id.replace(self._prefix, "")
         if member_id not in self._refs:
             number = 1 + sum(ref.name == match["name"] for ref in self._ids)
             ref = Ref(match["name"], number)
@@ -210,6 +216,6 @@ class _Player:
         match = _AFTER.match(recorded or "")
         nominal = int(match[1]) if match else 0
         if recorded is None:
-            nominal = after_ms // 100 * 100
+            nominal = max(after_ms, 0) // 500 * 500
         agrees = nominal - self._world.early_ms <= after_ms <= nominal + self._world.late_ms
         return nominal if agrees else after_ms

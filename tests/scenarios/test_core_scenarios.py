@@ -15,6 +15,7 @@ def test_scenario(path: Path) -> None:
     scenario = load(path)
     world = CoreWorld(scenario)
     played = play(scenario, world)
-    assert not difference(path.read_text(), played.text()), f"or: python -m tests.scenarios update {path.stem}"
+    if changed := difference(path.read_text(), played.text()):
+        pytest.fail(f"{changed}\nor: python -m tests.scenarios update {path.stem}", pytrace=False)
     world.driver.write_all()
     assert world.driver.replayed() == world.driver.core.hard_state

@@ -36,7 +36,7 @@ def played(
                 results.update(play_all(same, served.port, as_kafka=False))
         result = results[scenario.name]
         if isinstance(result, ScenarioError):
-            raise result
+            pytest.fail(str(result), pytrace=False)
         return result
 
     return give
@@ -48,7 +48,8 @@ def _is_scenario(item: pytest.Item) -> bool:
 
 @pytest.mark.parametrize("path", paths(KAFKA), ids=lambda path: path.stem)
 def test_scenario(path: Path, played: Callable[[Scenario], Scenario]) -> None:
-    assert not difference(path.read_text(), played(load(path)).text())
+    if changed := difference(path.read_text(), played(load(path)).text()):
+        pytest.fail(changed, pytrace=False)
 
 
 def test_every_difference_has_its_reason() -> None:
