@@ -134,6 +134,16 @@ def test_a_snapshot_is_made_in_turns_and_read_back_whole(groups: int) -> None:
     assert next(turns) >= groups // 250
 
 
+def test_a_group_that_the_log_does_not_have_yet_is_not_told_of() -> None:
+    driver = Driver(auto=False)
+    driver.send(join(version=3))
+    metrics = PartitionMetrics(7, 3, driver.core)
+    assert not list(Snapshot.from_answer(asyncio.run(metrics.answer({}))).rows())
+    driver.write_all()
+    (row,) = Snapshot.from_answer(asyncio.run(metrics.answer({}))).rows()
+    assert (row.group, row.members) == ("g", 1)
+
+
 def test_a_group_that_goes_while_the_snapshot_is_made_is_left_out() -> None:
     driver = Driver()
     for number in range(300):
