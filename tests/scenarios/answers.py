@@ -158,9 +158,13 @@ def _place(entity: Any, name: str, value: Any) -> str:
 
 
 def _text(value: str) -> str:
-    if len(value) > WIDTH and not value.strip("x"):
+    if _is_padding(value):
         return f"units({len(value)})"
     return value if _WORD.match(value) and value not in ("null", "true", "false") else json.dumps(value)
+
+
+def _is_padding(text: str) -> bool:
+    return len(text) > WIDTH and not text.strip("x")
 
 
 def _bytes(name: str, data: bytes) -> str:
@@ -169,7 +173,7 @@ def _bytes(name: str, data: bytes) -> str:
     if readable is not None:
         return readable
     if all(32 <= byte < 127 for byte in data):
-        return json.dumps(data.decode())
+        return _text(text) if _is_padding(text := data.decode()) else json.dumps(text)
     return f"bytes({data.hex()})"
 
 
