@@ -30,6 +30,9 @@ class GroupConfig:
     attribution_simple_ttl_ms: int = 600_000
     """Muster's own: how long a consumer without membership is taken to use a group after it was last seen."""
 
+    rebalance_stuck_ms: int = 30_000
+    """Muster's own: how long a phase of a rebalance may last, at most, before the watchdog names whom it waits for."""
+
     @property
     def offsets_retention_ms(self) -> int:
         """``offsets.retention.minutes`` in ms."""

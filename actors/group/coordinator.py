@@ -15,7 +15,7 @@ from enum import Enum
 
 from kio.schema.errors import ErrorCode
 
-from actors.group import admin, expiry, join, leave, liveness, offsets, rebalance, simple, sync
+from actors.group import admin, expiry, join, leave, liveness, offsets, rebalance, simple, sync, watchdog
 from actors.group.arguments import check_arguments
 from actors.group.config import GroupConfig
 from actors.group.errors import Refused
@@ -43,6 +43,7 @@ from actors.group.shard import Shard
 from actors.group.state import Group, GroupState, restored
 from actors.group.timers import TimerKind, TimerName
 from actors.group.types import Context, GroupId, MemberId, Outcome, Record, Token, WriteId
+from actors.group.watchdog import RebalanceWait, in_rebalance
 from placement.registration import Registration
 
 
@@ -166,6 +167,10 @@ class Coordinator:
         """Everybody who consumes for a group of this partition, as last stated. Complete once loaded."""
         return self._shard.registry.registrations()
 
+    def waiting(self) -> tuple[RebalanceWait, ...]:
+        """Every rebalance that has not ended, and whom it waits for."""
+        return tuple(watchdog.wait_of(self._shard, group) for group in self.groups.values() if in_rebalance(group))
+
     def _restore(self, group_id: GroupId) -> None:
         shard = self._shard
         group = shard.groups[group_id] = restored(group_id, shard.hard.groups.get(group_id))
@@ -234,3 +239,5 @@ class Coordinator:
                 simple.on_simple_deadline(shard, group, timer.member)
             case TimerKind.EXPIRY:
                 expiry.on_expiry(shard)
+            case TimerKind.STUCK:
+                watchdog.on_stuck(shard, group)

@@ -288,6 +288,8 @@ ROUTINE = (
     MemberSynced,
     PendingMemberAdded,
     PendingMemberRemoved,
+    RebalanceStuck,
+    RebalanceMovedOn,
     OffsetsCommitted,
 )
-"""What healthy clients do all day; too much for a log."""
+"""What no log needs as it is: what healthy clients do all day, and what the watchdog says in its own words."""

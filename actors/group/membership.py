@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 from actors.group.errors import Refused
 from actors.group.events import MemberExpired, PendingEnd, PendingMemberRemoved, Removal
 from actors.group.messages import NO_MEMBER, JoinGroupResponse, SyncGroupResponse
-from actors.group.shard import Shard, join_timer, pending_timer, session_timer, sync_timer
+from actors.group.shard import Shard, join_timer, pending_timer, session_timer, stuck_timer, sync_timer
 from actors.group.state import Group, Member, Parked
 from actors.group.types import MemberId
 
@@ -105,4 +105,5 @@ def forget_group(shard: Shard, group: Group) -> None:
         shard.timers.cancel(pending_timer(group, member_id))
     shard.timers.cancel(join_timer(group))
     shard.timers.cancel(sync_timer(group))
+    shard.timers.cancel(stuck_timer(group))
     shard.groups.pop(group.id, None)

@@ -84,6 +84,10 @@ class Reader:
     def blob(self) -> bytes:
         return self._take(self._varint() - 1 if self.flexible else self.int32())
 
+    def nullable_blob(self) -> bytes | None:
+        length = self._varint() - 1 if self.flexible else self.int32()
+        return None if length == -1 else self._take(length)
+
     def array_length(self) -> int:
         """Number of elements. Each takes at least one byte, so a length beyond the rest is corrupt."""
         length = self._varint() - 1 if self.flexible else self.int32()

@@ -14,6 +14,7 @@ from actors.group.messages import NO_MEMBER, JoinedMember, JoinGroupResponse, Sy
 from actors.group.shard import Shard, join_timer, sync_timer
 from actors.group.state import Group, GroupState, InitialDelay, Member
 from actors.group.types import GroupId
+from actors.group.watchdog import phase_over, watch
 
 MIN_REARM_MS = 100
 """A join deadline that is armed again, since nobody has joined yet, is never nearer than this."""
@@ -29,7 +30,10 @@ def prepare(shard: Shard, group: Group, cause: Cause, member: Member | None = No
     group.pending_syncs.clear()
     shard.timers.cancel(sync_timer(group))
     from_state = group.state
+    if from_state is GroupState.COMPLETING_REBALANCE:
+        phase_over(shard, group, from_state, group.state_since_ms)
     group.move(GroupState.PREPARING_REBALANCE, shard.now_ms)
+    watch(shard, group)
     _report_start(shard, group, cause, from_state, member, reason)
     if from_state is GroupState.EMPTY:
         _start_initial_delay(shard, group)
@@ -168,10 +172,12 @@ def _await_assignment(shard: Shard, group: Group) -> None:
             is_leader = member.id == group.leader
             shard.reply(join.token, joined_response(group, member, members if is_leader else ()))
     shard.timers.set(sync_timer(group), shard.now_ms + max(group.rebalance_timeout_ms(), 0))
+    watch(shard, group)
 
 
 def _next_generation(shard: Shard, group: Group, state: GroupState, protocol: str | None) -> None:
     began_ms = group.state_since_ms
+    phase_over(shard, group, group.state, began_ms)
     group.generation += 1
     group.protocol = protocol
     group.compute_subscribed_topics()

@@ -205,5 +205,9 @@ def sync_timer(group: Group) -> TimerName:
     return TimerName(TimerKind.SYNC, group.id)
 
 
+def stuck_timer(group: Group) -> TimerName:
+    return TimerName(TimerKind.STUCK, group.id)
+
+
 def pending_timer(group: Group, member_id: str) -> TimerName:
     return TimerName(TimerKind.PENDING, group.id, member_id)

@@ -21,6 +21,8 @@ class TimerKind(IntEnum):
     """A consumer without membership was last seen a while ago."""
     EXPIRY = 5
     """Walk for expired offsets."""
+    STUCK = 6
+    """A phase of a rebalance lasts long."""
 
 
 class TimerName(NamedTuple):

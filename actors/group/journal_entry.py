@@ -1,0 +1,267 @@
+"""One entry of the rebalance journal: what a rebalance of a group was, as JSON and back.
+
+Times are ms since the Unix epoch, durations ms. Lists are bounded: the longest come first, the rest is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from actors.group.events import Cause, PendingEnd, Removal
+from actors.group.types import MemberId, Who
+
+MAX_MEMBERS = 50
+"""Most members that any list of an entry names."""
+MAX_PENDING = 10
+MAX_PARTITIONS = 100
+
+
+class Ending(StrEnum):
+    """How a rebalance ended."""
+
+    STABLE = "stable"
+    """The assignment was stored."""
+    EMPTY = "empty"
+    """Nobody was left."""
+    RESTARTED = "restarted"
+    """Another rebalance began before the assignment was stored."""
+    ABORTED = "aborted"
+    """The coordinator resigned, or the new group could not be written."""
+    RUNNING = "running"
+    """It has not ended yet: the entry says how it stands."""
+
+
+class RebalanceProtocol(StrEnum):
+    """KIP-429's terms, as the members' subscriptions show them."""
+
+    EAGER = "eager"
+    COOPERATIVE = "cooperative"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """How long a phase waited for a member."""
+
+    who: Who
+    after_ms: int | None
+    """When its JoinGroup (SyncGroup) came, since the phase began; None: never."""
+    held_ms: int
+    """Until then, until it was a member no more, or until the entry ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    members: tuple[Wait, ...] = ()
+    """Longest first; the first one is the slowest."""
+    left_out: int = 0
+
+    @property
+    def slowest(self) -> Wait | None:
+        return self.members[0] if self.members else None
+
+
+@dataclass(frozen=True, slots=True)
+class PendingWait:
+    """A handed-out member id that the join phase waited for."""
+
+    who: Who
+    held_ms: int
+    end: PendingEnd | None
+    """None: it was awaited when the phase ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Somebody who is a member no more."""
+
+    who: Who
+    cause: Removal | None
+    """Why it was expelled; None: it left."""
+    reason: str | None
+    """What a member that left gave as its reason (LeaveGroup v5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A partition that stood still."""
+
+    topic: str
+    partition: int
+    ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoodStill:
+    """Partitions that nobody of the group consumed; see ``actors.group.stillness`` for the rule."""
+
+    assigned: int
+    """Partitions that were assigned when the rebalance began."""
+    count: int
+    lost_ms: int
+    """Sum over all that stood still."""
+    partitions: tuple[Pause, ...] = ()
+    """Longest first."""
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceEntry:
+    """A rebalance. (``offsets_partition``, ``epoch``, ``number``) names it."""
+
+    group: str
+    offsets_partition: int
+    epoch: int
+    """Leader epoch of the coordinator."""
+    number: int
+    """Counts the entries of that coordinator from 1, in the order in which the rebalances began."""
+    from_state: str
+    previous_generation: int
+    generation: int | None
+    """The one that it led to; None: its join phase was not completed."""
+    began_ms: int
+    joined_ms: int | None
+    """When the join phase was completed."""
+    stable_ms: int | None
+    """When the assignment was stored and given out."""
+    ended_ms: int
+    """When every member had its assignment, or the next rebalance began, or the group was Empty."""
+    ending: Ending
+    cause: Cause
+    culprit: Who | None
+    """The member that caused it; None where that was no single one."""
+    reason: str | None
+    """What that member gave as its reason (KIP-800)."""
+    protocol_type: str | None
+    protocol: str | None
+    rebalance_protocol: RebalanceProtocol | None
+    """None for another protocol type than ``consumer``, and before the join phase was completed."""
+    leader: MemberId | None
+    members_before: int
+    members_after: int | None
+    """Of the generation; None: there was none."""
+    join_waits: Waits
+    """For those that were members when the rebalance began and still are, or were then."""
+    sync_waits: Waits
+    """For every member of the generation, since ``joined_ms``. The group waits for its leader only."""
+    pending: tuple[PendingWait, ...]
+    """Those that held the join phase up, longest first, at most MAX_PENDING."""
+    added: tuple[Who, ...]
+    added_left_out: int
+    gone: tuple[Gone, ...]
+    gone_left_out: int
+    stood_still: StoodStill | None
+    """None for another protocol type than ``consumer``: what it assigns is not known."""
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        return self.offsets_partition, self.epoch, self.number
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that JSON can hold."""
+        still = self.stood_still
+        return {
+            **{name: getattr(self, name) for name in _PLAIN},
+            "ending": self.ending.value,
+            "cause": self.cause.value,
+            "culprit": _who(self.culprit) if self.culprit else None,
+            "rebalance_protocol": self.rebalance_protocol.value if self.rebalance_protocol else None,
+            "join_waits": [_wait(wait) for wait in self.join_waits.members],
+            "join_waits_left_out": self.join_waits.left_out,
+            "sync_waits": [_wait(wait) for wait in self.sync_waits.members],
+            "sync_waits_left_out": self.sync_waits.left_out,
+            "pending": [
+                {**_who(each.who), "held_ms": each.held_ms, "end": each.end.value if each.end else None}
+                for each in self.pending
+            ],
+            "added": [_who(who) for who in self.added],
+            "gone": [
+                {**_who(each.who), "cause": each.cause.value if each.cause else None, "reason": each.reason}
+                for each in self.gone
+            ],
+            "partitions_assigned": still.assigned if still else None,
+            "partitions_still": still.count if still else None,
+            "lost_partition_ms": still.lost_ms if still else None,
+            "partitions": [
+                {"topic": each.topic, "partition": each.partition, "ms": each.ms}
+                for each in (still.partitions if still else ())
+            ],
+            "partitions_left_out": still.left_out if still else 0,
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> RebalanceEntry:
+        """What ``to_json`` gave. KeyError, TypeError or ValueError for anything else."""
+        culprit, protocol = values["culprit"], values["rebalance_protocol"]
+        return cls(
+            **{name: values[name] for name in _PLAIN},
+            ending=Ending(values["ending"]),
+            cause=Cause(values["cause"]),
+            culprit=_to_who(culprit) if culprit else None,
+            rebalance_protocol=RebalanceProtocol(protocol) if protocol else None,
+            join_waits=_to_waits(values["join_waits"], values["join_waits_left_out"]),
+            sync_waits=_to_waits(values["sync_waits"], values["sync_waits_left_out"]),
+            pending=tuple(
+                PendingWait(_to_who(each), each["held_ms"], PendingEnd(each["end"]) if each["end"] else None)
+                for each in values["pending"]
+            ),
+            added=tuple(_to_who(each) for each in values["added"]),
+            gone=tuple(
+                Gone(_to_who(each), Removal(each["cause"]) if each["cause"] else None, each["reason"])
+                for each in values["gone"]
+            ),
+            stood_still=_to_stood_still(values),
+        )
+
+
+_PLAIN = (
+    "group",
+    "offsets_partition",
+    "epoch",
+    "number",
+    "from_state",
+    "previous_generation",
+    "generation",
+    "began_ms",
+    "joined_ms",
+    "stable_ms",
+    "ended_ms",
+    "reason",
+    "protocol_type",
+    "protocol",
+    "leader",
+    "members_before",
+    "members_after",
+    "added_left_out",
+    "gone_left_out",
+)
+
+
+def _who(who: Who) -> dict[str, Any]:
+    return who._asdict()
+
+
+def _wait(wait: Wait) -> dict[str, Any]:
+    return {**_who(wait.who), "after_ms": wait.after_ms, "held_ms": wait.held_ms}
+
+
+def _to_who(values: dict[str, Any]) -> Who:
+    return Who(values["member_id"], values["client_id"], values["host"], values["group_instance_id"])
+
+
+def _to_waits(values: Iterable[dict[str, Any]], left_out: int) -> Waits:
+    return Waits(tuple(Wait(_to_who(each), each["after_ms"], each["held_ms"]) for each in values), left_out)
+
+
+def _to_stood_still(values: dict[str, Any]) -> StoodStill | None:
+    if values["partitions_still"] is None:
+        return None
+    return StoodStill(
+        assigned=values["partitions_assigned"],
+        count=values["partitions_still"],
+        lost_ms=values["lost_partition_ms"],
+        partitions=tuple(Pause(each["topic"], each["partition"], each["ms"]) for each in values["partitions"]),
+        left_out=values["partitions_left_out"],
+    )

@@ -1,0 +1,154 @@
+"""Who a rebalance waits for, and a word about it when a phase lasts too long.
+
+A phase (PreparingRebalance, CompletingRebalance) is stuck when it lasts longer than ``rebalance.stuck.ms``, or than
+half the group's rebalance timeout if that is shorter: early enough to look before the coordinator expels those whom
+it waits for. The initial delay of a group that was Empty is no wait for anybody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from actors.group.events import RebalanceMovedOn, RebalanceStuck
+from actors.group.journal_entry import MAX_MEMBERS
+from actors.group.shard import Shard, join_timer, stuck_timer, sync_timer
+from actors.group.state import Group, GroupState
+from actors.group.types import GroupId, MemberId, Who
+
+MAX_NAMED = 10
+"""Most members that one line names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceWait:
+    """A phase of a rebalance that has not ended. Times are ms since the Unix epoch."""
+
+    group: GroupId
+    state: GroupState
+    generation: int
+    since_ms: int
+    deadline_ms: int | None
+    """When it ends by itself, or the initial delay does, which joins may extend."""
+    initial_delay: bool
+    leader: MemberId | None
+    members: tuple[Who, ...]
+    """Whose JoinGroup or SyncGroup is awaited; none during the initial delay, and while the log is awaited."""
+    pending: tuple[Who, ...]
+    """Handed-out ids that are awaited."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that JSON can hold; the members bounded."""
+        return {
+            "group": self.group,
+            "state": self.state.value,
+            "generation": self.generation,
+            "since_ms": self.since_ms,
+            "deadline_ms": self.deadline_ms,
+            "initial_delay": self.initial_delay,
+            "leader": self.leader,
+            "members": [who._asdict() for who in self.members[:MAX_MEMBERS]],
+            "members_left_out": max(0, len(self.members) - MAX_MEMBERS),
+            "pending": [who._asdict() for who in self.pending[:MAX_MEMBERS]],
+            "pending_left_out": max(0, len(self.pending) - MAX_MEMBERS),
+        }
+
+
+def watch(shard: Shard, group: Group) -> None:
+    """A phase has begun."""
+    shard.timers.set(stuck_timer(group), shard.now_ms + _patience_ms(shard, group))
+
+
+def phase_over(shard: Shard, group: Group, state: GroupState, since_ms: int) -> None:
+    """The phase that ``state`` is has ended; it began then."""
+    shard.timers.cancel(stuck_timer(group))
+    if group.stuck:
+        group.stuck = False
+        shard.report(RebalanceMovedOn(group=group.id, state=state, duration_ms=shard.now_ms - since_ms))
+
+
+def on_stuck(shard: Shard, group_id: GroupId) -> None:
+    """The phase has lasted for long: say so, once."""
+    group = shard.groups.get(group_id)
+    if group is None or group.stuck or not in_rebalance(group):
+        return
+    if group.in_initial_delay:
+        watch(shard, group)
+        return
+    group.stuck = True
+    shard.report(
+        RebalanceStuck(
+            group=group.id,
+            state=group.state,
+            generation=group.generation,
+            duration_ms=shard.now_ms - group.state_since_ms,
+            members=awaited(group),
+            leader=group.leader,
+            pending=awaited_ids(group),
+            deadline_ms=deadline_ms(shard, group),
+        )
+    )
+
+
+def in_rebalance(group: Group) -> bool:
+    return group.state in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
+
+
+def awaited(group: Group) -> tuple[Who, ...]:
+    """Members whose JoinGroup (SyncGroup) the phase waits for; the leader first, if its assignment is awaited."""
+    members = group.members.values()
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return tuple(member.who for member in members if not member.parked_join)
+    late = [member for member in members if member.id in group.pending_syncs]
+    return tuple(member.who for member in sorted(late, key=lambda member: member.id != group.leader))
+
+
+def awaited_ids(group: Group) -> tuple[Who, ...]:
+    """Handed-out ids that the phase waits for."""
+    return tuple(group.pending_joins.values()) if group.state is GroupState.PREPARING_REBALANCE else ()
+
+
+def wait_of(shard: Shard, group: Group) -> RebalanceWait:
+    """What the group, which is in a rebalance, waits for."""
+    return RebalanceWait(
+        group=group.id,
+        state=group.state,
+        generation=group.generation,
+        since_ms=group.state_since_ms,
+        deadline_ms=deadline_ms(shard, group),
+        initial_delay=group.in_initial_delay,
+        leader=group.leader,
+        members=awaited(group),
+        pending=awaited_ids(group),
+    )
+
+
+def deadline_ms(shard: Shard, group: Group) -> int | None:
+    """When the phase ends by itself."""
+    preparing = group.state is GroupState.PREPARING_REBALANCE
+    return shard.timers.get(join_timer(group) if preparing else sync_timer(group))
+
+
+def described(stuck: RebalanceStuck, now_ms: int) -> str:
+    """One line for the operator."""
+    request = "JoinGroup" if stuck.state is GroupState.PREPARING_REBALANCE else "SyncGroup"
+    names = [_named(who, "leader" if who.member_id == stuck.leader else "member") for who in stuck.members]
+    names += [_named(who, "new client with handed-out id") for who in stuck.pending]
+    left_out = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    waits_for = f"{request} of {', '.join(names[:MAX_NAMED])}{left_out}" if names else "the log"
+    end = ""
+    if stuck.deadline_ms is not None:
+        end = f"; goes on without them in {max(0, stuck.deadline_ms - now_ms) / 1000:.1f} s"
+    return (
+        f"group {stuck.group}: {stuck.state.value} for {stuck.duration_ms / 1000:.1f} s"
+        f" (generation {stuck.generation}), waits for {waits_for}{end}"
+    )
+
+
+def _named(who: Who, what: str) -> str:
+    instance = f", group.instance.id {who.group_instance_id}" if who.group_instance_id is not None else ""
+    return f"{what} {who.member_id} (client.id {who.client_id}, host {who.host}{instance})"
+
+
+def _patience_ms(shard: Shard, group: Group) -> int:
+    return max(1, min(shard.config.rebalance_stuck_ms, group.rebalance_timeout_ms() // 2))
