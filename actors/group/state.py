@@ -112,6 +112,8 @@ class Group:
     """None if not known: another protocol type, or a subscription that cannot be read."""
     initial_delay: InitialDelay | None = None
     """While PreparingRebalance out of Empty, until the wait is over."""
+    stuck: bool = False
+    """The watchdog has reported the phase of the rebalance that runs."""
     creation_pending: bool = False
     """The log does not have the group yet: reads do not show it."""
 

@@ -18,6 +18,7 @@ from actors.group.rebalance import drop_assignments, prepare
 from actors.group.shard import Shard
 from actors.group.state import Group, GroupState, Member
 from actors.group.types import MemberId, Token
+from actors.group.watchdog import phase_over
 
 
 def sync(shard: Shard, request: SyncGroup, token: Token) -> None:
@@ -81,6 +82,7 @@ def _store_assignment(shard: Shard, group: Group, given: dict[MemberId, bytes]) 
 
 def _become_stable(shard: Shard, group: Group, assignments: dict[MemberId, bytes]) -> None:
     began_ms = group.state_since_ms
+    phase_over(shard, group, group.state, began_ms)
     group.move(GroupState.STABLE, shard.now_ms)
     for member in group.members.values():
         member.assignment = assignments.get(member.id, b"")
