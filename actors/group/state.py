@@ -114,6 +114,8 @@ class Group:
     """While PreparingRebalance out of Empty, until the wait is over."""
     stuck: bool = False
     """The watchdog has reported the phase of the rebalance that runs."""
+    assignment_under_way: dict[MemberId, bytes] | None = None
+    """The last that the leader sent; it is being written while the group is CompletingRebalance."""
     creation_pending: bool = False
     """The log does not have the group yet: reads do not show it."""
 

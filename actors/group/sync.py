@@ -56,8 +56,12 @@ def _park(shard: Shard, member: Member, token: Token) -> None:
 
 
 def _store_assignment(shard: Shard, group: Group, given: dict[MemberId, bytes]) -> None:
-    """Write the group with the leader's assignment; members that it left out get none."""
-    assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+    """Write the group with the leader's assignment; members that it left out get none.
+
+    A leader that sends another one before the first is durable has changed its mind: only the last one counts, or
+    the log would end with an assignment that nobody was given. (Kafka delivers the first and keeps the second.)
+    """
+    assignments = group.assignment_under_way = {member_id: given.get(member_id, b"") for member_id in group.members}
     generation = group.generation
     shard.append_group(group, group.snapshot(assignments))
 
@@ -66,6 +70,7 @@ def _store_assignment(shard: Shard, group: Group, given: dict[MemberId, bytes]) 
             shard.groups.get(group.id) is group
             and group.state is GroupState.COMPLETING_REBALANCE
             and group.generation == generation
+            and group.assignment_under_way is assignments
         )
 
     def written() -> None:
