@@ -1,6 +1,8 @@
 """``python -m tests.scenarios update [NAME ...]`` writes the core's answers into the core's scenarios.
 
 ``python -m tests.scenarios differences`` lists where Muster differs from Kafka on purpose.
+
+``python -m tests.scenarios docs`` rewrites the tables of docs/group-coordinator.md.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ import sys
 from tests.scenarios.core_world import CoreWorld
 from tests.scenarios.language import load
 from tests.scenarios.play import play
+from tests.scenarios.state_tables import PAGE, rendered
 from tests.scenarios.suites import CORE, differences, paths
+from tests.scenarios.values import ScenarioError
 
 
 def update(names: list[str]) -> None:
@@ -19,7 +23,11 @@ def update(names: list[str]) -> None:
         if names and path.stem not in names:
             continue
         scenario = load(path)
-        text = play(scenario, CoreWorld(scenario)).text()
+        try:
+            text = play(scenario, CoreWorld(scenario)).text()
+        except ScenarioError as error:
+            print(error)
+            continue
         if text != path.read_text():
             path.write_text(text)
             print(f"changed: {path.stem}")
@@ -32,6 +40,8 @@ def main() -> None:
         case ["differences"]:
             for name, line, reason in differences():
                 print(f"{name}: {line}\n   {reason}")
+        case ["docs"]:
+            PAGE.write_text(rendered(PAGE.read_text()))
         case _:
             sys.exit(__doc__)
 
