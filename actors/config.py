@@ -177,6 +177,15 @@ class MusterConfig(BaseModel):
         600_000, ge=1, description="How long a client that never joins counts for the group it commits for, in ms."
     )
     metrics_samples_flush_ms: Long = Field(5_000, ge=100, description="How often samples become Parquet, in ms.")
+    metrics_rebalances_flush_ms: Long = Field(
+        60_000, ge=100, description="How often ended rebalances become Parquet, in ms."
+    )
+    rebalance_stuck_ms: Long = Field(
+        30_000,
+        ge=1,
+        description="How long a phase of a rebalance may last before the coordinator's log names the members that it "
+        "waits for, in ms; half the group's rebalance timeout if that is shorter.",
+    )
     fault_injection_enable: Bool = Field(False, description="Reserved: fault injection comes with a later version.")
 
     @classmethod
