@@ -52,9 +52,8 @@ NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"log\.flush\..*", "what is acknowledged has been synced to disk"),
     (r"replica\..*|min\.insync\.replicas|unclean\..*|leader\..*|auto\.leader\..*", "one copy, in storage.path"),
     (r"num\.(io|network|recovery|replica)\..*", "there are no thread pools to size"),
-    (r"group\.coordinator\.(threads|new\.enable)", "each offsets partition is an actor of its own"),
-    (r"group\.coordinator\.append\.linger\.ms", "appends that wait are always written together"),
-    (r"offsets\.load\.buffer\.size", "a log is read in pieces of its own choice"),
+    (r"group\.coordinator\.((background\.)?threads|new\.enable)", "each offsets partition is an actor of its own"),
+    (r"group\.coordinator\.cached\.buffer\.max\.bytes", "a batch has a buffer of its own"),
     (r"zookeeper\.(session|connection)\.timeout\.ms", "nothing that serves waits for ZooKeeper"),
     (r"socket\.(send|receive)\.buffer\.bytes", "the system sizes its buffers itself"),
     (r"process\.roles|controller\..*|metadata\..*|inter\.broker\..*", "there is no KRaft quorum"),
@@ -63,8 +62,8 @@ NO_EFFECT: tuple[tuple[str, str], ...] = (
 
 LATER: tuple[str, ...] = (
     r"ssl\..*|sasl\..*|security\..*|authorizer\..*|principal\..*|.*quota.*",
-    r"transaction\..*|transactional\..*|group\.(consumer|share)\..*",
-    r"log\.retention\.check\.interval\.ms|log\.cleaner\..*|offsets\.topic\.compression\.codec",
+    r"transaction\..*|transactional\..*|group\.(consumer|share|streams)\..*",
+    r"log\.retention\.check\.interval\.ms|log\.cleaner\..*",
 )
 """Kafka properties of features that Muster does not have yet, as patterns."""
 
@@ -105,20 +104,26 @@ class MusterConfig(BaseModel):
 
     # groups
     group_min_session_timeout_ms: Int = Field(
-        6_000, ge=1, description="Lowest session timeout that a member may ask, in ms, inclusive."
+        6_000, description="Lowest session timeout that a member may ask, in ms, inclusive."
     )
     group_max_session_timeout_ms: Int = Field(
-        1_800_000, ge=1, description="Highest session timeout that a member may ask, in ms, inclusive."
+        1_800_000, description="Highest session timeout that a member may ask, in ms, inclusive."
     )
     group_initial_rebalance_delay_ms: Int = Field(
-        3_000, ge=0, description="How long an empty group waits for more members before its first rebalance, in ms."
+        3_000, description="How long an empty group waits for more members before its first rebalance, in ms."
     )
     group_max_size: Int = Field(_MAX_INT, ge=1, description="Most members that a group may have.")
+    group_coordinator_append_linger_ms: Int = Field(
+        -1,
+        ge=-1,
+        description="How long a coordinator's records wait for more to share a batch with, in ms; -1: only for those "
+        "that the disk makes wait anyway.",
+    )
     group_coordinator_rebalance_protocols: Annotated[Literal["classic"], List] = Field(
         "classic", description="Rebalance protocols that groups may use."
     )
     offset_metadata_max_bytes: Int = Field(
-        4_096, ge=0, description="Longest metadata of a committed offset, in UTF-16 units."
+        4_096, description="Longest metadata of a committed offset, in UTF-16 units."
     )
     offsets_topic_num_partitions: Int = Field(
         50, ge=1, description="Partitions of __consumer_offsets; read when the cluster is first started."
@@ -128,6 +133,15 @@ class MusterConfig(BaseModel):
     )
     offsets_topic_segment_bytes: Int = Field(
         104_857_600, ge=1, description="Size of a segment file of __consumer_offsets, in bytes."
+    )
+    offsets_topic_compression_codec: Int = Field(
+        0,
+        ge=0,
+        le=4,
+        description="Codec of what coordinators write to __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+    )
+    offsets_load_buffer_size: Int = Field(
+        5_242_880, ge=1, description="How much of __consumer_offsets is read at a time when it is loaded, in bytes."
     )
     offsets_retention_minutes: Int = Field(
         10_080, ge=1, description="How long offsets are kept that nobody uses, in minutes."
@@ -310,7 +324,11 @@ def log_config(config: MusterConfig, topic_overrides: Mapping[str, str] = Mappin
 def offsets_log_config(config: MusterConfig) -> LogConfig:
     """What the log of a partition of ``__consumer_offsets`` obeys."""
     own = {"segment.bytes": str(config.offsets_topic_segment_bytes), "message.timestamp.type": "CreateTime"}
-    return log_config(config, own)
+    return dataclasses.replace(
+        log_config(config, own),
+        own_codec=config.offsets_topic_compression_codec,
+        load_buffer_bytes=config.offsets_load_buffer_size,
+    )
 
 
 def _known_to(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from uuid import UUID
 
+from actors.batching import Batch, Lingering, batches
 from actors.group import adapters
 from actors.group.config import GroupConfig
 from actors.group.coordinator import Coordinator
@@ -86,6 +87,9 @@ class OffsetsPartition:
         self._timer_at_ms: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed = False
+        self._lingering = Lingering(
+            config.group_coordinator_append_linger_ms, lambda: partition_log.config.max_message_bytes, self._start_write
+        )
         self._commit_timeout_s = config.offsets_commit_timeout_ms / 1000
         self.events: Counter[str] = Counter()
         self._metrics = PartitionMetrics(partition, epoch, self._core)
@@ -232,9 +236,12 @@ class OffsetsPartition:
             )
             self._apply(self._core.write_failed(write, ErrorCode.message_too_large, now_ms()))
             return
+        self._lingering.add(write, chunks)
+
+    def _start_write(self, first: WriteId, last: WriteId, chunks: list[Batch]) -> None:
         loop = asyncio.get_running_loop()
         appends = [loop.create_task(self._append(chunk)) for chunk in chunks]
-        task = loop.create_task(self._finish_write(outcome, write, appends))
+        task = loop.create_task(self._finish_write(first, last, appends))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -248,22 +255,22 @@ class OffsetsPartition:
             peer.send(message)
         self._sink.put(statements)
 
-    async def _finish_write(self, outcome: Outcome, write: WriteId, appends: list[asyncio.Task[None]]) -> None:
+    async def _finish_write(self, first: WriteId, last: WriteId, appends: list[asyncio.Task[None]]) -> None:
         try:
             async with asyncio.timeout(self._commit_timeout_s):
                 await asyncio.gather(*appends)
         except TimeoutError:
             log.error("partition %d: an append takes longer than offsets.commit.timeout.ms", self.partition)
-            self._give_up(outcome, ErrorCode.request_timed_out)
+            self._give_up(first, ErrorCode.request_timed_out)
         except LogError as error:
             log.error("partition %d: append failed, the actor ends: %s", self.partition, error)
-            self._give_up(outcome, error.code)
+            self._give_up(first, error.code)
         except Exception:
             log.exception("partition %d: append failed, the actor ends", self.partition)
-            self._give_up(outcome, ErrorCode.not_coordinator)
+            self._give_up(first, ErrorCode.not_coordinator)
         else:
             if not self._failed:
-                self._guarded(lambda: self._core.written(write, now_ms()))
+                self._guarded(lambda: self._core.written(last, now_ms()))
 
     def _guarded(self, step: Callable[[], Outcome]) -> None:
         """Apply a step that no request asked for. If it fails nobody can be told: the actor ends, as with its log."""
@@ -273,14 +280,14 @@ class OffsetsPartition:
             log.exception("partition %d failed, the actor ends", self.partition)
             self._give_up(None, ErrorCode.not_coordinator)
 
-    def _give_up(self, outcome: Outcome | None, error: ErrorCode) -> None:
+    def _give_up(self, write: WriteId | None, error: ErrorCode) -> None:
         """What memory holds may be ahead of the log: answer everybody, then let a successor replay it."""
         if self._failed:
             return
         self._failed = True
         asyncio.get_running_loop().call_later(0.05, self._fail)
-        if outcome is not None and outcome.write is not None:
-            self._answer_last(self._core.write_failed(outcome.write, error, now_ms()))
+        if write is not None:
+            self._answer_last(self._core.write_failed(write, error, now_ms()))
         self._answer_last(self._core.resign(now_ms()))
 
     def _answer_last(self, outcome: Outcome) -> None:
@@ -319,6 +326,7 @@ class OffsetsPartition:
         if self._timer is not None:
             self._timer.cancel()
         self._apply(self._core.resign(now_ms()))
+        self._lingering.flush()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=5)
         for task in self._reads.values():
@@ -335,25 +343,3 @@ def _uncollected() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-_RECORD_OVERHEAD_BYTES = 32
-_BATCH_OVERHEAD_BYTES = 128
-
-
-def batches(records: Sequence[Record], limit_bytes: int) -> list[list[Record]] | None:
-    """One batch, as an operation is atomic; None if it is larger than the log takes.
-
-    Tombstones alone (expiry, deletion of topics and groups) may be split, as in Kafka.
-    """
-    chunks: list[list[Record]] = [[]]
-    size = _BATCH_OVERHEAD_BYTES
-    for record in records:
-        needed = _RECORD_OVERHEAD_BYTES + len(record.key) + len(record.value or b"")
-        if chunks[-1] and size + needed > limit_bytes:
-            chunks.append([])
-            size = _BATCH_OVERHEAD_BYTES
-        chunks[-1].append(record)
-        size += needed
-    fits = len(chunks) == 1 and size <= limit_bytes
-    return chunks if fits or all(record.value is None for record in records) else None

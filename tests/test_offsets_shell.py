@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from actors.batching import batches
 from actors.group.config import GroupConfig
 from actors.group.types import Record
 from actors.log import LogConfig, PartitionLog
+from actors.log.batch import iter_headers
 from actors.log.disk import Disk
-from actors.offsets import OffsetsPartition, batches
+from actors.offsets import OffsetsPartition
 from actors.runtime import now_ms
 from actors.wire import codec, envelope
 from actors.wire.channel import Channel, connect
@@ -32,9 +34,11 @@ class Nowhere:
 class Shell:
     """One life of the actor."""
 
-    def __init__(self, folder: Path, epoch: int, *, disk: Disk | None = None, **config: Any) -> None:
+    def __init__(
+        self, folder: Path, epoch: int, *, disk: Disk | None = None, log: LogConfig | None = None, **config: Any
+    ) -> None:
         self.log = PartitionLog.open(
-            folder, topic_id=TOPIC_ID, epoch=epoch, config=LogConfig(), now_ms=now_ms, disk=disk or Disk()
+            folder, topic_id=TOPIC_ID, epoch=epoch, config=log or LogConfig(), now_ms=now_ms, disk=disk or Disk()
         )
         self.ended = asyncio.Event()
         self.partition = OffsetsPartition(
@@ -116,6 +120,63 @@ def test_a_write_that_is_too_large_is_refused_and_the_partition_goes_on(tmp_path
     run(scenario)
 
 
+def test_batches_in_every_codec_load_whatever_the_size_of_the_buffer(tmp_path: Path) -> None:
+    """The codec may change from one life to the next; the log keeps what was written before."""
+
+    async def scenario() -> None:
+        for life, (own_codec, load_buffer_bytes) in enumerate(zip(range(5), (1 << 20, 4096, 100, 61, 1), strict=True)):
+            log = LogConfig(own_codec=own_codec, load_buffer_bytes=load_buffer_bytes)
+            shell = Shell(tmp_path / "log", life + 1, log=log)
+            channel = await shell.serve(tmp_path / f"socket-{life}")
+            assert await committed(channel) == (dict.fromkeys(range(200), life) if life else {})
+            assert await commit(channel, life + 1, partitions=200, metadata="here") == {ErrorCode.none}
+            await shell.partition.stop()
+            await shell.server.stop()
+        segments = [*(tmp_path / "log").glob("*.log")]
+        headers = [header for path in segments for _, header in iter_headers(path.read_bytes())]
+        assert sorted(header.codec for header in headers) == [0, 1, 2, 3, 4]
+        plain = next(header.size_bytes for header in headers if not header.codec)
+        assert all(header.size_bytes < plain // 4 for header in headers if header.codec)
+
+    run(scenario)
+
+
+def batch_sizes(folder: Path) -> list[int]:
+    """Records in each batch of the log."""
+    return [header.record_count for path in folder.glob("*.log") for _, header in iter_headers(path.read_bytes())]
+
+
+def test_records_of_several_requests_linger_for_one_batch(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        shell = Shell(tmp_path / "log", 1, group_coordinator_append_linger_ms=200)
+        channel = await shell.serve(tmp_path / "socket")
+        answers = await asyncio.gather(*(commit(channel, offset, partitions=2) for offset in range(5)))
+        assert answers == [{ErrorCode.none}] * 5
+        assert batch_sizes(tmp_path / "log") == [10]
+        assert await committed(channel) == {0: 4, 1: 4}
+        await shell.partition.stop()
+        await shell.server.stop()
+
+    run(scenario)
+
+
+def test_what_lingers_is_written_when_a_batch_is_full_or_the_actor_stops(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        log = LogConfig(max_message_bytes=4_000)
+        shell = Shell(tmp_path / "log", 1, log=log, group_coordinator_append_linger_ms=3_600_000)
+        channel = await shell.serve(tmp_path / "socket")
+        commits = [asyncio.ensure_future(commit(channel, offset, metadata="x" * 1000)) for offset in range(8)]
+        await asyncio.gather(*commits[:4])
+        assert sum(batch_sizes(tmp_path / "log")) >= 4
+        assert max(batch_sizes(tmp_path / "log")) <= 3
+        await shell.partition.stop()
+        assert {error for done in commits[4:] for error in await done} <= {ErrorCode.none, ErrorCode.not_coordinator}
+        await shell.server.stop()
+        assert sum(batch_sizes(tmp_path / "log")) == 8
+
+    run(scenario)
+
+
 def test_many_tombstones_are_split(tmp_path: Path) -> None:
     async def scenario() -> None:
         shell = Shell(tmp_path / "log", 1)
@@ -161,6 +222,20 @@ def test_a_disk_that_fails_ends_the_actor_after_its_clients_were_told(tmp_path: 
         again = Shell(tmp_path / "log", 2)
         assert await committed(await again.serve(tmp_path / "b.sock")) == {0: 5}
         await again.server.stop()
+
+    run(scenario)
+
+
+def test_when_lingering_records_cannot_be_written_every_request_is_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        disk = BrokenDisk()
+        disk.broken = True
+        shell = Shell(tmp_path / "log", 1, disk=disk, group_coordinator_append_linger_ms=50)
+        channel = await shell.serve(tmp_path / "socket")
+        answers = await asyncio.gather(*(commit(channel, offset) for offset in range(3)))
+        assert answers == [{ErrorCode.not_coordinator}] * 3
+        await shell.ended.wait()
+        await shell.server.stop()
 
     run(scenario)
 

@@ -19,6 +19,8 @@ class GroupConfig:
     """How long the first rebalance of an Empty group waits for more members."""
     group_max_size: int = 2_147_483_647
     """Most members of one group."""
+    group_coordinator_append_linger_ms: int = -1
+    """How long the shell waits for more records before it writes a batch; -1 and 0: not at all."""
     offset_metadata_max_bytes: int = 4_096
     """Longest metadata of a committed offset. Kafka counts UTF-16 units, in spite of the name."""
     offsets_retention_minutes: int = 10_080

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from actors.log.compression import CODECS, NO_COMPRESSION
+
 CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
 
@@ -21,10 +23,16 @@ class LogConfig:
     """message.timestamp.type: CreateTime or LogAppendTime."""
     index_interval_bytes: int = 4096
     """index.interval.bytes: one index entry per so many bytes of log."""
+    own_codec: int = NO_COMPRESSION
+    """offsets.topic.compression.codec: of the batches that are built by the log's owner, not by a producer."""
+    load_buffer_bytes: int = 256 << 10
+    """offsets.load.buffer.size: how much ``replay`` reads at a time; a larger batch is read whole."""
 
     def __post_init__(self) -> None:
         if min(self.segment_bytes, self.max_message_bytes, self.index_interval_bytes) <= 0:
             raise ValueError("segment.bytes, max.message.bytes and index.interval.bytes are greater than 0")
+        if self.own_codec not in CODECS or self.load_buffer_bytes <= 0:
+            raise ValueError("a codec is one of 0-4, and a buffer holds something")
         if self.message_timestamp_type not in (CREATE_TIME, LOG_APPEND_TIME):
             raise ValueError(f"message.timestamp.type is {CREATE_TIME} or {LOG_APPEND_TIME}")
 

@@ -209,7 +209,7 @@ class PartitionLog:
             if last is not None:
                 await acknowledged(last)
             return end
-        batch = build_batch(records, timestamp_ms, self._writer.end_offset, self.epoch)
+        batch = build_batch(records, timestamp_ms, self._writer.end_offset, self.epoch, self.config.own_codec)
         if len(batch) > self.config.max_message_bytes:
             raise MessageTooLarge(f"{len(records)} records of {len(batch)} bytes in one batch")
         self._check_segment_holds(read_header(batch))
@@ -320,7 +320,7 @@ class PartitionLog:
         """
         try:
             for segment in list(self._writer.segments):
-                for header, batch in segment.batches():
+                for header, batch in segment.batches(self.config.load_buffer_bytes):
                     yield from read_records(batch, header)
         except OSError as error:
             raise StorageError(f"{self.directory.name} cannot be replayed: {error}") from error

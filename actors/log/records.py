@@ -1,4 +1,4 @@
-"""The records inside a batch of format 2: reading them in every codec, and building an uncompressed batch.
+"""The records inside a batch of format 2: reading them and building a batch, in every codec.
 
 Record (Kafka documentation, "Record"), all lengths zigzag varints::
 
@@ -10,21 +10,12 @@ A length of -1 is null.
 
 from __future__ import annotations
 
-import mmap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import cramjam
-
 from actors.log.batch import HEADER, HEADER_BYTES, LENGTH_OVERHEAD, NO_PRODUCER, NO_SEQUENCE, BatchHeader, Buffer, seal
-from actors.log.errors import CorruptMessage, UnsupportedCompression
-
-MAX_RECORDS_BYTES = 256 << 20
-"""No batch is decompressed to more than this: a batch of a few bytes may claim to hold terabytes."""
-
-_XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER_BYTES = 16
-
+from actors.log.compression import NO_COMPRESSION, compress, decompress
+from actors.log.errors import CorruptMessage
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
 _NO_HEADERS: Headers = ()
@@ -108,75 +99,30 @@ def _read_bytes(payload: bytes, at: int) -> tuple[bytes | None, int]:
     return payload[at:end], end
 
 
-def decompress(codec: int, payload: Buffer) -> bytes:
-    """The records' bytes. CorruptMessage if they cannot be had or are more than MAX_RECORDS_BYTES."""
-    try:
-        return _DECOMPRESS[codec](payload)
-    except KeyError:
-        raise UnsupportedCompression(f"compression codec {codec} does not exist") from None
-    except cramjam.DecompressionError as error:
-        raise CorruptMessage(f"records cannot be decompressed: {error}") from error
-
-
-def _into_memory(decompress_into: Callable[[Buffer, mmap.mmap], int]) -> Callable[[Buffer], bytes]:
-    def run(payload: Buffer) -> bytes:
-        with mmap.mmap(-1, MAX_RECORDS_BYTES) as room:  # only the pages that are written take memory
-            return room[: decompress_into(payload, room)]
-
-    return run
-
-
-def _snappy(payload: Buffer) -> bytes:
-    """Raw snappy (librdkafka, Go), or the blocks of xerial's snappy-java: magic, two versions, (length, block)*."""
-    if payload[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        return _snappy_block(payload, MAX_RECORDS_BYTES)
-    blocks: list[bytes] = []
-    room = MAX_RECORDS_BYTES
-    at = _XERIAL_HEADER_BYTES
-    while at < len(payload):
-        end = at + 4 + int.from_bytes(payload[at : at + 4], "big")
-        if end > len(payload):
-            raise CorruptMessage("a snappy block is longer than its batch")
-        blocks.append(_snappy_block(payload[at + 4 : end], room))
-        room -= len(blocks[-1])
-        at = end
-    return b"".join(blocks)
-
-
-def _snappy_block(block: Buffer, room: int) -> bytes:
-    if not block or cramjam.snappy.decompress_raw_len(block) > room:
-        raise CorruptMessage(f"a snappy block of {len(block)} bytes is empty or claims more than {room} bytes")
-    return bytes(cramjam.snappy.decompress_raw(block))
-
-
-_DECOMPRESS: dict[int, Callable[[Buffer], bytes]] = {
-    0: bytes,
-    1: _into_memory(cramjam.gzip.decompress_into),
-    2: _snappy,
-    3: _into_memory(cramjam.lz4.decompress_into),
-    4: _into_memory(cramjam.zstd.decompress_into),
-}
-
-
 def build_batch(
-    records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int, base_offset: int, leader_epoch: int
+    records: Sequence[tuple[bytes | None, bytes | None]],
+    timestamp_ms: int,
+    base_offset: int,
+    leader_epoch: int,
+    codec: int = NO_COMPRESSION,
 ) -> bytearray:
-    """One uncompressed batch with create time. ``records``, at least one, are pairs of key and value."""
-    batch = bytearray(HEADER_BYTES)
+    """One batch with create time. ``records``, at least one, are pairs of key and value."""
+    payload = bytearray()
     for delta, (key, value) in enumerate(records):
         body = bytearray(b"\x00\x00")  # attributes; the record's timestamp is the batch's
         _write_varint(body, delta)
         _write_bytes(body, key)
         _write_bytes(body, value)
         body.append(0)
-        _write_varint(batch, len(body))
-        batch += body
+        _write_varint(payload, len(body))
+        payload += body
+    batch = bytearray(HEADER_BYTES) + compress(codec, bytes(payload))
     last = len(records) - 1
     length = len(batch) - LENGTH_OVERHEAD
     HEADER.pack_into(
         batch,
         0,
-        *(base_offset, length, leader_epoch, 2, 0, 0, last, timestamp_ms, timestamp_ms),
+        *(base_offset, length, leader_epoch, 2, 0, codec, last, timestamp_ms, timestamp_ms),
         *(NO_PRODUCER, -1, NO_SEQUENCE, len(records)),
     )
     seal(batch)

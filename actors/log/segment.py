@@ -199,9 +199,10 @@ class Segment:
             end = batch_end
         return end
 
-    def batches(self) -> Iterator[tuple[BatchHeader, bytes]]:
-        """Every batch, whole. One read takes in as many as fit into _SCAN_BYTES, or one that is larger."""
-        position, wanted_bytes = 0, _SCAN_BYTES
+    def batches(self, buffer_bytes: int) -> Iterator[tuple[BatchHeader, bytes]]:
+        """Every batch, whole. One read takes in as many as fit into the buffer, or one that is larger."""
+        buffer_bytes = max(buffer_bytes, HEADER_BYTES)
+        position, wanted_bytes = 0, buffer_bytes
         while position + HEADER_BYTES <= self.size_bytes:
             chunk = os.pread(self.fd, min(wanted_bytes, self.size_bytes - position), position)
             at = 0
@@ -216,7 +217,7 @@ class Segment:
                 at = end
             if at == 0 and len(chunk) < wanted_bytes:
                 return  # the file is shorter than it was when it was opened
-            wanted_bytes = _SCAN_BYTES if at else header.size_bytes
+            wanted_bytes = buffer_bytes if at else header.size_bytes
             position += at
 
     def batches_since(self, timestamp_ms: int) -> Iterator[tuple[BatchHeader, bytes]]:

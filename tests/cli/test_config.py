@@ -16,6 +16,7 @@ from actors.config import (
     describe_topic,
     group_config,
     log_config,
+    offsets_log_config,
     topic_config_errors,
 )
 from gateway.cli.options import read_config
@@ -56,6 +57,61 @@ def test_every_wrong_property_is_named_at_once() -> None:
 def test_bounds_are_legal() -> None:
     config = MusterConfig.from_properties({"group.max.size": "1", "log.retention.ms": "-1", "metrics.port": "65535"})
     assert (config.group_max_size, config.retention_ms, config.metrics_port) == (1, -1, 65535)
+
+
+GROUP_PROPERTIES = {
+    "group.min.session.timeout.ms": ("6000", None),
+    "group.max.session.timeout.ms": ("1800000", None),
+    "group.initial.rebalance.delay.ms": ("3000", None),
+    "group.max.size": ("2147483647", 1),
+    "group.coordinator.append.linger.ms": ("-1", -1),
+    "offset.metadata.max.bytes": ("4096", None),
+    "offsets.load.buffer.size": ("5242880", 1),
+    "offsets.topic.num.partitions": ("50", 1),
+    "offsets.topic.replication.factor": ("3", 1),
+    "offsets.topic.segment.bytes": ("104857600", 1),
+    "offsets.topic.compression.codec": ("0", 0),
+    "offsets.retention.minutes": ("10080", 1),
+    "offsets.retention.check.interval.ms": ("600000", 1),
+    "offsets.commit.timeout.ms": ("5000", 1),
+}
+"""Kafka's defaults and lower bounds, as GroupCoordinatorConfig of Kafka 4 defines them."""
+
+
+@pytest.mark.parametrize("name", GROUP_PROPERTIES)
+def test_properties_of_groups_have_kafkas_default_and_lower_bound(name: str) -> None:
+    default, least = GROUP_PROPERTIES[name]
+    rows = {row.name: row for row in describe_broker(MusterConfig.from_properties({}))}
+    assert (rows[name].value, rows[name].source) == (default, ConfigSource.DEFAULT_CONFIG)
+    if least is None:
+        MusterConfig.from_properties({"group.min.session.timeout.ms": "-5", name: "-5"})
+        return
+    MusterConfig.from_properties({name: str(least)})
+    with pytest.raises(ConfigError, match=rf"{name}={least - 1} must be at least {least}"):
+        MusterConfig.from_properties({name: str(least - 1)})
+
+
+def test_what_belongs_to_other_groups_or_to_threads_is_refused() -> None:
+    for name in ("group.consumer.max.size", "group.share.max.size", "group.streams.max.size"):
+        with pytest.raises(ConfigError, match=f"{name} comes with a later version"):
+            MusterConfig.from_properties({name: "1"})
+    for name in ("group.coordinator.threads", "group.coordinator.background.threads", "group.coordinator.new.enable"):
+        with pytest.raises(ConfigError, match=rf"{name} has no effect in Muster \(each offsets partition is an actor"):
+            MusterConfig.from_properties({name: "1"})
+    with pytest.raises(
+        ConfigError, match=r"group\.coordinator\.rebalance\.protocols=classic,consumer must be 'classic'"
+    ):
+        MusterConfig.from_properties({"group.coordinator.rebalance.protocols": "classic,consumer"})
+
+
+def test_what_coordinators_write_and_how_they_load() -> None:
+    config = MusterConfig.from_properties(
+        {"offsets.topic.compression.codec": "4", "offsets.load.buffer.size": "77", "offsets.topic.segment.bytes": "99"}
+    )
+    log = offsets_log_config(config)
+    assert (log.own_codec, log.load_buffer_bytes, log.segment_bytes) == (4, 77, 99)
+    with pytest.raises(ConfigError, match=r"offsets\.topic\.compression\.codec=5 must be at most 4"):
+        MusterConfig.from_properties({"offsets.topic.compression.codec": "5"})
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
-from actors.log import LogError, batch
-from actors.log import records as record_module
+from actors.log import LogError, batch, compression
 from actors.log.batch import HEADER, HEADER_BYTES, check_client_batch, iter_headers, read_header
 from actors.log.errors import (
     CorruptMessage,
@@ -67,22 +66,22 @@ def test_records_of_kafka_python(codec: int) -> None:
 
 
 def test_snappy_with_and_without_xerial_framing() -> None:
-    raw = record_module.cramjam.snappy.compress_raw
+    raw = compression.cramjam.snappy.compress_raw
     payload = b"payload " * 1000
     framed = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
     for at in range(0, len(payload), 3000):
         block = bytes(raw(payload[at : at + 3000]))
         framed += struct.pack(">i", len(block)) + block
-    assert record_module.decompress(SNAPPY, bytes(raw(payload))) == payload
-    assert record_module.decompress(SNAPPY, framed) == payload
+    assert compression.decompress(SNAPPY, bytes(raw(payload))) == payload
+    assert compression.decompress(SNAPPY, framed) == payload
     for cut in (17, 19, 25, len(framed) - 1):
         with pytest.raises(CorruptMessage):
-            record_module.decompress(SNAPPY, framed[:cut])
+            compression.decompress(SNAPPY, framed[:cut])
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
 def test_a_batch_that_unpacks_to_too_much_is_refused(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_module, "MAX_RECORDS_BYTES", 1 << 20)
+    monkeypatch.setattr(compression, "MAX_RECORDS_BYTES", 1 << 20)
     content = client_batch(1, codec=codec, value=bytes(2 << 20))
     with pytest.raises(CorruptMessage):
         list(read_records(content, read_header(content)))
@@ -157,12 +156,30 @@ def test_stamps_leave_the_crc_valid() -> None:
 PAIRS = st.lists(st.tuples(st.none() | st.binary(max_size=200), st.none() | st.binary(max_size=300)), min_size=1)
 
 
-@given(pairs=PAIRS, offset=st.integers(0, 1 << 50))
-def test_a_batch_that_we_build_reads_the_same_here_and_in_aiokafka(pairs: list[Any], offset: int) -> None:
-    content = bytes(build_batch(pairs, NOW_MS, offset, 3))
+@given(pairs=PAIRS, offset=st.integers(0, 1 << 50), codec=st.sampled_from(CODECS))
+def test_a_batch_that_we_build_reads_the_same_here_and_in_aiokafka(pairs: list[Any], offset: int, codec: int) -> None:
+    content = bytes(build_batch(pairs, NOW_MS, offset, 3, codec))
     header = check_client_batch(content, 1 << 30)
+    assert header.codec == codec
     expected = [(offset + index, NOW_MS, key, value) for index, (key, value) in enumerate(pairs)]
     assert [record[:4] for record in read_records(content, header)] == expected
     theirs = DefaultRecordBatch(content)
     assert theirs.validate_crc()
     assert [(record.offset, record.timestamp, record.key, record.value) for record in theirs] == expected
+
+
+def test_a_large_batch_that_we_build_in_every_codec() -> None:
+    pairs: list[tuple[bytes | None, bytes | None]] = [(b"key-%d" % index, b"a value " * 50) for index in range(500)]
+    plain = len(build_batch(pairs, NOW_MS, 0, 3))
+    for codec in CODECS[1:]:
+        content = bytes(build_batch(pairs, NOW_MS, 0, 3, codec))
+        assert len(content) < plain // 4
+        assert [record[2:4] for record in read_records(content, read_header(content))] == pairs
+        assert [(record.key, record.value) for record in DefaultRecordBatch(content)] == pairs
+
+
+def test_javas_client_reads_our_lz4_frames_and_snappy_blocks() -> None:
+    """Its lz4 reader refuses blocks that depend on each other (bit 5 of the frame's flags says that none does)."""
+    magic, flags = (compress := compression.compress)(LZ4, b"x" * 200_000)[:4], compress(LZ4, b"x" * 200_000)[4]
+    assert (magic, flags >> 6, flags & 0x20) == (b"\x04\x22\x4d\x18", 1, 0x20)
+    assert compress(SNAPPY, b"x" * 200_000).startswith(b"\x82SNAPPY\x00" + bytes((0, 0, 0, 1)) * 2)

@@ -1,0 +1,98 @@
+"""Kafka's codecs of record batches: none, gzip, snappy, lz4, zstd, in the framing of Kafka's Java client."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable
+
+import cramjam
+
+from actors.log.batch import Buffer
+from actors.log.errors import CorruptMessage, UnsupportedCompression
+
+NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = CODECS = range(5)
+"""As in the lowest bits of a batch's attributes."""
+MAX_RECORDS_BYTES = 256 << 20
+"""No batch is decompressed to more than this: a batch of a few bytes may claim to hold terabytes."""
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_VERSIONS = bytes((0, 0, 0, 1)) * 2
+_XERIAL_HEADER_BYTES = len(_XERIAL_MAGIC + _XERIAL_VERSIONS)
+_XERIAL_BLOCK_BYTES = 32 << 10
+
+
+def compress(codec: int, payload: bytes) -> bytes:
+    """The bytes of a batch's records as the codec stores them. KeyError for a codec that does not exist."""
+    return _COMPRESS[codec](payload)
+
+
+def decompress(codec: int, payload: Buffer) -> bytes:
+    """The records' bytes. CorruptMessage if they cannot be had or are more than MAX_RECORDS_BYTES."""
+    try:
+        return _DECOMPRESS[codec](payload)
+    except KeyError:
+        raise UnsupportedCompression(f"compression codec {codec} does not exist") from None
+    except cramjam.DecompressionError as error:
+        raise CorruptMessage(f"records cannot be decompressed: {error}") from error
+
+
+def _into_memory(decompress_into: Callable[[Buffer, mmap.mmap], int]) -> Callable[[Buffer], bytes]:
+    def run(payload: Buffer) -> bytes:
+        with mmap.mmap(-1, MAX_RECORDS_BYTES) as room:  # only the pages that are written take memory
+            return room[: decompress_into(payload, room)]
+
+    return run
+
+
+def _snappy(payload: Buffer) -> bytes:
+    """Raw snappy (librdkafka, Go), or the blocks of xerial's snappy-java: magic, two versions, (length, block)*."""
+    if payload[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _snappy_block(payload, MAX_RECORDS_BYTES)
+    blocks: list[bytes] = []
+    room = MAX_RECORDS_BYTES
+    at = _XERIAL_HEADER_BYTES
+    while at < len(payload):
+        end = at + 4 + int.from_bytes(payload[at : at + 4], "big")
+        if end > len(payload):
+            raise CorruptMessage("a snappy block is longer than its batch")
+        blocks.append(_snappy_block(payload[at + 4 : end], room))
+        room -= len(blocks[-1])
+        at = end
+    return b"".join(blocks)
+
+
+def _snappy_block(block: Buffer, room: int) -> bytes:
+    if not block or cramjam.snappy.decompress_raw_len(block) > room:
+        raise CorruptMessage(f"a snappy block of {len(block)} bytes is empty or claims more than {room} bytes")
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _to_xerial(payload: bytes) -> bytes:
+    out = bytearray(_XERIAL_MAGIC + _XERIAL_VERSIONS)
+    for start in range(0, len(payload), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(payload[start : start + _XERIAL_BLOCK_BYTES]))
+        out += len(block).to_bytes(4, "big") + block
+    return bytes(out)
+
+
+def _to_lz4(payload: bytes) -> bytes:
+    """A frame of independent blocks: Java's client reads no others."""
+    compressor = cramjam.lz4.Compressor(block_linked=False)
+    compressor.compress(payload)
+    return bytes(compressor.finish())
+
+
+_DECOMPRESS: dict[int, Callable[[Buffer], bytes]] = {
+    NO_COMPRESSION: bytes,
+    GZIP: _into_memory(cramjam.gzip.decompress_into),
+    SNAPPY: _snappy,
+    LZ4: _into_memory(cramjam.lz4.decompress_into),
+    ZSTD: _into_memory(cramjam.zstd.decompress_into),
+}
+_COMPRESS: dict[int, Callable[[bytes], bytes]] = {
+    NO_COMPRESSION: bytes,
+    GZIP: lambda payload: bytes(cramjam.gzip.compress(payload)),
+    SNAPPY: _to_xerial,
+    LZ4: _to_lz4,
+    ZSTD: lambda payload: bytes(cramjam.zstd.compress(payload)),
+}
