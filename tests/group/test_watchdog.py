@@ -1,0 +1,136 @@
+"""The watchdog: once per phase, by the core's clock, with names. And who waits now."""
+
+from __future__ import annotations
+
+from actors.group.events import RebalanceMovedOn, RebalanceStuck
+from actors.group.state import GroupState
+from actors.group.watchdog import described
+from tests.group.driver import HOST, Driver, assignment, beat, commit, join, sync
+
+
+def stuck(driver: Driver) -> list[RebalanceStuck]:
+    return [event for event in driver.events if isinstance(event, RebalanceStuck)]
+
+
+def moved_on(driver: Driver) -> list[RebalanceMovedOn]:
+    return [event for event in driver.events if isinstance(event, RebalanceMovedOn)]
+
+
+def keep_alive(driver: Driver, member: str, seconds: int) -> None:
+    for _ in range(seconds):
+        driver.advance(1000)
+        driver.ask(beat(member, 1))
+
+
+def pair(driver: Driver, **asks: int) -> list[str]:
+    """A Stable group, the leader first."""
+    return driver.stable(2, **asks)
+
+
+def test_a_join_phase_that_lasts_names_the_member_once(driver: Driver) -> None:
+    a, b = pair(driver, rebalance_ms=300_000)
+    driver.park(join(a, rebalance_ms=300_000))
+    began_ms = driver.now_ms
+    keep_alive(driver, b, 29)
+    assert stuck(driver) == []
+    keep_alive(driver, b, 200)
+    (event,) = stuck(driver)
+    assert (event.state, event.generation, event.duration_ms) == (GroupState.PREPARING_REBALANCE, 1, 30_000)
+    assert [who.member_id for who in event.members] == [b]
+    assert event.deadline_ms == began_ms + 300_000
+    assert described(event, began_ms + 30_000) == (
+        f"group g: PreparingRebalance for 30.0 s (generation 1), waits for JoinGroup of member {b} "
+        f"(client.id c, host {HOST}); goes on without them in 270.0 s"
+    )
+    assert moved_on(driver) == []
+    driver.ask(join(b, rebalance_ms=300_000))
+    (over,) = moved_on(driver)
+    assert (over.state, over.duration_ms) == (GroupState.PREPARING_REBALANCE, 229_000)
+
+
+def test_half_the_rebalance_timeout_if_that_is_shorter(driver: Driver) -> None:
+    a, b = pair(driver, rebalance_ms=20_000)
+    driver.park(join(a, rebalance_ms=20_000))
+    keep_alive(driver, b, 9)
+    assert stuck(driver) == []
+    keep_alive(driver, b, 1)
+    assert [event.duration_ms for event in stuck(driver)] == [10_000]
+
+
+def test_an_assignment_that_does_not_come_names_the_leader_first(driver: Driver) -> None:
+    joins = driver.answers_to([driver.new_member(session_ms=100_000) for _ in range(3)])
+    a, b, c = (each.member_id for each in joins)
+    driver.park(sync(b, 1))
+    driver.advance(30_000)
+    (event,) = stuck(driver)
+    assert (event.state, event.leader) == (GroupState.COMPLETING_REBALANCE, a)
+    assert [who.member_id for who in event.members] == [a, c]
+    assert f"waits for SyncGroup of leader {a} (client.id c, host {HOST}), member {c} " in described(event, 0)
+    driver.ask(sync(a, 1, {a: assignment(("t", 0))}))
+    assert [over.state for over in moved_on(driver)] == [GroupState.COMPLETING_REBALANCE]
+
+
+def test_a_handed_out_id_is_named(driver: Driver) -> None:
+    (a,) = driver.stable()
+    driver.ask(join(session_ms=100_000, rebalance_ms=20_000), client="hesitating")
+    driver.park(join(a, rebalance_ms=20_000))
+    driver.advance(10_000)
+    (event,) = stuck(driver)
+    assert (event.members, [who.client_id for who in event.pending]) == ((), ["hesitating"])
+    assert "new client with handed-out id" in described(event, driver.now_ms)
+
+
+def test_static_members_are_named_with_their_instance(driver: Driver) -> None:
+    a = driver.stable_static("ia", "ib", session_ms=100_000)[0]
+    driver.park(join(a, instance="ia"))
+    driver.advance(30_000)
+    assert "group.instance.id ib" in described(stuck(driver)[0], driver.now_ms)
+
+
+def test_the_initial_delay_is_no_wait_for_anybody(make) -> None:  # type: ignore[no-untyped-def]
+    driver = make(group_initial_rebalance_delay_ms=40_000)
+    token = driver.new_member(session_ms=100_000)
+    driver.advance(39_000)
+    assert stuck(driver) == []
+    (wait,) = driver.core.waiting()
+    assert (wait.initial_delay, wait.members, wait.pending) == (True, (), ())
+    driver.advance(1000)
+    assert driver.answer(token).generation_id == 1
+
+
+def test_each_phase_is_reported_for_itself_and_a_short_one_not_at_all(driver: Driver) -> None:
+    a, b = pair(driver, session_ms=200_000)
+    driver.park(join(a, session_ms=200_000))
+    driver.advance(30_000)
+    driver.ask(join(b, session_ms=200_000))
+    driver.advance(30_000)
+    driver.park(sync(b, 2))
+    driver.ask(sync(a, 2, {}))
+    assert [event.state for event in stuck(driver)] == [
+        GroupState.PREPARING_REBALANCE,
+        GroupState.COMPLETING_REBALANCE,
+    ]
+    assert [event.duration_ms for event in moved_on(driver)] == [30_000, 30_000]
+    driver.advance(100_000)
+    assert len(stuck(driver)) == 2
+
+
+def test_who_waits_now(driver: Driver) -> None:
+    driver.ask(commit({("t", 0): 5}, group="simple"))
+    a, b = pair(driver, rebalance_ms=60_000)
+    assert driver.core.waiting() == ()
+    driver.park(join(a))
+    (wait,) = driver.core.waiting()
+    assert wait.to_json() == {
+        "group": "g",
+        "state": "PreparingRebalance",
+        "generation": 1,
+        "since_ms": driver.now_ms,
+        "deadline_ms": driver.now_ms + 60_000,
+        "initial_delay": False,
+        "leader": a,
+        "members": [{"member_id": b, "client_id": "c", "host": HOST, "group_instance_id": None}],
+        "members_left_out": 0,
+        "pending": [],
+        "pending_left_out": 0,
+    }
