@@ -1,0 +1,367 @@
+"""The shell around the coordinator, as actors/offsets.py is one: it steps the core, writes, ticks, dies, loads again.
+
+Every step of the core becomes a :class:`Step`, which the world looks at before the answers leave.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kio.schema.errors import ErrorCode
+
+from actors.group import adapters
+from actors.group.config import GroupConfig
+from actors.group.coordinator import Coordinator, Phase
+from actors.group.messages import Request, Response
+from actors.group.state import IllegalMove
+from actors.group.types import Context, Outcome, Token, WriteId
+from actors.wire import codec
+from tests.simulation.broken import Broken
+from tests.simulation.log import SimulatedLog
+from tests.simulation.schedule import Event, Schedule
+from tests.simulation.shots import Shots, shoot
+
+E = ErrorCode
+LOG_ERRORS = (E.not_leader_or_follower, E.kafka_storage_error, E.not_enough_replicas)
+
+
+class StepKind(Enum):
+    REQUEST = "request"
+    TICK = "tick"
+    WRITTEN = "written"
+    FAILED = "write failed"
+    TOPICS_DELETED = "topics deleted"
+    RESIGNED = "resigned"
+    LOADED = "loaded"
+
+
+@dataclass(slots=True, kw_only=True)
+class Asked:
+    """A request at the coordinator. Times are the coordinator's own, in ms."""
+
+    token: Token
+    sender: str
+    honest: bool
+    api_key: int
+    api_version: int
+    request: Request
+    entity: object
+    arrived_ms: int
+    stalled_ms: int
+    """How long the actor had stood still, over its life, when the request was handled."""
+    answer: Callable[[bytes | None], None]
+    write: WriteId | None = None
+    """What the step of this request wrote."""
+    expected: ErrorCode | None = None
+    """What the protocol says its error must be, judged when it arrived; None: that is left open."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Step:
+    kind: StepKind
+    now_ms: int
+    outcome: Outcome
+    before: Shots
+    after: Shots
+    asked: Asked | None = None
+    """The request that was handled, in a step of that kind."""
+    write: WriteId | None = None
+    """The write that is durable, or has failed."""
+    topics: frozenset[str] = frozenset()
+    answered: list[tuple[Asked, Response]] = field(default_factory=list)
+    strays: list[Token] = field(default_factory=list)
+    """Tokens that were answered although nobody waited under them."""
+    loading: bool = False
+    dying: bool = False
+    """The actor only says goodbye: what it holds and decides now is forgotten."""
+
+
+@dataclass(slots=True)
+class Faults:
+    """How likely things go wrong, per write. All 0: nothing does."""
+
+    slow_write: float = 0.0
+    stuck_write: float = 0.0
+    failed_write: float = 0.0
+    refused_write: float = 0.0
+
+
+class Actor:
+    """One offsets partition over all of its lives."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        chance: random.Random,
+        config: GroupConfig,
+        observe: Callable[[Step], None],
+        note: Callable[..., None],
+    ) -> None:
+        self.schedule = schedule
+        self.chance = chance
+        self.config = config
+        self.log = SimulatedLog()
+        self.faults = Faults()
+        self.waiting: dict[Token, Asked] = {}
+        self.core: Coordinator | None = None
+        self.shots: Shots = {}
+        self.life = 0
+        self._deaths = 0
+        self.stalled_ms = 0
+        """How long this life has stood still."""
+        self._observe = observe
+        self._note = note
+        self._skew_ms = 0
+        self._stalled_until_ms = 0
+        self._ids = itertools.count(1)
+        self._tokens = itertools.count(1)
+        self._tick: Event | None = None
+        self._tick_at_ms: int | None = None
+        self._last_write_ends_ms = 0
+
+    @property
+    def now_ms(self) -> int:
+        """The clock of the host that the actor runs on."""
+        return self.schedule.now_ms + self._skew_ms
+
+    @property
+    def serves(self) -> bool:
+        return self.core is not None and self.core.phase is Phase.ACTIVE
+
+    # Requests.
+
+    def deliver(
+        self, sender: str, honest: bool, host: str, frame: bytes, answer: Callable[[bytes | None], None]
+    ) -> None:
+        """A request arrives. ``answer`` gets the response; None if the connection breaks instead."""
+        self._when_running(lambda: self._deliver(sender, honest, host, frame, answer))
+
+    def _deliver(
+        self, sender: str, honest: bool, host: str, frame: bytes, answer: Callable[[bytes | None], None]
+    ) -> None:
+        header = codec.decode_header(frame)
+        entity = codec.decode_request(header, frame)
+        asked = Asked(
+            token=Token(next(self._tokens)),
+            sender=sender,
+            honest=honest,
+            api_key=header.api_key,
+            api_version=header.api_version,
+            request=adapters.decode(header.api_key, header.api_version, entity),
+            entity=entity,
+            arrived_ms=self.now_ms,
+            stalled_ms=self.stalled_ms,
+            answer=answer,
+        )
+        if self.core is None:
+            self._answer_while_down(asked)
+            return
+        core, context = self.core, Context(client_id=header.client_id, host=host)
+        self._note("%s asks %s: %s", sender, asked.token, asked.request)
+        self.waiting[asked.token] = asked
+        self._step(StepKind.REQUEST, lambda: core.step(asked.request, context, asked.token, self.now_ms), asked=asked)
+
+    def _answer_while_down(self, asked: Asked) -> None:
+        """As the gateway does (gateway/groups.py): Kafka's words for loading."""
+        error = {adapters.HEARTBEAT: E.none, adapters.SYNC_GROUP: E.not_coordinator}.get(
+            asked.api_key, E.coordinator_load_in_progress
+        )
+        body = adapters.error_body(asked.api_key, asked.api_version, asked.entity, error)
+        asked.answer(codec.encode_response(asked.api_key, asked.api_version, 0, body))
+
+    # Life and death.
+
+    def start(self, config: GroupConfig | None = None) -> None:
+        """A new life: another host, whose clock is its own, loads the log. It serves a moment later."""
+        self.config = config or self.config
+        self.life += 1
+        self.stalled_ms = 0
+        self._skew_ms = self.chance.randint(-500, 500)
+        self.core = Coordinator(
+            partition=7, epoch=self.life, config=self.config, new_id=lambda: f"{next(self._ids):08x}"
+        )
+        self.schedule.after(self.chance.choice([0, 5, 300]), self._for_this_life(self._load))
+
+    def _load(self) -> None:
+        core = self.core
+        assert core is not None
+        self._note("life %s loads %s records", self.life, len(self.log.records))
+        for offset, record in enumerate(self.log.records):
+            core.replay(offset, record, self.now_ms)
+        self._step(StepKind.LOADED, lambda: core.loaded(self.now_ms))
+
+    def die(self, down_ms: int, config: GroupConfig | None = None) -> None:
+        """SIGKILL. The gateway tells whoever waits; what was on its way to the log may be there or not."""
+        if self.core is None:
+            return
+        lost = self.log.tear(self.chance)
+        self._note("life %s dies; %s batches are lost", self.life, lost)
+        self._gone(down_ms, config)
+
+    def resign(self, down_ms: int, config: GroupConfig | None = None) -> None:
+        """An orderly end: whoever waits is answered, what is on its way is written."""
+        core = self.core
+        if core is None or not self.serves:
+            return
+        self._step(StepKind.RESIGNED, lambda: core.resign(self.now_ms), dying=True)
+        if self.log.pending:
+            self.log.finish(self.log.pending[-1].write)
+        self._gone(down_ms, config)
+
+    def _give_up(self, write: WriteId, error: ErrorCode) -> None:
+        """The log failed: memory may be ahead of it. Answer everybody, then die."""
+        core = self.core
+        assert core is not None
+        self.log.doubt(write)
+        self._step(StepKind.FAILED, lambda: core.write_failed(write, error, self.now_ms), write=write, dying=True)
+        self._step(StepKind.RESIGNED, lambda: core.resign(self.now_ms), dying=True)
+        self.die(self.chance.choice([50, 1000]))
+
+    def _gone(self, down_ms: int, config: GroupConfig | None) -> None:
+        self.core = None
+        self._deaths += 1
+        self.shots = {}
+        self._stalled_until_ms = self._last_write_ends_ms = 0
+        waiting, self.waiting = self.waiting, {}
+        for asked in waiting.values():
+            self._answer_while_down(asked)
+        self.schedule.after(down_ms, self._for_this_life(lambda: self.start(config)))
+
+    def stall(self, ms: int) -> None:
+        """The process stands still, while the world goes on."""
+        self._stalled_until_ms = max(self._stalled_until_ms, self.schedule.now_ms + ms)
+        self.stalled_ms += ms
+        self._note("the actor stands still for %s ms", ms)
+
+    def topics_deleted(self, topics: frozenset[str]) -> None:
+        core = self.core
+        if core is not None and self.serves:
+            self._step(StepKind.TOPICS_DELETED, lambda: core.topics_deleted(sorted(topics), self.now_ms), topics=topics)
+
+    # Steps.
+
+    def _step(
+        self,
+        kind: StepKind,
+        act: Callable[[], Outcome],
+        *,
+        asked: Asked | None = None,
+        write: WriteId | None = None,
+        topics: frozenset[str] = frozenset(),
+        dying: bool = False,
+    ) -> None:
+        core = self.core
+        assert core is not None
+        loading = core.phase is Phase.LOADING
+        before = self.shots
+        try:
+            outcome = act()
+        except IllegalMove as error:
+            raise Broken(str(error), "states_move_as_the_table_says") from error
+        except Exception as error:
+            raise Broken(repr(error), "the_core_never_fails") from error
+        self.shots = shoot(core.groups)
+        step = Step(
+            kind=kind,
+            now_ms=self.now_ms,
+            outcome=outcome,
+            before=before,
+            after=self.shots,
+            asked=asked,
+            write=write,
+            topics=topics,
+            loading=loading,
+            dying=dying,
+        )
+        if asked is not None:
+            asked.write = outcome.write
+        if outcome.write is not None and not dying:
+            self.log.begin(outcome.write, outcome.records)
+        for token, response in outcome.replies:
+            known = self.waiting.pop(token, None)
+            if known is None:
+                step.strays.append(token)
+            else:
+                step.answered.append((known, response))
+        self._observe(step)
+        for known, response in step.answered:
+            body = adapters.encode(known.api_version, response)
+            known.answer(codec.encode_response(known.api_key, known.api_version, 0, body))
+        if outcome.write is not None and not dying:
+            self._begin_write(outcome, outcome.write)
+        self._arm()
+
+    def _arm(self) -> None:
+        due_ms = self.core.next_deadline_ms() if self.core is not None else None
+        if due_ms == self._tick_at_ms and self._tick is not None and self._tick.do is not None:
+            return
+        if self._tick is not None:
+            self._tick.cancel()
+        self._tick, self._tick_at_ms = None, due_ms
+        if due_ms is not None:
+            self._tick = self.schedule.at(due_ms - self._skew_ms, self._for_this_life(self._do_tick))
+
+    def _do_tick(self) -> None:
+        core = self.core
+        self._tick = None
+        if core is not None and core.phase is not Phase.RESIGNED:
+            self._step(StepKind.TICK, lambda: core.tick(self.now_ms))
+
+    # Writes.
+
+    def _begin_write(self, outcome: Outcome, write: WriteId) -> None:
+        core, chance, faults = self.core, self.chance, self.faults
+        assert core is not None
+        only_tombstones = all(record.value is None for record in outcome.records)
+        if not only_tombstones and chance.random() < faults.refused_write:
+            self.log.refuse(write)
+            self._step(StepKind.FAILED, lambda: core.write_failed(write, E.message_too_large, self.now_ms), write=write)
+            return
+        latency_ms = chance.randint(0, 4)
+        if chance.random() < faults.slow_write:
+            latency_ms = chance.randint(50, 3_000)
+        ends_ms = max(self.schedule.now_ms + latency_ms, self._last_write_ends_ms)
+        limit_ms = self.schedule.now_ms + self.config.offsets_commit_timeout_ms
+        if ends_ms > limit_ms or chance.random() < faults.stuck_write:
+            self._last_write_ends_ms = limit_ms
+            self.schedule.at(limit_ms, self._for_this_life(lambda: self._give_up(write, E.request_timed_out)))
+        elif chance.random() < faults.failed_write:
+            error, self._last_write_ends_ms = chance.choice(LOG_ERRORS), ends_ms
+            self.schedule.at(ends_ms, self._for_this_life(lambda: self._give_up(write, error)))
+        else:
+            self._last_write_ends_ms = ends_ms
+            self.schedule.at(ends_ms, self._for_this_life(lambda: self._written(write)))
+
+    def _written(self, write: WriteId) -> None:
+        core = self.core
+        assert core is not None
+        if not self.log.pending or self.log.pending[0].write > write:
+            return
+        self.log.finish(write)
+        self._step(StepKind.WRITTEN, lambda: core.written(write, self.now_ms), write=write)
+
+    # Time.
+
+    def _for_this_life(self, do: Callable[[], None]) -> Callable[[], None]:
+        """Not done any more when the actor has died since; done later when it stands still."""
+        deaths = self._deaths
+
+        def run() -> None:
+            if deaths == self._deaths:
+                self._when_running(run_now)
+
+        def run_now() -> None:
+            if deaths == self._deaths:
+                do()
+
+        return run
+
+    def _when_running(self, do: Callable[[], None]) -> None:
+        if self.schedule.now_ms < self._stalled_until_ms:
+            self.schedule.at(self._stalled_until_ms, lambda: self._when_running(do))
+        else:
+            do()

@@ -1,0 +1,251 @@
+"""An honest consumer, as Kafka's own: it joins, assigns when it leads, heartbeats, commits what it has processed.
+
+It does what clients do about each error (ConsumerCoordinator and AbstractCoordinator of the Java client), whoever
+is to blame for it. Between two joins at most one JoinGroup or SyncGroup of it is under way.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from actors.group.adapters import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, OFFSET_FETCH, SYNC_GROUP
+from actors.group.consumer_protocol import assigned_partitions, subscribed_topics
+from tests.simulation.client import (
+    AGES,
+    STATIC_AGES,
+    Client,
+    Surroundings,
+    assignment,
+    commit_body,
+    fetch_body,
+    subscription,
+)
+
+E = ErrorCode
+RETRIABLE = {E.coordinator_load_in_progress, E.coordinator_not_available, E.not_coordinator, E.unknown_server_error}
+
+
+class Stage(Enum):
+    AWAY = "away"
+    JOINING = "joining"
+    SYNCING = "syncing"
+    CONSUMING = "consuming"
+
+
+class Consumer(Client):
+    honest = True
+
+    def __init__(
+        self,
+        world: Surroundings,
+        name: str,
+        group: str,
+        *,
+        instance: str | None,
+        topics: tuple[str, ...],
+        protocol_type: str = "consumer",
+    ) -> None:
+        super().__init__(world, name)
+        chance = world.chance
+        self.group = group
+        self.instance = instance
+        self.topics = topics
+        self.protocol_type = protocol_type
+        self.protocols = chance.choice([("range", "roundrobin"), ("roundrobin", "range")])
+        self.speaks = chance.choice(STATIC_AGES if instance else AGES)
+        self.session_ms = chance.choice([6_000, 8_000, 10_000])
+        self.rebalance_ms = chance.choice([4_000, 8_000, 15_000])
+        self.heartbeat_ms = chance.choice([1_500, 2_500])
+        self.poll_ms = chance.choice([1_500, 3_000])
+        self.stage = Stage.AWAY
+        self.member_id = ""
+        self.generation = -1
+        self.owned: list[tuple[str, int]] = []
+        self._protocol: str | None = None
+        self._round = 0
+
+    # Coming and going.
+
+    def start(self) -> None:
+        self.join()
+
+    def crash(self, away_ms: int, *, remember: bool) -> None:
+        """SIGKILL; another process comes back, perhaps with the old member id."""
+        self.life += 1
+        self.wake()
+        member_id = self.member_id
+        self._forget()
+        self.member_id = member_id if remember else ""
+        self.later(away_ms, self.start)
+
+    def stop(self, then_ms: int | None) -> None:
+        """Close: dynamic members say so, static ones do not. Back after that time, None: never."""
+        if self.instance is None and self.member_id:
+            left = {"member_id": self.member_id, "group_instance_id": None, "reason": "closed"}
+            body = {"group_id": self.group, "member_id": self.member_id, "members": [left]}
+            self.ask(LEAVE_GROUP, self.speaks.leave, body, lambda answer: None)
+        self.life += 1
+        self._forget()
+        if then_ms is not None:
+            self.later(then_ms, self.start)
+
+    def _forget(self) -> None:
+        self._round += 1
+        self.stage, self.member_id = Stage.AWAY, ""
+        self.generation, self.owned = -1, []
+
+    # Joining.
+
+    def join(self) -> None:
+        self._round += 1
+        self.stage = Stage.JOINING
+        metadata = subscription(self.topics)
+        body = {
+            "group_id": self.group,
+            "session_timeout": self.session_ms,
+            "rebalance_timeout": self.rebalance_ms,
+            "member_id": self.member_id,
+            "group_instance_id": self.instance,
+            "protocol_type": self.protocol_type,
+            "protocols": [{"name": name, "metadata": metadata} for name in self.protocols],
+        }
+        self._ask_in_round(JOIN_GROUP, self.speaks.join, body, self._joined, self.rebalance_ms + 5_000)
+
+    def _joined(self, answer: Any) -> None:
+        if answer is None:
+            self.join()
+        elif answer.error_code is E.none:
+            self.member_id, self.generation = answer.member_id, answer.generation_id
+            self._protocol = answer.protocol_name
+            self._sync(answer)
+        elif answer.error_code is E.member_id_required:
+            self.member_id = answer.member_id
+            self.join()
+        else:
+            self._refused(answer.error_code)
+
+    def _sync(self, joined: Any) -> None:
+        self.stage = Stage.SYNCING
+        leads = joined.leader == self.member_id and not getattr(joined, "skip_assignment", False)
+        shares = self._assign(joined.members) if leads else {}
+        body = {
+            "group_id": self.group,
+            "generation_id": self.generation,
+            "member_id": self.member_id,
+            "group_instance_id": self.instance,
+            "protocol_type": self.protocol_type,
+            "protocol_name": self._protocol,
+            "assignments": [{"member_id": member_id, "assignment": share} for member_id, share in shares.items()],
+        }
+        self._ask_in_round(SYNC_GROUP, self.speaks.sync, body, self._synced, self.rebalance_ms + 5_000)
+        self._heartbeat_later()
+
+    def _assign(self, members: Any) -> dict[str, bytes]:
+        """Every partition to one of those who want its topic; what cannot be read wants nothing."""
+        wishes = {member.member_id: subscribed_topics(member.metadata) or frozenset() for member in members}
+        shares: dict[str, list[tuple[str, int]]] = {member_id: [] for member_id in sorted(wishes)}
+        turn = 0
+        for topic, partitions in sorted(self.world.topics.items()):
+            takers = [member_id for member_id in shares if topic in wishes[member_id]]
+            for partition in range(partitions if takers else 0):
+                shares[takers[turn % len(takers)]].append((topic, partition))
+                turn += 1
+        return {member_id: assignment(share) for member_id, share in shares.items()}
+
+    def _synced(self, answer: Any) -> None:
+        if answer is None:
+            self.join()
+        elif answer.error_code is E.none:
+            self.stage = Stage.CONSUMING
+            self.owned = sorted(assigned_partitions(answer.assignment) or ())
+            self._fetch_positions()
+            self._poll_later()
+        else:
+            self._refused(answer.error_code)
+
+    # Consuming.
+
+    def _fetch_positions(self) -> None:
+        if self.owned:
+            version = self.speaks.fetch
+            body = fetch_body(version, self.group, self.owned, stable=self.world.chance.random() < 0.5)
+            self._ask_in_round(OFFSET_FETCH, version, body, lambda answer: None)
+
+    def _poll_later(self) -> None:
+        self._later_in_round(self.poll_ms, self._poll)
+
+    def _poll(self) -> None:
+        if self.owned:
+            self._ask_in_round(OFFSET_COMMIT, self.speaks.commit, self._commit(), self._committed)
+        self._poll_later()
+
+    def _commit(self) -> dict[str, Any]:
+        chance = self.world.chance
+        done = {partition: self.world.next_offset() for partition in self.owned if chance.random() < 0.6}
+        done = done or {self.owned[0]: self.world.next_offset()}
+        return commit_body(
+            self.group, done, generation=self.generation, member_id=self.member_id, instance=self.instance
+        )
+
+    def _committed(self, answer: Any) -> None:
+        if answer is None:
+            return
+        errors = {partition.error_code for topic in answer.topics for partition in topic.partitions}
+        for error in sorted(errors - RETRIABLE - {E.none, E.rebalance_in_progress}):
+            self._refused(error)
+            return
+
+    def _heartbeat_later(self) -> None:
+        self._later_in_round(self.heartbeat_ms, self._heartbeat)
+
+    def _heartbeat(self) -> None:
+        body = {
+            "group_id": self.group,
+            "generation_id": self.generation,
+            "member_id": self.member_id,
+            "group_instance_id": self.instance,
+        }
+        self._ask_in_round(HEARTBEAT, self.speaks.heartbeat, body, self._beaten)
+        self._heartbeat_later()
+
+    def _beaten(self, answer: Any) -> None:
+        if answer is None or answer.error_code in RETRIABLE or answer.error_code is E.none:
+            return
+        if answer.error_code is E.rebalance_in_progress and self.owned and self.world.chance.random() < 0.5:
+            self._commit_then_join()
+        else:
+            self._refused(answer.error_code)
+
+    def _commit_then_join(self) -> None:
+        """As a consumer with enable.auto.commit: what was processed is committed before the partitions go."""
+        self._round += 1
+        self._ask_in_round(OFFSET_COMMIT, self.speaks.commit, self._commit(), lambda answer: self.join(), 1_000)
+
+    # Errors.
+
+    def _refused(self, error: ErrorCode) -> None:
+        """Join again, in the way that the error asks for."""
+        self._round += 1
+        self.stage = Stage.JOINING
+        self.generation, self.owned = -1, []
+        wait_ms = 0
+        if error in (E.unknown_member_id, E.fenced_instance_id, E.group_max_size_reached):
+            self.member_id = ""
+        if error in (E.fenced_instance_id, E.group_max_size_reached, E.inconsistent_group_protocol):
+            wait_ms = self.world.chance.randint(500, 3_000)
+        elif error in RETRIABLE:
+            wait_ms = self.world.chance.randint(50, 300)
+        self._later_in_round(wait_ms, self.join)
+
+    def _ask_in_round(
+        self, api_key: int, version: int, body: dict[str, Any], then: Any, timeout_ms: int = 3_000
+    ) -> None:
+        asked_in = self._round
+        self.ask(api_key, version, body, lambda answer: then(answer) if asked_in == self._round else None, timeout_ms)
+
+    def _later_in_round(self, ms: int, do: Any) -> None:
+        planned_in = self._round
+        self.later(ms, lambda: do() if planned_in == self._round else None)

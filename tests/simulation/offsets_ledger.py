@@ -1,0 +1,162 @@
+"""What clients were told of committed offsets, and so what the coordinator may say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from kio.schema.errors import ErrorCode
+
+from actors.group.messages import (
+    DeleteGroups,
+    DeleteGroupsResponse,
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetDelete,
+    OffsetDeleteResponse,
+    OffsetFetch,
+    OffsetFetchResponse,
+    Response,
+)
+from actors.group.types import GroupId, Token
+from tests.simulation.actor import Asked, Step, StepKind
+
+Key = tuple[GroupId, str, int]
+E = ErrorCode
+PERHAPS = {
+    E.coordinator_not_available,
+    E.not_coordinator,
+    E.coordinator_load_in_progress,
+    E.unknown_server_error,
+}
+"""Errors that leave open whether the write happened."""
+
+
+@dataclass(slots=True, eq=False)
+class Change:
+    """One commit or deletion (offset None) of one partition's offset."""
+
+    offset: int | None
+    at_ms: int
+    expires_ms: int | None = None
+
+
+NOTHING = Change(None, 0)
+
+
+class OffsetsLedger:
+    """Per partition of a group: the last change that is certain, then those that may have happened, in order.
+
+    An answer without error, and any answer that shows the value, makes a change certain. A refusal takes it out. A
+    change whose fate the client does not know stays until the next certain one.
+    """
+
+    def __init__(self) -> None:
+        self.changes: dict[Key, list[Change]] = {}
+        self.acknowledged = 0
+        self._open: dict[Token, list[tuple[Key, Change]]] = {}
+        self._readable: dict[Token, dict[Key, list[Change]]] = {}
+
+    def note(self, step: Step) -> None:
+        if step.kind is StepKind.REQUEST and not step.loading and step.asked is not None:
+            self._note_asked(step.asked, step.now_ms)
+        elif step.kind is StepKind.TOPICS_DELETED:
+            for key in [key for key in self.changes if key[1] in step.topics]:
+                self._add(key, Change(None, step.now_ms))
+        elif step.kind is StepKind.LOADED:
+            self._open.clear()
+            self._readable.clear()
+        for asked, response in step.answered:
+            self._note_answer(asked, response)
+
+    def allowed(self, key: Key) -> list[Change]:
+        """What may be the state of that partition now."""
+        return self.changes.get(key, [NOTHING])
+
+    def settle(self, key: Key, offset: int | None) -> None:
+        """The value was seen: whatever came before the first change to it is over."""
+        changes = self.changes.get(key, [])
+        at = next((index for index, change in enumerate(changes) if change.offset == offset), 0)
+        del changes[:at]
+
+    def settle_for_good(self, key: Key, offset: int | None) -> None:
+        """The value is known, and nothing else is under way."""
+        self.settle(key, offset)
+        del self.changes[key][1:]
+
+    def expired(self, key: Key, now_ms: int) -> None:
+        """The offset is too old and was removed, in memory at least."""
+        self._add(key, Change(None, now_ms))
+
+    def readable_then(self, asked: Asked, key: Key) -> list[Change]:
+        """What might be read when that OffsetFetch arrived."""
+        return self._readable.get(asked.token, {}).get(key, [NOTHING])
+
+    def _note_asked(self, asked: Asked, now_ms: int) -> None:
+        request = asked.request
+        opened: list[tuple[Key, Change]] = []
+        match request:
+            case OffsetCommit():
+                expires_ms = None if request.retention_ms is None else now_ms + request.retention_ms
+                for topic in request.topics:
+                    for partition in topic.partitions:
+                        key = (request.group_id, topic.name, partition.index)
+                        opened.append((key, Change(partition.offset, now_ms, expires_ms)))
+            case OffsetDelete():
+                for name, indices in request.topics:
+                    opened += [((request.group_id, name, index), Change(None, now_ms)) for index in indices]
+            case DeleteGroups():
+                opened += [(key, Change(None, now_ms)) for key in self.changes if key[0] in request.groups]
+            case OffsetFetch():
+                groups = {group.group_id for group in request.groups}
+                self._readable[asked.token] = {k: [*changes] for k, changes in self.changes.items() if k[0] in groups}
+        if opened:
+            self._open[asked.token] = opened
+            for key, change in opened:
+                self._add(key, change)
+
+    def _note_answer(self, asked: Asked, response: Response) -> None:
+        if isinstance(response, OffsetFetchResponse):
+            return
+        errors = dict(_errors(asked, response))
+        for key, change in self._open.pop(asked.token, ()):
+            error = errors.get(key, errors.get((key[0], "", -1), E.none))
+            if error is E.none:
+                self.acknowledged += 1
+                self._certain(key, change)
+            elif error not in PERHAPS:
+                self._take_out(key, change)
+
+    def _add(self, key: Key, change: Change) -> None:
+        self.changes.setdefault(key, [NOTHING]).append(change)
+
+    def _certain(self, key: Key, change: Change) -> None:
+        changes = self.changes[key]
+        if change in changes:
+            del changes[: changes.index(change)]
+
+    def _take_out(self, key: Key, change: Change) -> None:
+        changes = self.changes[key]
+        if change in changes:
+            changes.remove(change)
+
+
+def _errors(asked: Asked, response: Response) -> Iterator[tuple[Key, ErrorCode]]:
+    """Error per partition; that of a whole group under topic "" and partition -1."""
+    match response:
+        case OffsetCommitResponse():
+            group = asked.request.group_id  # type: ignore[union-attr]
+            yield from _per_partition(group, response.topics)
+        case OffsetDeleteResponse():
+            group = asked.request.group_id  # type: ignore[union-attr]
+            yield (group, "", -1), response.error
+            yield from _per_partition(group, response.topics)
+        case DeleteGroupsResponse():
+            for result in response.groups:
+                yield (result.group_id, "", -1), result.error
+
+
+def _per_partition(group: GroupId, topics: Iterable[object]) -> Iterator[tuple[Key, ErrorCode]]:
+    for topic in topics:
+        for partition in topic.partitions:  # type: ignore[attr-defined]
+            yield (group, topic.name, partition.index), partition.error  # type: ignore[attr-defined]

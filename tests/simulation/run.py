@@ -1,0 +1,59 @@
+"""Run a seed, and make a failing one shorter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.simulation.broken import Broken
+from tests.simulation.world import STEPS, World
+
+__all__ = ["STEPS", "Result", "replay_command", "run", "shorten"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    broken: Broken | None
+    faulty_steps: int
+    """Events that were asked for before the faults stop."""
+    steps: int
+    """Events that happened, up to the failure or the end."""
+    core_steps: int
+    acknowledged: int
+    events: dict[str, int]
+    history: tuple[str, ...]
+
+
+def run(seed: int, steps: int = STEPS, *, trace_all: bool = False) -> Result:
+    world = World(seed, trace_all=trace_all)
+    broken = None
+    try:
+        world.run(steps)
+    except Broken as found:
+        broken = found
+    return Result(
+        broken=broken,
+        faulty_steps=steps,
+        steps=world.schedule.steps,
+        core_steps=world.core_steps,
+        acknowledged=world.ledger.offsets.acknowledged,
+        events=dict(world.events),
+        history=tuple(world.history()) if broken or trace_all else (),
+    )
+
+
+def shorten(seed: int, steps: int, invariant: str) -> int:
+    """Fewer faulty events after which the seed still breaks that invariant, by halving and quartering what is left."""
+    for cut in (steps // 2, steps // 4, steps // 8):
+        while steps > cut > 0 and _breaks(seed, steps - cut, invariant):
+            steps -= cut
+    return steps
+
+
+def _breaks(seed: int, steps: int, invariant: str) -> bool:
+    broken = run(seed, steps).broken
+    return broken is not None and broken.invariant == invariant
+
+
+def replay_command(seed: int, steps: int = STEPS) -> str:
+    shorter = f" --steps {steps}" if steps != STEPS else ""
+    return f".venv/bin/python -m tests.simulation --seed {seed}{shorter} --trace"

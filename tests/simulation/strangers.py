@@ -1,0 +1,171 @@
+"""Everybody else: liars, consumers without membership, and whoever administrates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.group import adapters
+from tests.simulation.client import AGES, Client, Surroundings, assignment, commit_body, fetch_body, subscription
+
+GARBAGE = b"\x00\x01\xff\xff"
+
+
+class Stranger(Client):
+    """Does something every now and then, and does not care for the answer."""
+
+    def __init__(self, world: Surroundings, name: str, groups: list[str], every_ms: int) -> None:
+        super().__init__(world, name)
+        self.groups = groups
+        self.every_ms = every_ms
+
+    def start(self) -> None:
+        self.later(self.world.chance.randint(1, 2 * self.every_ms), self._act)
+
+    def _act(self) -> None:
+        self.act(self.world.chance.choice(self.groups))
+        self.start()
+
+    def act(self, group: str) -> None:
+        raise NotImplementedError
+
+    def tell(self, api_key: int, version: int, body: dict[str, Any]) -> None:
+        self.ask(api_key, version, body, lambda answer: None)
+
+    def some_partitions(self) -> list[tuple[str, int]]:
+        chance = self.world.chance
+        known = [(topic, index) for topic, count in sorted(self.world.topics.items()) for index in range(count)]
+        return chance.sample(known, min(len(known), chance.randint(1, 3)))
+
+    def some_offsets(self) -> dict[tuple[str, int], int]:
+        return {partition: self.world.next_offset() for partition in self.some_partitions()}
+
+
+class Liar(Stranger):
+    """Uses names that are not its own, or that nobody has; joins and vanishes; sends what makes no sense."""
+
+    def act(self, group: str) -> None:
+        chance = self.world.chance
+        rumours = self.world.rumours[group]
+        self.member_id = chance.choice([*rumours.member_ids[-6:], "nobody", ""])
+        self.instance = chance.choice([None, None, None, *rumours.instance_ids[-3:], "no-instance"])
+        self.generation = rumours.generation + chance.choice([-1, 0, 0, 0, 1, 7])
+        lie = chance.choice(
+            [self._beat, self._sync, self._join, self._commit, self._fetch, self._leave, self._nonsense]
+        )
+        lie(group)
+
+    def _beat(self, group: str) -> None:
+        self.tell(adapters.HEARTBEAT, self.world.chance.randint(0, 4), self._identity(group))
+
+    def _sync(self, group: str) -> None:
+        chance = self.world.chance
+        members = self.world.rumours[group].member_ids[-6:]
+        grabbed = assignment(self.some_partitions())
+        shares = {member: chance.choice([b"", GARBAGE, grabbed]) for member in members}
+        body = self._identity(group) | {
+            "protocol_type": chance.choice(["consumer", "consumer", "connect"]),
+            "protocol_name": chance.choice(["range", "roundrobin", "other"]),
+            "assignments": [{"member_id": member, "assignment": share} for member, share in shares.items()],
+        }
+        self.tell(adapters.SYNC_GROUP, chance.choice([0, 3, 5]), body)
+
+    def _join(self, group: str) -> None:
+        """Sometimes for itself (and then it is silent for ever), sometimes in the place of another."""
+        chance = self.world.chance
+        body = {
+            "group_id": group,
+            "session_timeout": chance.choice([6_000, 6_000, 7_000, 1]),
+            "rebalance_timeout": chance.choice([0, 5_000, 10_000]),
+            "member_id": chance.choice(["", "", self.member_id]),
+            "group_instance_id": self.instance if chance.random() < 0.3 else None,
+            "protocol_type": chance.choice(["consumer", "consumer", "consumer", "connect"]),
+            "protocols": [
+                {"name": name, "metadata": chance.choice([subscription(("t0",)), GARBAGE])}
+                for name in chance.choice([("range", "roundrobin"), ("range",), ("other",), ()])
+            ],
+        }
+        self.tell(adapters.JOIN_GROUP, chance.choice([0, 2, 3, 4, 5, 9, 9]), body)
+
+    def _commit(self, group: str) -> None:
+        body = commit_body(
+            group,
+            self.some_offsets(),
+            generation=self.world.chance.choice([self.generation, self.generation, -1]),
+            member_id=self.member_id,
+            instance=self.instance,
+        )
+        self.tell(adapters.OFFSET_COMMIT, self.world.chance.choice([2, 6, 7, 8, 9]), body)
+
+    def _fetch(self, group: str) -> None:
+        version = self.world.chance.randint(2, 9)
+        self.tell(adapters.OFFSET_FETCH, version, fetch_body(version, group, None, stable=True))
+
+    def _leave(self, group: str) -> None:
+        """Rarely for another; an id that nobody has, otherwise."""
+        member_id = self.member_id if self.world.chance.random() < 0.2 else "nobody"
+        version = self.world.chance.choice([0, 3, 5])
+        members = [{"member_id": member_id, "group_instance_id": None}] * 2
+        self.tell(adapters.LEAVE_GROUP, version, {"group_id": group, "member_id": member_id, "members": members})
+
+    def _nonsense(self, group: str) -> None:
+        chance = self.world.chance
+        match chance.randrange(4):
+            case 0:
+                self.tell(adapters.HEARTBEAT, 4, self._identity(""))
+            case 1:
+                self.tell(adapters.OFFSET_COMMIT, 8, commit_body(group, self.some_offsets(), metadata="x" * 5_000))
+            case 2:
+                self.tell(adapters.SYNC_GROUP, 5, self._identity(group) | {"protocol_type": None, "assignments": []})
+            case _:
+                self.tell(adapters.DELETE_GROUPS, 2, {"groups_names": ["nowhere", "nowhere", group]})
+
+    def _identity(self, group: str) -> dict[str, Any]:
+        return {
+            "group_id": group,
+            "generation_id": self.generation,
+            "member_id": self.member_id,
+            "group_instance_id": self.instance,
+            "protocol_name": None,
+        }
+
+
+class SimpleConsumer(Stranger):
+    """Assigns partitions itself, and keeps its offsets in a group, its own or not."""
+
+    def act(self, group: str) -> None:
+        chance = self.world.chance
+        version = chance.choice(AGES).commit
+        if chance.random() < 0.4:
+            fetch_version = chance.choice(AGES).fetch
+            self.tell(adapters.OFFSET_FETCH, fetch_version, fetch_body(fetch_version, group, self.some_partitions()))
+        else:
+            retention_ms = chance.choice([-1, -1, 5_000]) if version <= 4 else -1
+            body = commit_body(group, self.some_offsets(), retention_ms=retention_ms)
+            self.tell(adapters.OFFSET_COMMIT, version, body)
+
+
+class Administrator(Stranger):
+    """Lists, describes, resets, deletes, evicts."""
+
+    def act(self, group: str) -> None:
+        chance = self.world.chance
+        match chance.randrange(8):
+            case 0:
+                self.tell(adapters.LIST_GROUPS, chance.randint(0, 5), {"states_filter": [], "types_filter": []})
+            case 1:
+                body = {"groups": [group, "nowhere"], "include_authorized_operations": True}
+                self.tell(adapters.DESCRIBE_GROUPS, chance.randint(0, 6), body)
+            case 2 | 3:
+                self.tell(adapters.DELETE_GROUPS, 2, {"groups_names": [group]})
+            case 4 | 5:
+                topics: dict[str, list[dict[str, int]]] = {}
+                for topic, index in self.some_partitions():
+                    topics.setdefault(topic, []).append({"partition_index": index})
+                named = [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]
+                self.tell(adapters.OFFSET_DELETE, 0, {"group_id": group, "topics": named})
+            case 6:
+                self.tell(adapters.OFFSET_COMMIT, 9, commit_body(group, self.some_offsets()))
+            case _:
+                instances = self.world.rumours[group].instance_ids[-3:]
+                members = [{"member_id": "", "group_instance_id": name, "reason": "evicted"} for name in instances]
+                self.tell(adapters.LEAVE_GROUP, 5, {"group_id": group, "members": members})

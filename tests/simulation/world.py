@@ -1,0 +1,267 @@
+"""The world of one seed: who is in it, what goes wrong, and when."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from actors.group.config import GroupConfig
+from actors.group.messages import SyncGroup
+from actors.group.state import GroupState
+from tests.simulation.actor import Actor, Step, StepKind
+from tests.simulation.broken import Broken
+from tests.simulation.consumer import Consumer, Stage
+from tests.simulation.invariants import check_all
+from tests.simulation.judge import verdict
+from tests.simulation.ledger import Ledger
+from tests.simulation.network import Network
+from tests.simulation.schedule import Schedule
+from tests.simulation.brief import brief
+from tests.simulation.strangers import Administrator, Liar, SimpleConsumer, Stranger
+from tests.simulation.view import View
+
+START_MS = 1_700_000_000_000
+STEPS = 1_500
+"""Events before the faults stop."""
+HEALING_MS = 240_000
+"""After the faults have stopped everything is well within this time: dead members and their phases are over by then."""
+TRACE = 60
+"""Lines of the trace that are kept."""
+
+
+class World:
+    def __init__(self, seed: int, *, trace_all: bool = False) -> None:
+        self.seed = seed
+        self.chance = random.Random(seed)
+        self.schedule = Schedule(START_MS)
+        self.trace: deque[tuple[int, str, tuple[Any, ...]]] = deque(maxlen=None if trace_all else TRACE)
+        self.ledger = Ledger()
+        self.rumours = self.ledger.rumours
+        self.events: Counter[str] = Counter()
+        self.core_steps = 0
+        self.topics = {"t0": 3, "t1": 2}
+        self._faulty = True
+        self._next_offset = 0
+        self.actor = Actor(self.schedule, self.chance, self._new_config(), self._observe, self.note)
+        self.view = View(self.actor, self.ledger)
+        self.network = Network(self.schedule, self.chance, self.actor)
+        self.consumers = [*self._new_consumers()]
+        self.strangers = [*self._new_strangers()]
+
+    # Who is there.
+
+    def _new_config(self) -> GroupConfig:
+        chance = self.chance
+        return GroupConfig(
+            group_max_size=chance.choice([2, 3, 100, 100]),
+            group_initial_rebalance_delay_ms=chance.choice([0, 500, 3_000]),
+            offsets_retention_minutes=chance.choice([1, 1, 10_080]),
+            offsets_retention_check_interval_ms=chance.choice([5_000, 20_000]),
+            attribution_simple_ttl_ms=chance.choice([10_000, 600_000]),
+        )
+
+    def _new_consumers(self) -> Iterator[Consumer]:
+        chance = self.chance
+        for group in ("g0", "g1")[: chance.randint(1, 2)]:
+            kind = chance.choice(["consumer", "consumer", "consumer", "connect"])
+            topics = chance.choice([("t0",), ("t0", "t1")])
+            for number in range(chance.randint(1, 4)):
+                instance = f"{group}-i{number}" if chance.random() < 0.4 else None
+                yield Consumer(self, f"{group}-c{number}", group, instance=instance, topics=topics, protocol_type=kind)
+
+    def _new_strangers(self) -> Iterator[Stranger]:
+        chance = self.chance
+        groups = sorted({consumer.group for consumer in self.consumers})
+        for number in range(chance.randint(0, 2)):
+            yield Liar(self, f"liar{number}", groups, chance.choice([300, 1_500, 4_000]))
+        yield SimpleConsumer(self, "simple", ["s0", "", *groups[:1]], chance.choice([1_500, 4_000]))
+        yield Administrator(self, "admin", ["s0", *groups], chance.choice([2_000, 6_000]))
+
+    def next_offset(self) -> int:
+        self._next_offset += 1
+        return self._next_offset
+
+    # Running.
+
+    def run(self, steps: int = STEPS) -> None:
+        """The whole history. Raises Broken."""
+        self.actor.start()
+        for consumer in self.consumers:
+            consumer.later(self.chance.randint(0, 4_000), consumer.start)
+        for stranger in self.strangers:
+            stranger.start()
+        self._trouble_begins()
+        while self.schedule.steps < steps:
+            self.schedule.step()
+        self._heal()
+        self._empty()
+
+    def note(self, text: str, *args: Any) -> None:
+        """A line of the trace; it is put together only when somebody reads it."""
+        self.trace.append((self.schedule.now_ms - START_MS, text, args))
+
+    def history(self) -> Iterator[str]:
+        for at_ms, text, args in self.trace:
+            yield f"{at_ms:>8} ms  {text % tuple(brief(each) for each in args)}"
+
+    def _observe(self, step: Step) -> None:
+        """Every step of the coordinator comes by here, before its answers leave."""
+        self.core_steps += 1
+        self._note_step(step)
+        if step.asked is not None and not step.loading:
+            step.asked.expected = verdict(step.asked.request, step.before)
+            self._note_dishonesty(step)
+        self.ledger.before_checks(step, self.view.core.registrations)
+        check_all(self.view, step)
+        self.ledger.after_checks(step)
+        self.view.walk_due_ms = self.view.expiry_walk_ms()
+
+    def _note_step(self, step: Step) -> None:
+        if step.kind is not StepKind.REQUEST:
+            self.note("%s %s", step.kind.value, step.write or "")
+        for event in step.outcome.events:
+            self.events[type(event).__name__] += 1
+            self.note("  %s", event)
+        for record in step.outcome.records:
+            self.note("  writes %s: %s", step.outcome.write, record)
+        for asked, response in step.answered:
+            self.note("  answers %s of %s: %s", asked.token, asked.sender, response)
+
+    def _note_dishonesty(self, step: Step) -> None:
+        asked = step.asked
+        assert asked is not None
+        if asked.honest or not isinstance(asked.request, SyncGroup) or asked.expected is not None:
+            return
+        group = step.before[asked.request.group_id]
+        if group.leader == asked.request.member_id:
+            self.ledger.dishonest.add((self.view.incarnation(asked.request.group_id), group.generation))
+
+    # What goes wrong.
+
+    def _trouble_begins(self) -> None:
+        chance, trouble, faults = self.chance, self.network.trouble, self.actor.faults
+        rough = chance.choice([0.0, 0.5, 1.0, 3.0])
+        trouble.lost_request = 0.005 * rough
+        trouble.lost_reply = 0.01 * rough
+        trouble.repeated = 0.02 * rough
+        trouble.slow = 0.02 * rough
+        rough = chance.choice([0.0, 0.5, 1.0, 3.0])
+        faults.slow_write = 0.03 * rough
+        faults.stuck_write = 0.001 * rough
+        faults.failed_write = 0.004 * rough
+        faults.refused_write = 0.004 * rough
+        for mishap, every_ms in (
+            (self._actor_dies, chance.choice([8_000, 30_000, 10**7])),
+            (self._actor_stalls, chance.choice([20_000, 10**7])),
+            (self._consumer_fails, chance.choice([4_000, 12_000])),
+            (self._topic_is_deleted, chance.choice([20_000, 10**7])),
+        ):
+            self._every(every_ms, mishap)
+
+    def _every(self, mean_ms: int, do: Callable[[], None]) -> None:
+        def happens() -> None:
+            if self._faulty:
+                do()
+                self._every(mean_ms, do)
+
+        self.schedule.after(self.chance.randint(1, 2 * mean_ms), happens)
+
+    def _actor_dies(self) -> None:
+        chance = self.chance
+        config = self._new_config() if chance.random() < 0.3 else None
+        end = chance.choice([self.actor.die, self.actor.die, self.actor.resign])
+        end(chance.choice([0, 100, 2_000, 12_000]), config)
+
+    def _actor_stalls(self) -> None:
+        if self.actor.serves:
+            self.actor.stall(self.chance.choice([100, 3_000, 12_000]))
+
+    def _consumer_fails(self) -> None:
+        chance = self.chance
+        consumer = chance.choice(self.consumers)
+        match chance.randrange(5):
+            case 0:
+                consumer.pause(chance.choice([1_000, 5_000, 20_000]))
+            case 1 | 2:
+                consumer.crash(chance.choice([100, 3_000, 15_000]), remember=chance.random() < 0.4)
+            case 3:
+                consumer.stop(chance.choice([500, 5_000, 20_000]))
+            case _:
+                for each in self.consumers:
+                    if each.group == consumer.group:
+                        each.crash(chance.choice([500, 20_000, 20_000]), remember=False)
+
+    def _topic_is_deleted(self) -> None:
+        topic = self.chance.choice(["t0", "t1"])
+        self.actor.topics_deleted(frozenset({topic}))
+
+    # How it ends.
+
+    def _heal(self) -> None:
+        """Nothing goes wrong any more and everybody is honest: then every group must get well.
+
+        What was sent before may still arrive, and dead members must expire first.
+        """
+        self.note("the faults stop")
+        self._faulty = False
+        for stranger in self.strangers:
+            stranger.life += 1
+        trouble, faults = self.network.trouble, self.actor.faults
+        trouble.lost_request = trouble.lost_reply = trouble.repeated = trouble.slow = 0.0
+        faults.slow_write = faults.stuck_write = faults.failed_write = faults.refused_write = 0.0
+        for consumer in self.consumers:
+            consumer.wake()
+        until_ms = self.schedule.now_ms + HEALING_MS
+        wrong = "nothing was looked at"
+        while wrong:
+            for _ in range(20):
+                self.schedule.step()
+            wrong = "; ".join(self._unwell())
+            if wrong and self.schedule.now_ms > until_ms:
+                raise Broken(wrong, "groups_get_well")
+
+    def _unwell(self) -> Iterator[str]:
+        """Every group that has living consumers is Stable, they are its members, and all partitions are theirs."""
+        if not self.actor.serves:
+            yield "the actor is down"
+            return
+        limit = self.actor.config.group_max_size
+        for group_id in sorted({consumer.group for consumer in self.consumers}):
+            consumers = [consumer for consumer in self.consumers if consumer.group == group_id]
+            group = self.actor.shots.get(group_id)  # type: ignore[call-overload]
+            if group is None or group.state is not GroupState.STABLE:
+                yield f"{group_id} is {group and group.state}"
+                continue
+            current = [c for c in consumers if c.stage is Stage.CONSUMING and c.generation == group.generation]
+            if len(current) != min(limit, len(consumers)) or {c.member_id for c in current} != group.members.keys():
+                yield f"{[c.name for c in current]} consume, members are {[*group.members]}"
+            owned = sorted(partition for consumer in current for partition in consumer.owned)
+            wanted = sorted((t, i) for t in consumers[0].topics for i in range(self.topics[t]))
+            if owned != wanted:
+                yield f"{group_id} owns {owned}, should own {wanted}"
+
+    def _empty(self) -> None:
+        """Everybody goes, and a last actor loads the log: nothing may be left but offsets."""
+        self.note("everybody goes")
+        for consumer in self.consumers:
+            consumer.stop(None)
+        self._until_quiet()
+        self.actor.die(0)
+        self._until_quiet()
+        for group_id, group in self.actor.shots.items():
+            if group.state is not GroupState.EMPTY:
+                raise Broken(f"{group_id} is {group.state} with {group.members}", "groups_get_empty")
+        if self.actor.waiting:
+            raise Broken(f"{self.actor.waiting} wait", "nobody_waits_too_long")
+        members = [r for r in self.view.core.registrations() if r.kind.value == "member"]
+        if members:
+            raise Broken(f"registered: {members}", "registrations_agree_with_members")
+        if len(self.view.timers._armed) > 1 + len(self.view.core.registrations()):
+            raise Broken(f"armed: {self.view.timers._armed}", "timers_belong_to_somebody")
+
+    def _until_quiet(self) -> None:
+        until_ms = self.schedule.now_ms + 60_000
+        while self.schedule.now_ms < until_ms and self.schedule.step():
+            pass
