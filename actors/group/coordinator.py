@@ -127,7 +127,7 @@ class Coordinator:
         return self._shard.finish()
 
     def next_deadline_ms(self) -> int | None:
-        """When ``tick`` has something to do; None: never, as things are."""
+        """When to ``tick``, perhaps only to learn that there is nothing to do yet; None: never, as things are."""
         return self._shard.timers.next_ms()
 
     def written(self, write: WriteId, now_ms: int) -> Outcome:

@@ -119,11 +119,11 @@ def _supports(group: Group, request: JoinGroup) -> bool:
     """Whether the group can go on with a member of that type and these protocols."""
     if group.state is GroupState.EMPTY:
         return bool(request.protocol_type and request.protocols)
+    if request.protocol_type != group.protocol_type:
+        return False
     if not group.members:
-        return bool(request.protocol_type and request.protocols)
-    return request.protocol_type == group.protocol_type and group.support.all_offer_any(
-        request.protocols, len(group.members)
-    )
+        return bool(request.protocols)
+    return group.support.all_offer_any(request.protocols, len(group.members))
 
 
 def _new_member_id(shard: Shard, prefix: str | None) -> MemberId:

@@ -1,11 +1,14 @@
-"""Named timers. Setting one costs O(1) when its deadline moves later, as a heartbeat does all day."""
+"""Named timers. Moving a deadline later, as every heartbeat does, costs O(1): its place is renewed when it is due."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
+
+_FEW = 64
+"""Outdated entries that are not worth the work."""
 
 
 class TimerKind(IntEnum):
@@ -35,7 +38,8 @@ class Timers:
     """Deadlines by name. A replaced or cancelled timer never fires.
 
     An entry is (deadline in ms, order of setting). The heap may hold outdated entries of a name; the one in
-    ``_armed`` is true, and the one in ``_queued`` stands in the heap for it, at its deadline or earlier.
+    ``_armed`` is true, and the one in ``_queued`` stands in the heap for it, at its deadline or earlier. When
+    most entries are outdated the heap is made anew, which costs O(1) for each of them.
     """
 
     def __init__(self) -> None:
@@ -65,9 +69,16 @@ class Timers:
         return armed[0] if armed else None
 
     def next_ms(self) -> int | None:
-        """Earliest deadline, None without timers."""
-        self._settle()
-        return self._heap[0][0] if self._heap else None
+        """When to look at ``due``: not later than the earliest deadline, None without timers.
+
+        It may be earlier when a deadline has moved later; ``due`` then gives nothing, and the next look comes later.
+        """
+        while self._heap:
+            deadline_ms, order, name = self._heap[0]
+            if name in self._armed and self._queued.get(name) == (deadline_ms, order):
+                return deadline_ms
+            self._discard()
+        return None
 
     def due(self, now_ms: int) -> Iterator[TimerName]:
         """Take out what is due, one by one, earliest first.
@@ -89,21 +100,28 @@ class Timers:
                 heappush(self._heap, entry)
 
     def _take(self, now_ms: int) -> tuple[int, int, TimerName] | None:
-        self._settle()
-        return heappop(self._heap) if self._heap and self._heap[0][0] <= now_ms else None
+        while self._heap and self._heap[0][0] <= now_ms:
+            deadline_ms, order, name = self._heap[0]
+            if self._armed.get(name) == (deadline_ms, order):
+                return heappop(self._heap)
+            self._discard()
+        return None
+
+    def _discard(self) -> None:
+        """Take the head off; if the timer's deadline has only moved, put it where that is."""
+        deadline_ms, order, name = heappop(self._heap)
+        if self._queued.get(name) == (deadline_ms, order):
+            del self._queued[name]
+            if name in self._armed:
+                self._queue(name)
 
     def _queue(self, name: TimerName) -> None:
         deadline_ms, order = self._queued[name] = self._armed[name]
         heappush(self._heap, (deadline_ms, order, name))
+        if len(self._heap) > 2 * len(self._armed) + _FEW:
+            self._compact()
 
-    def _settle(self) -> None:
-        """Make the head of the heap a true deadline."""
-        while self._heap:
-            deadline_ms, order, name = self._heap[0]
-            if self._armed.get(name) == (deadline_ms, order):
-                return
-            heappop(self._heap)
-            if self._queued.get(name) == (deadline_ms, order):
-                del self._queued[name]
-                if name in self._armed:
-                    self._queue(name)
+    def _compact(self) -> None:
+        self._queued = {name: entry for name, entry in self._queued.items() if name in self._armed}
+        self._heap = [(*entry, name) for name, entry in self._queued.items()]
+        heapify(self._heap)

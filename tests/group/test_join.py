@@ -281,6 +281,21 @@ def test_31_an_empty_group_may_change_its_type(driver: Driver) -> None:
     assert driver.group().protocol_type == "connect"
 
 
+def test_a_group_that_its_members_left_during_the_initial_delay_keeps_its_type_until_it_is_empty(make: Make) -> None:
+    driver = make()
+    first = driver.new_member()
+    driver.ask(leave(*driver.group().members))
+    assert driver.answer(first).error is E.unknown_member_id
+    assert driver.group().state is GroupState.PREPARING_REBALANCE
+    connect = join(protocol_type="connect", protocols=(("default", b""),))
+    assert driver.error(connect) is E.inconsistent_group_protocol
+    assert driver.error(join(protocols=())) is E.inconsistent_group_protocol
+    assert driver.error(join(protocols=(ROUNDROBIN,))) is E.member_id_required
+    driver.at(13_000)
+    assert driver.group().state is GroupState.EMPTY
+    assert driver.error(connect) is E.member_id_required
+
+
 def _offer(names: str) -> tuple[tuple[str, bytes], ...]:
     return tuple((name, b"") for name in names.split())
 
