@@ -1,0 +1,150 @@
+"""The coordinator of a group, asked over a socket of our own: for what confluent-kafka has no call for."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any, Self
+
+from actors.wire import codec
+from actors.wire.codec import ErrorCode
+from actors.wire.framing import SIZE_BYTES, framed
+from gateway.cli.errors import CliError
+from gateway.cli.kafka import TIMEOUT_S
+
+FIND_COORDINATOR = 10
+_FIND_COORDINATOR_VERSION = 4
+_CLIENT_ID = "muster-cli"
+_CONNECT_S = 5.0
+_PAUSE_S = 0.1
+_LARGEST_ANSWER_BYTES = 1 << 30
+_RETRIABLE = {
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.coordinator_not_available,
+    ErrorCode.not_coordinator,
+    ErrorCode.request_timed_out,
+}
+
+
+class _Connection:
+    """One request at a time. OSError when the other side is gone; UndecodableAnswer when it speaks something else."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = socket.create_connection((host, port), timeout=_CONNECT_S)
+        self._socket.settimeout(TIMEOUT_S)
+        self._asked = 0
+
+    def ask(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
+        self._asked += 1
+        self._socket.sendall(framed(codec.encode_request(api_key, version, self._asked, _CLIENT_ID, body)))
+        size_bytes = int.from_bytes(self._exactly(SIZE_BYTES), "big", signed=True)
+        if not 0 <= size_bytes <= _LARGEST_ANSWER_BYTES:
+            raise ConnectionError("it does not speak Kafka's protocol")
+        frame = self._exactly(size_bytes)
+        try:
+            correlation_id, answer = codec.decode_response(api_key, version, frame)
+        except Exception as error:  # whatever kio raises for bytes that are no answer
+            raise ConnectionError(f"it does not speak Kafka's protocol: {type(error).__name__}") from error
+        if correlation_id != self._asked:
+            raise ConnectionError("it answers what was not asked")
+        return answer
+
+    def _exactly(self, size_bytes: int) -> bytes:
+        data = bytearray()
+        while len(data) < size_bytes:
+            part = self._socket.recv(min(size_bytes - len(data), 1 << 20))
+            if not part:
+                raise ConnectionError("it closed the connection")
+            data += part
+        return bytes(data)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Coordinator:
+    """Of one group, wherever it is. Use it in a ``with`` block."""
+
+    def __init__(self, bootstrap: str, group: str) -> None:
+        """``bootstrap`` is a list as Kafka clients take it: CliError if it makes no sense."""
+        self.group = group
+        self._bootstrap = tuple(addresses(bootstrap))
+        self._connection: _Connection | None = None
+
+    def ask(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
+        """The answer, as kio's entity: asked again while the coordinator moves, loads or is away.
+
+        So only what may be done twice can be asked. CliError when there is no answer in time.
+        """
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                answer = self._connected().ask(api_key, version, body)
+                failure = next((error.name for error in errors_in(answer) if error in _RETRIABLE), None)
+                if failure is None:
+                    return answer
+            except OSError as error:
+                failure = str(error)
+            self.close()
+            if time.monotonic() > deadline:
+                raise CliError(
+                    f"the coordinator of group {self.group} does not answer ({failure}); muster status shows what runs"
+                )
+            time.sleep(_PAUSE_S)
+
+    def _connected(self) -> _Connection:
+        if self._connection is None:
+            host, port = self._find()
+            self._connection = _Connection(host, port)
+        return self._connection
+
+    def _find(self) -> tuple[str, int]:
+        failure: OSError | None = None
+        for host, port in self._bootstrap:
+            try:
+                with contextlib.closing(_Connection(host, port)) as connection:
+                    body = {"key_type": 0, "coordinator_keys": [self.group]}
+                    (found,) = connection.ask(FIND_COORDINATOR, _FIND_COORDINATOR_VERSION, body).coordinators
+            except OSError as error:
+                failure = error
+                continue
+            if found.error_code is ErrorCode.none:
+                return found.host, found.port
+            failure = ConnectionError(f"FindCoordinator: {found.error_code.name}")
+        raise failure or ConnectionError("no address")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def addresses(bootstrap: str) -> Iterator[tuple[str, int]]:
+    """Host and port of each. CliError."""
+    for part in filter(None, (text.strip() for text in bootstrap.split(","))):
+        host, _, port = part.rpartition("://")[2].rpartition(":")
+        if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 1 << 16:
+            raise CliError(f"{part} is not HOST:PORT")
+        yield host.strip("[]"), int(port)
+
+
+def errors_in(entity: Any) -> Iterator[ErrorCode]:
+    """Every error code that is anywhere in an answer."""
+    for declared in dataclasses.fields(entity):
+        value = getattr(entity, declared.name)
+        if isinstance(value, ErrorCode):
+            if value is not ErrorCode.none:
+                yield value
+        elif isinstance(value, tuple):
+            for item in value:
+                if dataclasses.is_dataclass(item):
+                    yield from errors_in(item)

@@ -1,0 +1,130 @@
+"""``muster groups delete`` and ``muster groups evict``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from confluent_kafka.admin import AdminClient
+
+from actors.wire.codec import ErrorCode
+from gateway.cli import offsets, reset_undo
+from gateway.cli.coordinator import Coordinator
+from gateway.cli.errors import CliError
+from gateway.cli.group_members import described, in_words, state_name
+from gateway.cli.kafka import admin
+from gateway.cli.output import print_json
+from gateway.cli.running import bootstrap_servers, by_bootstrap
+
+LEAVE_GROUP = 13
+_LEAVE_GROUP_VERSION = 5
+_REASON = "evicted by muster groups evict"
+
+
+@click.command(epilog="Example: muster groups delete billing reports")
+@click.argument("groups", nargs=-1, required=True, metavar="GROUP...")
+@by_bootstrap
+@click.option("--json", "as_json", is_flag=True, help="What became of each, as JSON.")
+def delete(
+    groups: Sequence[str], bootstrap_server: str | None, directory: Path, address: str | None, as_json: bool
+) -> None:
+    """Delete every GROUP, with its committed offsets and what --undo would restore. A group with members stays.
+
+    Those that can be deleted are, whatever becomes of the others; the exit code is 1 if one could not.
+    """
+    bootstrap = bootstrap_servers(bootstrap_server, directory, address)
+    client = admin(bootstrap)
+    failures = {group: _delete(client, bootstrap, group) for group in dict.fromkeys(groups)}
+    if as_json:
+        print_json([{"group": group, "deleted": not why, "error": why} for group, why in failures.items()])
+    for group in [group for group, why in failures.items() if not why]:
+        click.echo(f"deleted {group}", err=True)
+    if failed := [why for why in failures.values() if why]:
+        raise CliError("; ".join(failed))
+
+
+def _delete(client: AdminClient, bootstrap: str, group: str) -> str | None:
+    """Why it could not be deleted."""
+    with Coordinator(bootstrap, group) as coordinator:
+        error = offsets.delete_group(coordinator)
+    if error is ErrorCode.none:
+        reset_undo.forget(bootstrap, group)
+        return None
+    if error is ErrorCode.group_id_not_found:
+        return f"there is no group {group}"
+    if error is ErrorCode.non_empty_group:
+        found = described(client, group)
+        who = in_words(found.members)
+        return f"group {group} is not empty ({state_name(found.state)}), stop its members first: {who}"
+    return f"group {group} cannot be deleted: {error.name.upper()}"
+
+
+@click.command(epilog="Example: muster groups evict billing invoice-printer-2")
+@click.argument("group")
+@click.argument("member")
+@by_bootstrap
+@click.option("--json", "as_json", is_flag=True, help="Who was evicted, as JSON.")
+def evict(
+    group: str, member: str, bootstrap_server: str | None, directory: Path, address: str | None, as_json: bool
+) -> None:
+    """Remove the member MEMBER from the group GROUP; its partitions go to the others.
+
+    MEMBER is a member id, a group.instance.id, or a client id that only one member has. A client that is alive comes
+    back by itself as soon as it notices: this is for one that hangs, or a static member that is gone for good.
+    """
+    bootstrap = bootstrap_servers(bootstrap_server, directory, address)
+    found = described(admin(bootstrap), group)
+    if state_name(found.state) == "Dead":
+        raise CliError(f"there is no group {group}; muster groups list shows those that are")
+    who = which(group, found.members, member)
+    _leave(bootstrap, group, who)
+    if as_json:
+        print_json(
+            {
+                "group": group,
+                "member_id": who.member_id,
+                "client_id": who.client_id,
+                "host": who.host,
+                "group_instance_id": who.group_instance_id,
+            }
+        )
+    left = len(found.members) - 1
+    click.echo(
+        f"evicted {in_words([who])} from group {group}; "
+        + (f"its {left} other members rebalance now" if left else "nobody else is in it")
+        + "; a client that is alive comes back by itself",
+        err=True,
+    )
+
+
+def which(group: str, members: Sequence[Any], wanted: str) -> Any:
+    """The member of that member id, instance id or client id. CliError if it is none, or one of several."""
+    for name in ("member_id", "group_instance_id", "client_id"):
+        found = [member for member in members if getattr(member, name) == wanted]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise CliError(f"{len(found)} members of group {group} have the client id {wanted}: {in_words(found)}")
+    who = f"its members are {in_words(members)}" if members else "it has no members"
+    raise CliError(f"group {group} has no member {wanted}; {who}")
+
+
+def _leave(bootstrap: str, group: str, who: Any) -> None:
+    leaving = {
+        "member_id": who.member_id,
+        "group_instance_id": who.group_instance_id or None,
+        "reason": _REASON,
+    }
+    with Coordinator(bootstrap, group) as coordinator:
+        answer = coordinator.ask(LEAVE_GROUP, _LEAVE_GROUP_VERSION, {"group_id": group, "members": [leaving]})
+    error = next((each.error_code for each in answer.members if each.error_code), answer.error_code)
+    if error is ErrorCode.unknown_member_id:
+        raise CliError(f"{who.member_id} left group {group} before it could be evicted")
+    if error is ErrorCode.fenced_instance_id:
+        raise CliError(
+            f"instance {who.group_instance_id} came back to group {group} under another member id; try again"
+        )
+    if error is not ErrorCode.none:
+        raise CliError(f"{who.member_id} cannot be evicted from group {group}: {error.name.upper()}")

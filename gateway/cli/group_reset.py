@@ -1,0 +1,344 @@
+"""``muster groups reset-offsets``: a plan first, then perhaps its execution, and the way back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from gateway.cli import offsets, reset_options, reset_plan, reset_undo
+from gateway.cli.coordinator import Coordinator
+from gateway.cli.errors import CliError
+from gateway.cli.group_members import check_empty, described, state_name
+from gateway.cli.kafka import TIMEOUT_S, admin, refused, result
+from gateway.cli.offsets import Committed, Partition, name_of
+from gateway.cli.output import print_json, print_table
+from gateway.cli.reset_plan import Bounds, Change, Choice
+from gateway.cli.running import bootstrap_servers, by_bootstrap
+
+T = TypeVar("T")
+_NAMED = 5
+
+
+def _parsed(parse: Callable[[Any], T]) -> Callable[[click.Context, click.Parameter, Any], T | None]:
+    """A callback for an option: what is wrong with it is wrong usage."""
+
+    def callback(_: click.Context, __: click.Parameter, value: Any) -> T | None:
+        if value is None:
+            return None
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+
+    return callback
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where to, in words, and how the offset of a partition is found, once its logs can be asked."""
+
+    words: str
+    choice: Callable[[AdminClient, Collection[Partition]], Choice]
+    listed: Mapping[Partition, int] | None = None
+    """Partitions and offsets of --from-file."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    group: str
+    state: str
+    words: str
+    changes: list[Change]
+    notes: list[str]
+
+
+@click.command(
+    "reset-offsets",
+    epilog="Example: muster groups reset-offsets billing --topic invoices:0,1 --by-duration PT1H --execute",
+)
+@click.argument("group")
+@click.option("--to-earliest", is_flag=True, help="To the first message that there is.")
+@click.option("--to-latest", is_flag=True, help="To the end.")
+@click.option("--to-current", is_flag=True, help="To what is committed now; with --export, to keep it.")
+@click.option("--to-offset", type=click.IntRange(0, reset_options.LARGEST_OFFSET), metavar="N", help="To offset N.")
+@click.option("--shift-by", type=int, metavar="N", help="N messages on, or back if N is negative.")
+@click.option(
+    "--to-datetime",
+    metavar="TIME",
+    callback=_parsed(reset_options.moment_ms),
+    help="To the first message with this timestamp or a later one. ISO 8601; without a zone it is UTC.",
+)
+@click.option(
+    "--by-duration",
+    metavar="DURATION",
+    callback=_parsed(reset_options.duration_ms),
+    help="The same, so long ago: ISO 8601 (PT1H30M) or short (1h30m).",
+)
+@click.option(
+    "--from-file",
+    type=click.Path(path_type=Path),
+    help="To the offsets in this file: CSV (topic,partition,offset) as kafka-consumer-groups exports it, or JSON.",
+)
+@click.option("--undo", is_flag=True, help="To what was committed before the last reset.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:P,P,...]",
+    callback=_parsed(reset_options.topics),
+    help="All partitions of this topic, or these. May be given again.",
+)
+@click.option("--all-topics", is_flag=True, help="Every partition that the group has committed.")
+@click.option("--execute", is_flag=True, help="Do it. Without, the plan is shown and nothing is changed.")
+@click.option("--dry-run", is_flag=True, help="Only show the plan, which is the default.")
+@click.option("--export", type=click.Path(path_type=Path), metavar="FILE", help="Write the plan's offsets as CSV.")
+@by_bootstrap
+@click.option("--json", "as_json", is_flag=True, help="The same as JSON, which --from-file takes too.")
+def reset_offsets(
+    group: str,
+    bootstrap_server: str | None,
+    directory: Path,
+    address: str | None,
+    execute: bool,
+    dry_run: bool,
+    export: Path | None,
+    as_json: bool,
+    topics: reset_options.Wanted,
+    all_topics: bool,
+    **scenarios: Any,
+) -> None:
+    """Move the committed offsets of the group GROUP, which has no members.
+
+    Shows for each partition the old and the new offset and how many messages will be read again or skipped. With
+    --execute it is done; muster groups reset-offsets GROUP --undo takes it back.
+    """
+    target = _target(group, scenarios)
+    undo, listed = target is None, target is not None and target.listed is not None
+    if (bool(topics) + all_topics) != (0 if undo or listed else 1):
+        raise click.UsageError(
+            f"{'--undo' if undo else '--from-file'} says which partitions; leave --topic and --all-topics out."
+            if undo or listed
+            else "Say which partitions are meant: --topic or --all-topics."
+        )
+    if execute and dry_run:
+        raise click.UsageError("--execute and --dry-run are opposites.")
+    bootstrap = bootstrap_servers(bootstrap_server, directory, address)
+    client = admin(bootstrap)
+    found = described(client, group)
+    if execute:
+        check_empty(group, found.members, "its offsets cannot be reset")
+    with Coordinator(bootstrap, group) as coordinator:
+        committed = offsets.fetch(coordinator)
+        state = state_name(found.state)
+        if target is None:
+            plan = _undo(client, bootstrap, group, state, committed)
+        else:
+            plan = _plan(client, group, state, target, topics, committed)
+        if export is not None:
+            _write(export, plan.changes)
+        if execute:
+            _execute(coordinator, bootstrap, plan, is_undo=undo)
+    _show(plan, executed=execute, as_json=as_json)
+    if not execute:
+        if found.members:
+            click.echo(f"group {group} has {len(found.members)} members: --execute would be refused", err=True)
+        click.echo("dry run: nothing was changed; --execute does it", err=True)
+
+
+def _target(group: str, scenarios: dict[str, Any]) -> _Target | None:
+    """The one that was asked for; None for --undo. UsageError if it is not one."""
+    given = [name for name, value in scenarios.items() if value is not None and value is not False]
+    if len(given) != 1:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given or scenarios)
+        raise click.UsageError(f"{names} exclude each other." if given else f"Say where to: one of {names}.")
+    (name,) = given
+    value = scenarios[name]
+    match name:
+        case "to_earliest":
+            return _Target("to the earliest offset", lambda _, __: reset_plan.to_earliest)
+        case "to_latest":
+            return _Target("to the end", lambda _, __: reset_plan.to_latest)
+        case "to_current":
+            return _Target("to what is committed", lambda _, __: reset_plan.to_current)
+        case "to_offset":
+            return _Target(f"to offset {value}", lambda _, __: reset_plan.to_offset(value))
+        case "shift_by":
+            return _Target(f"by {value:+d} messages", lambda _, __: reset_plan.shift_by(value))
+        case "to_datetime":
+            moment_ms, has_zone = value
+            return _to_time(moment_ms, "" if has_zone else " (no zone was given: UTC)")
+        case "by_duration":
+            return _to_time(max(time.time_ns() // 1_000_000 - value, 0), "")
+        case "from_file":
+            listed = _read(value, group)
+            return _Target(f"to the offsets in {value}", lambda _, __: reset_plan.to_listed(listed), listed)
+        case _:
+            return None
+
+
+def _to_time(moment_ms: int, remark: str) -> _Target:
+    def choice(client: AdminClient, partitions: Collection[Partition]) -> Choice:
+        found = _list_offsets(client, partitions, OffsetSpec.for_timestamp(moment_ms))
+        return reset_plan.to_time({key: offset if offset >= 0 else None for key, offset in found.items()})
+
+    return _Target(f"to the first message of {_iso(moment_ms)} or later{remark}", choice)
+
+
+def _plan(
+    client: AdminClient,
+    group: str,
+    state: str,
+    target: _Target,
+    topics: reset_options.Wanted,
+    committed: Mapping[Partition, Committed],
+) -> _Plan:
+    there, notes = _partition_counts(client), []
+    if target.listed is not None:
+        wanted = list(target.listed)
+    elif topics:
+        wanted = [
+            (topic, partition)
+            for topic, listed in topics.items()
+            for partition in (range(there.get(topic, 0)) if listed is None else listed)
+        ]
+        if missing := [topic for topic in topics if topic not in there]:
+            raise CliError(f"there is no topic {missing[0]}; muster topics list shows those that are")
+    else:
+        wanted = [key for key in committed if _is_there(there, key)]
+        if gone := sorted(set(committed) - set(wanted)):
+            notes.append(f"left as they are, since the topics are gone: {_named(gone)}")
+        if not wanted:
+            raise CliError(f"group {group} has committed nothing; say --topic instead of --all-topics")
+    if unknown := sorted(key for key in wanted if not _is_there(there, key)):
+        raise CliError(f"there is no partition {_named(unknown)}")
+    choice = target.choice(client, wanted)
+    try:
+        changes = reset_plan.plan(choice, wanted, committed, _bounds(client, wanted))
+    except reset_plan.CannotReset as error:
+        raise CliError(str(error)) from error
+    return _Plan(group, state, target.words, changes, notes)
+
+
+def _undo(
+    client: AdminClient, bootstrap: str, group: str, state: str, committed: Mapping[Partition, Committed]
+) -> _Plan:
+    undo = reset_undo.last(bootstrap, group)
+    if undo is None:
+        raise CliError(f"there is no reset of group {group} to undo")
+    there = _partition_counts(client)
+    wanted = [key for key in undo.before if _is_there(there, key)]
+    gone = sorted(set(undo.before) - set(wanted))
+    words = f"to what was committed before the reset of {_iso(undo.reset_at_ms)}"
+    notes = [f"left out, since the topics are gone: {_named(gone)}"] if gone else []
+    changes = reset_plan.restoration(undo.before, committed, _bounds(client, wanted))
+    return _Plan(group, state, words, changes, notes)
+
+
+def _execute(coordinator: Coordinator, bootstrap: str, plan: _Plan, *, is_undo: bool) -> None:
+    """Make the changes; what they take away is kept first. CliError when not all could be made."""
+    changes = [change for change in plan.changes if change.is_one]
+    if changes and not is_undo and not reset_undo.keep(bootstrap, plan.group, changes, time.time_ns() // 1_000_000):
+        plan.notes.append("metadata of some offsets are too long to be kept: --undo restores those offsets without")
+    set_to = {change.partition: change.after for change in changes if change.after is not None}
+    failed = offsets.commit(coordinator, set_to)
+    if dropped := [change.partition for change in changes if change.after is None]:
+        failed |= offsets.delete(coordinator, dropped)
+    if failed:
+        partition, error = next(iter(failed.items()))
+        back = "" if is_undo or len(failed) == len(changes) else "; the others were, and --undo takes that back"
+        reason = "a member joined the group meanwhile" if error.name == "unknown_member_id" else error.name.upper()
+        raise CliError(f"{len(failed)} of {len(changes)} offsets were not reset: {name_of(partition)} {reason}{back}")
+    if is_undo:
+        reset_undo.forget(bootstrap, plan.group)
+
+
+def _show(plan: _Plan, *, executed: bool, as_json: bool) -> None:
+    read_again, skipped = reset_plan.totals(plan.changes)
+    if as_json:
+        print_json(
+            {
+                "group": plan.group,
+                "state": plan.state,
+                "target": plan.words,
+                "executed": executed,
+                "offsets": [change.row() for change in plan.changes],
+                "read_again": read_again,
+                "skipped": skipped,
+                "notes": plan.notes,
+            }
+        )
+        return
+    click.echo(f"group {plan.group}, {plan.words}")
+    click.echo()
+    print_table(
+        ("TOPIC", "PARTITION", "OLD OFFSET", "NEW OFFSET", "READ AGAIN", "SKIPPED", "NOTE"),
+        [tuple(change.row().values()) for change in plan.changes],
+    )
+    click.echo()
+    changed = sum(change.is_one for change in plan.changes)
+    verb = "are" if executed else "would be"
+    click.echo(f"{read_again} messages {verb} read again, {skipped} skipped; {changed} offsets {verb} changed")
+    for note in plan.notes:
+        click.echo(note)
+
+
+def _partition_counts(client: AdminClient) -> dict[str, int]:
+    with refused("topics cannot be listed"):  # all: asking for one by name would create it
+        return {name: len(found.partitions) for name, found in client.list_topics(timeout=TIMEOUT_S).topics.items()}
+
+
+def _is_there(counts: Mapping[str, int], partition: Partition) -> bool:
+    return partition[1] < counts.get(partition[0], 0)
+
+
+def _bounds(client: AdminClient, partitions: Collection[Partition]) -> dict[Partition, Bounds]:
+    earliest = _list_offsets(client, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+    latest = _list_offsets(client, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    return {key: Bounds(earliest[key], latest[key]) for key in earliest}
+
+
+def _list_offsets(client: AdminClient, partitions: Iterable[Partition], spec: Any) -> dict[Partition, int]:
+    wanted = {TopicPartition(*key): spec for key in partitions}
+    asked = client.list_offsets(wanted, request_timeout=TIMEOUT_S) if wanted else {}
+    return {
+        (key.topic, key.partition): result(future, f"offsets of {key.topic}-{key.partition} cannot be read").offset
+        for key, future in asked.items()
+    }
+
+
+def _read(path: Path, group: str) -> dict[Partition, int]:
+    try:
+        return reset_options.offsets_of(path.read_text(encoding="utf-8-sig"), group)
+    except OSError as error:
+        raise CliError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise CliError(f"{path}: {error}") from error
+
+
+def _write(path: Path, changes: Iterable[Change]) -> None:
+    content = reset_options.to_csv({change.partition: change.after.offset for change in changes if change.after})
+    try:
+        path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise CliError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _named(partitions: Collection[Partition]) -> str:
+    names = [name_of(partition) for partition in partitions]
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
+def _iso(moment_ms: int) -> str:
+    try:
+        moment = datetime.fromtimestamp(moment_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{moment_ms} ms since 1970"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,119 @@
+"""Committed offsets of a group, as its coordinator holds them: read, written and deleted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from actors.wire.codec import ErrorCode
+from gateway.cli.coordinator import Coordinator
+from gateway.cli.errors import CliError
+
+OFFSET_COMMIT, OFFSET_FETCH, DELETE_GROUPS, OFFSET_DELETE = 8, 9, 42, 47
+_OFFSET_COMMIT_VERSION, _OFFSET_FETCH_VERSION, _DELETE_GROUPS_VERSION, _OFFSET_DELETE_VERSION = 7, 7, 2, 0
+_NOBODY: dict[str, Any] = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+_AT_ONCE = 2000
+"""Partitions in one request: the coordinator writes them as one batch, which max.message.bytes limits."""
+
+Partition = tuple[str, int]
+"""Topic and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+Refused = dict[Partition, ErrorCode]
+
+
+def name_of(partition: Partition) -> str:
+    return f"{partition[0]}-{partition[1]}"
+
+
+def fetch(coordinator: Coordinator) -> dict[Partition, Committed]:
+    """All that the group has committed; nothing for a group that does not exist. CliError."""
+    body = {"group_id": coordinator.group, "topics": None, "require_stable": True}
+    answer = coordinator.ask(OFFSET_FETCH, _OFFSET_FETCH_VERSION, body)
+    if answer.error_code is not ErrorCode.none:
+        raise CliError(f"offsets of group {coordinator.group} cannot be read: {answer.error_code.name}")
+    return {
+        (topic.name, item.partition_index): Committed(
+            item.committed_offset, item.committed_leader_epoch, item.metadata or ""
+        )
+        for topic in answer.topics
+        for item in topic.partitions
+        if item.error_code is ErrorCode.none and item.committed_offset >= 0
+    }
+
+
+def commit(coordinator: Coordinator, offsets: Mapping[Partition, Committed]) -> Refused:
+    """Commit for a group without members; what was refused. CliError."""
+    refused: Refused = {}
+    for part in _parts(offsets):
+        topics = [
+            {
+                "name": topic,
+                "partitions": [
+                    {
+                        "partition_index": index,
+                        "committed_offset": offsets[topic, index].offset,
+                        "committed_leader_epoch": offsets[topic, index].leader_epoch,
+                        "committed_metadata": offsets[topic, index].metadata,
+                    }
+                    for index in indices
+                ],
+            }
+            for topic, indices in part.items()
+        ]
+        body = {"group_id": coordinator.group, **_NOBODY, "topics": topics}
+        refused |= _refused(coordinator.ask(OFFSET_COMMIT, _OFFSET_COMMIT_VERSION, body))
+    return refused
+
+
+def delete(coordinator: Coordinator, partitions: Collection[Partition]) -> Refused:
+    """Delete committed offsets; what was refused. CliError."""
+    refused: Refused = {}
+    for part in _parts(partitions):
+        topics = [
+            {"name": topic, "partitions": [{"partition_index": index} for index in indices]}
+            for topic, indices in part.items()
+        ]
+        answer = coordinator.ask(
+            OFFSET_DELETE, _OFFSET_DELETE_VERSION, {"group_id": coordinator.group, "topics": topics}
+        )
+        if answer.error_code not in (ErrorCode.none, ErrorCode.group_id_not_found):
+            raise CliError(f"offsets of group {coordinator.group} cannot be deleted: {answer.error_code.name}")
+        refused |= _refused(answer)
+    return refused
+
+
+def delete_group(coordinator: Coordinator) -> ErrorCode:
+    """Delete the group with all its offsets."""
+    body = {"groups_names": [coordinator.group]}
+    (result,) = coordinator.ask(DELETE_GROUPS, _DELETE_GROUPS_VERSION, body).results
+    error: ErrorCode = result.error_code
+    return error
+
+
+def _refused(answer: Any) -> Refused:
+    return {
+        (topic.name, item.partition_index): item.error_code
+        for topic in answer.topics
+        for item in topic.partitions
+        if item.error_code is not ErrorCode.none
+    }
+
+
+def _parts(partitions: Collection[Partition]) -> Iterator[dict[str, list[int]]]:
+    """By topic, no more than _AT_ONCE partitions together."""
+    ordered = sorted(partitions)
+    for start in range(0, len(ordered), _AT_ONCE):
+        part: dict[str, list[int]] = defaultdict(list)
+        for topic, index in ordered[start : start + _AT_ONCE]:
+            part[topic].append(index)
+        yield part

@@ -1,0 +1,145 @@
+"""What a reset of offsets would do, partition by partition. Nothing in here asks or changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from gateway.cli.offsets import Committed, Partition, name_of
+
+
+class Bounds(NamedTuple):
+    """Of a partition's log."""
+
+    earliest: int
+    latest: int
+
+
+class CannotReset(ValueError):
+    """There is no new offset for a partition; the message says why."""
+
+
+Choice = Callable[[Partition, int | None, Bounds], tuple[int, str | None]]
+"""The offset that is wanted for a partition whose committed offset (None: there is none) and bounds are these, and
+what is to be said of it. CannotReset."""
+
+
+def to_earliest(_: Partition, __: int | None, bounds: Bounds) -> tuple[int, str | None]:
+    return bounds.earliest, None
+
+
+def to_latest(_: Partition, __: int | None, bounds: Bounds) -> tuple[int, str | None]:
+    return bounds.latest, None
+
+
+def to_current(_: Partition, current: int | None, bounds: Bounds) -> tuple[int, str | None]:
+    """Where nothing is committed: the end, as kafka-consumer-groups does."""
+    return (bounds.latest, "no offset was committed: to the end") if current is None else (current, None)
+
+
+def to_offset(offset: int) -> Choice:
+    return lambda _, __, ___: (offset, None)
+
+
+def shift_by(count: int) -> Choice:
+    def choose(partition: Partition, current: int | None, _: Bounds) -> tuple[int, str | None]:
+        if current is None:
+            raise CannotReset(f"{name_of(partition)} has no committed offset to shift")
+        return current + count, None
+
+    return choose
+
+
+def to_time(found: Mapping[Partition, int | None]) -> Choice:
+    """``found`` is the first offset at or after the time; None where the log has no record that late."""
+
+    def choose(partition: Partition, _: int | None, bounds: Bounds) -> tuple[int, str | None]:
+        offset = found[partition]
+        return (bounds.latest, "no record that late: to the end") if offset is None else (offset, None)
+
+    return choose
+
+
+def to_listed(offsets: Mapping[Partition, int]) -> Choice:
+    return lambda partition, _, __: (offsets[partition], None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    partition: Partition
+    before: Committed | None
+    """None where nothing was committed."""
+    after: Committed | None
+    """None where the committed offset goes."""
+    read_again: int | None
+    """Messages; None where it depends on auto.offset.reset, since nothing is committed before or after."""
+    skipped: int | None
+    note: str | None = None
+
+    @property
+    def is_one(self) -> bool:
+        """Whether anything is different afterwards."""
+        return (self.before and self.before.offset) != (self.after and self.after.offset)
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "topic": self.partition[0],
+            "partition": self.partition[1],
+            "old_offset": self.before.offset if self.before else None,
+            "offset": self.after.offset if self.after else None,
+            "read_again": self.read_again,
+            "skipped": self.skipped,
+            "note": self.note,
+        }
+
+
+def plan(
+    choice: Choice,
+    partitions: Iterable[Partition],
+    committed: Mapping[Partition, Committed],
+    bounds: Mapping[Partition, Bounds],
+) -> list[Change]:
+    """By topic and partition; new offsets are kept within the log, as kafka-consumer-groups does. CannotReset."""
+    return [_change(choice, partition, committed.get(partition), bounds[partition]) for partition in sorted(partitions)]
+
+
+def _change(choice: Choice, partition: Partition, before: Committed | None, bounds: Bounds) -> Change:
+    wanted, note = choice(partition, before.offset if before else None, bounds)
+    offset = _within(wanted, bounds)
+    if offset != wanted:
+        end = "before the earliest" if wanted < bounds.earliest else "beyond the latest"
+        note = f"{wanted} is {end} offset"
+    return _counted(partition, before, Committed(offset), bounds, note)
+
+
+def restoration(
+    before: Mapping[Partition, Committed | None],
+    committed: Mapping[Partition, Committed],
+    bounds: Mapping[Partition, Bounds],
+) -> list[Change]:
+    """Back to what was, exactly, wherever logs begin and end now; partitions that are gone are left out."""
+    return [
+        _counted(partition, committed.get(partition), before[partition], bounds[partition], None)
+        for partition in sorted(before.keys() & bounds.keys())
+    ]
+
+
+def _counted(
+    partition: Partition, before: Committed | None, after: Committed | None, bounds: Bounds, note: str | None
+) -> Change:
+    read_again = skipped = None
+    if before is not None and after is not None:
+        moved = _within(after.offset, bounds) - _within(before.offset, bounds)
+        read_again, skipped = max(-moved, 0), max(moved, 0)
+    return Change(partition=partition, before=before, after=after, read_again=read_again, skipped=skipped, note=note)
+
+
+def _within(offset: int, bounds: Bounds) -> int:
+    return min(max(offset, bounds.earliest), bounds.latest)
+
+
+def totals(changes: Iterable[Change]) -> tuple[int, int]:
+    """Messages that are read again, and that are skipped, where that is known."""
+    counted = list(changes)
+    return sum(change.read_again or 0 for change in counted), sum(change.skipped or 0 for change in counted)

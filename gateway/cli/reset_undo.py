@@ -1,0 +1,95 @@
+"""What was committed before the last reset of a group's offsets, so that it can be undone.
+
+It is kept in Kafka's own way, as offsets that are committed for another group, ``__muster_undo.<group>``:
+
+* it is as durable as what it restores, in ``__consumer_offsets``, and any machine with any of Kafka's tools sees it;
+  a file would be on one machine, and ZooKeeper need not be reachable from where this command runs;
+* consumers that commit between the reset and its undo do not touch it;
+* it goes as committed offsets go: with the topic, or after ``offsets.retention.minutes``.
+
+The metadata of each offset say when the reset was, so that of two resets the last counts, and whether anything was
+committed at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from actors.wire.codec import ErrorCode
+from gateway.cli import offsets
+from gateway.cli.coordinator import Coordinator
+from gateway.cli.errors import CliError
+from gateway.cli.offsets import Committed, Partition, name_of
+from gateway.cli.reset_plan import Change
+
+PREFIX = "__muster_undo."
+_NOTHING = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    reset_at_ms: int
+    before: dict[Partition, Committed | None]
+    """None where nothing was committed."""
+
+
+def keep(bootstrap: str, group: str, changes: Iterable[Change], now_ms: int) -> bool:
+    """Remember what the changes take away; before anything is changed. CliError if it cannot be kept.
+
+    False if metadata of some offsets had to be left out, because they are as long as the cluster allows already.
+    """
+    kept = {change.partition: change.before for change in changes}
+    with Coordinator(bootstrap, PREFIX + group) as coordinator:
+        refused = offsets.commit(coordinator, {key: _packed(before, now_ms, True) for key, before in kept.items()})
+        too_long = [key for key, error in refused.items() if error is ErrorCode.offset_metadata_too_large]
+        if too_long and len(too_long) == len(refused):
+            refused = offsets.commit(coordinator, {key: _packed(kept[key], now_ms, False) for key in too_long})
+    if refused:
+        partition, error = next(iter(refused.items()))
+        raise CliError(
+            f"what was committed before could not be kept for --undo ({name_of(partition)}: {error.name}); "
+            "nothing was reset"
+        )
+    return not too_long
+
+
+def last(bootstrap: str, group: str) -> Undo | None:
+    """What the last reset took away; None if there was none, or if it is undone or too long ago. CliError."""
+    with Coordinator(bootstrap, PREFIX + group) as coordinator:
+        kept = [(key, *_unpacked(found)) for key, found in offsets.fetch(coordinator).items()]
+    if not kept:
+        return None
+    reset_at_ms = max(at_ms for _, at_ms, _ in kept)
+    return Undo(reset_at_ms, {key: before for key, at_ms, before in kept if at_ms == reset_at_ms})
+
+
+def forget(bootstrap: str, group: str) -> None:
+    """There is nothing to undo any more. CliError."""
+    with Coordinator(bootstrap, PREFIX + group) as coordinator:
+        error = offsets.delete_group(coordinator)
+    if error not in (ErrorCode.none, ErrorCode.group_id_not_found):
+        raise CliError(f"group {PREFIX}{group} cannot be deleted: {error.name}")
+
+
+def _packed(before: Committed | None, now_ms: int, with_metadata: bool) -> Committed:
+    said: dict[str, Any] = {"reset_at_ms": now_ms, "committed": before is not None}
+    if before is None:
+        return Committed(_NOTHING, -1, json.dumps(said))
+    if with_metadata and before.metadata:
+        said["metadata"] = before.metadata
+    return Committed(before.offset, before.leader_epoch, json.dumps(said, ensure_ascii=False))
+
+
+def _unpacked(kept: Committed) -> tuple[int, Committed | None]:
+    try:
+        said = json.loads(kept.metadata)
+        at_ms = int(said["reset_at_ms"])
+        before = Committed(kept.offset, kept.leader_epoch, str(said.get("metadata", "")))
+        return at_ms, before if said["committed"] else None
+    except (ValueError, KeyError, TypeError) as error:
+        raise CliError(
+            f"what was kept for --undo is not readable ({kept.metadata[:100]!r}); somebody else committed for it"
+        ) from error
