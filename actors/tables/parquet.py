@@ -23,13 +23,14 @@ def write_samples(table: Path, name: str, gateway: int, rollup: Rollup) -> int:
     for folder, rows in rollup.by_folder().items():
         target = table / folder / f"{name}.parquet"
         if not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _write_whole(_to_arrow(gateway, rows), target)
+            write_whole(_to_arrow(gateway, rows), target)
             written += len(rows)
     return written
 
 
-def _write_whole(table: pa.Table, target: Path) -> None:
+def write_whole(table: pa.Table, target: Path) -> None:
+    """Write a Parquet file that appears under its name when it is whole. OSError if the disk refuses."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial")  # the leading dot hides it from Spark and pyarrow.dataset
     with partial.open("wb") as file:
         pq.write_table(table, file, compression="zstd")

@@ -91,7 +91,7 @@ class Rollup:
         """Rows by the folder that their ``ts`` belongs to, ``date=YYYY-MM-DD/hour=HH``."""
         folders: dict[str, list[Row]] = {}
         for row in self._rows():
-            folders.setdefault(_folder(row.head.ts_ms), []).append(row)
+            folders.setdefault(hour_folder(row.head.ts_ms), []).append(row)
         return folders
 
     def _rows(self) -> Iterator[Row]:
@@ -99,6 +99,7 @@ class Rollup:
         yield from self._open.values()
 
 
-def _folder(ts_ms: int) -> str:
+def hour_folder(ts_ms: int) -> str:
+    """``date=YYYY-MM-DD/hour=HH`` in UTC; ms since the epoch."""
     moment = _EPOCH + timedelta(milliseconds=ts_ms)
     return f"date={moment:%Y-%m-%d}/hour={moment:%H}"

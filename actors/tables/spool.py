@@ -20,35 +20,31 @@ so a pending sample never outlives its resolution.
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from actors.tables import journal
+from actors.tables.folder import SpoolFile, SpoolFolder, recover
 from actors.tables.parquet import write_samples
-from actors.tables.recovery import SpoolFolder, recover
+from actors.tables.recovery import recover_samples
 from actors.tables.rollup import Rollup, Sample
 from actors.tables.schema import SAMPLES
 
 __all__ = ["Sample", "SampleStore"]
 
-_log = logging.getLogger(__name__)
-
 
 @dataclass(slots=True)
 class _Spool:
-    path: Path
-    fd: int
+    file: SpoolFile
     rollup: Rollup = field(default_factory=Rollup)
     pending: int = 0
     """Pending samples in this file that are not settled yet."""
     written: bool = False
-    torn: bool = False
-    """The last line may be incomplete (full disk): the next write begins a new line."""
 
 
 class SampleStore:
@@ -75,8 +71,8 @@ class SampleStore:
         self._sealed: deque[_Spool] = deque()
         self._sequence = itertools.count(1)
         self._closed = False
-        recover(self._spools, self._table, gateway)
-        self._folder = SpoolFolder.create(self._spools, gateway, now_ms())
+        self._recover()
+        self._folder = SpoolFolder.create(self._spools, f"gateway-{gateway}", now_ms())
         self._current = self._open_next()
 
     def add(self, sample: Sample) -> None:
@@ -122,7 +118,7 @@ class SampleStore:
             self._flush()
             with self._lock:
                 self._closed = True
-            os.close(self._current.fd)
+            os.close(self._current.file.fd)
             self._folder.remove()
             self._folder.release()
 
@@ -135,34 +131,27 @@ class SampleStore:
     def _append(self, line: bytes) -> None:
         if self._closed:
             raise ValueError("the sample store is closed")
-        spool = self._current
-        data = b"\n" + line if spool.torn else line
-        try:
-            complete = os.write(spool.fd, data) == len(data)
-        except OSError as error:
-            if not spool.torn:
-                _log.error(
-                    "cannot append to %s (%s): samples are in memory only until the next flush", spool.path, error
-                )
-            complete = False
-        spool.torn = not complete
+        self._current.file.append(line)
 
     def _open_next(self) -> _Spool:
-        path = self._folder.path / f"{next(self._sequence):08d}.jsonl"
-        return _Spool(path, os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644))
+        return _Spool(self._folder.open(next(self._sequence)))
 
     def _flush(self) -> int:
-        recover(self._spools, self._table, self._gateway)
+        self._recover()
         self._rotate()
         rows = 0
         for spool in self._sealed:
             if not spool.written:
-                rows += write_samples(self._table, self._folder.name_of(spool.path), self._gateway, spool.rollup)
+                rows += write_samples(self._table, self._folder.name_of(spool.file.path), self._gateway, spool.rollup)
                 spool.written = True
                 spool.rollup = Rollup()
         while self._sealed and self._sealed[0].written and not self._sealed[0].pending:
-            self._sealed.popleft().path.unlink()
+            self._sealed.popleft().file.path.unlink()
         return rows
+
+    def _recover(self) -> None:
+        settle = partial(recover_samples, table=self._table, gateway=self._gateway)
+        recover(self._spools, f"gateway-{self._gateway}", settle)
 
     def _rotate(self) -> None:
         if not len(self._current.rollup):
@@ -170,5 +159,5 @@ class SampleStore:
         following = self._open_next()
         with self._lock:
             full, self._current = self._current, following
-        os.close(full.fd)
+        os.close(full.file.fd)
         self._sealed.append(full)

@@ -1,0 +1,120 @@
+"""Folders of spool files, one for each process: whose process is dead, is taken over by whoever comes next.
+
+What is in the lines and what becomes of them is the table's business (:mod:`actors.tables.spool`,
+:mod:`actors.tables.rebalances`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_log = logging.getLogger(__name__)
+_LOCK = "lock"
+
+
+@dataclass(slots=True)
+class SpoolFile:
+    """An append-only file of lines. The page cache keeps what was written when the process is killed."""
+
+    path: Path
+    fd: int
+    torn: bool = False
+    """The last line may be incomplete (full disk): the next write begins a new line."""
+
+    def append(self, line: bytes) -> None:
+        """Write a whole line. Never raises for a full disk: the line is then in memory only."""
+        data = b"\n" + line if self.torn else line
+        try:
+            complete = os.write(self.fd, data) == len(data)
+        except OSError as error:
+            if not self.torn:
+                _log.error("cannot append to %s (%s): in memory only until the next flush", self.path, error)
+            complete = False
+        self.torn = not complete
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolFolder:
+    """The spools of one process. Its lock says that the process lives: the kernel releases it with the process."""
+
+    path: Path
+    lock_fd: int
+
+    @classmethod
+    def create(cls, spools: Path, owner: str, now_ms: int) -> SpoolFolder:
+        """A new folder, locked before anybody can see it. OSError if the disk refuses."""
+        name = f"{owner}-{now_ms:013d}-{uuid.uuid4().hex[:8]}"
+        hidden = spools / f".{name}"
+        hidden.mkdir(parents=True)
+        fd = os.open(hidden / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        return cls(hidden.rename(spools / name), fd)
+
+    def open(self, number: int) -> SpoolFile:
+        """A new spool file; numbers grow."""
+        path = self.path / f"{number:08d}.jsonl"
+        return SpoolFile(path, os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644))
+
+    def name_of(self, spool: Path) -> str:
+        """What the Parquet files of that spool are called, without suffix."""
+        return f"{self.path.name}-{spool.stem}"
+
+    def spools(self) -> list[Path]:
+        """Oldest first."""
+        return sorted(self.path.glob("*.jsonl"))
+
+    def remove(self) -> None:
+        """Remove the folder: spools oldest first, the lock last."""
+        for file in (*self.spools(), *self.path.glob("*.partial"), self.path / _LOCK):
+            file.unlink()
+        self.path.rmdir()
+
+    def release(self) -> None:
+        """Give up the lock. Nothing of this object may be used afterwards."""
+        os.close(self.lock_fd)
+
+
+def recover(spools: Path, owner: str, settle: Callable[[SpoolFolder], int]) -> int:
+    """Let ``settle`` bring what dead processes of that owner left into its table; returns the rows, as it says.
+
+    OSError if the disk refuses. Killed at any point, it can be done again, if ``settle`` can. A process that still
+    lives keeps its folder (two copies of one actor can run for a while); whoever flushes after its death recovers it.
+    """
+    rows = 0
+    for path in sorted(spools.glob(f"{owner}-*")):
+        with _taken_over(path) as folder:
+            if folder is not None:
+                rows += settle(folder)
+                folder.remove()
+    return rows
+
+
+@contextmanager
+def _taken_over(path: Path) -> Iterator[SpoolFolder | None]:
+    """The folder with its lock, or None if its process lives or somebody else was faster."""
+    try:
+        folder = SpoolFolder(path, os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        with suppress(OSError):
+            path.rmdir()  # killed between removing the lock and the folder
+        yield None
+        return
+    try:
+        yield folder if _lock(folder) else None
+    finally:
+        folder.release()
+
+
+def _lock(folder: SpoolFolder) -> bool:
+    try:
+        fcntl.flock(folder.lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return (folder.path / _LOCK).exists()  # else its last owner removed it meanwhile
