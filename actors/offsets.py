@@ -13,9 +13,10 @@ import logging
 import os
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -24,8 +25,10 @@ from actors.group import adapters
 from actors.group.config import GroupConfig
 from actors.group.coordinator import Coordinator
 from actors.group.events import ROUTINE, Event
+from actors.group.messages import HeartbeatResponse, Response
 from actors.group.types import Context, Outcome, Record, Token, WriteId
 from actors.group_metrics import PartitionMetrics
+from actors.log.commit import Done
 from actors.log.errors import LogError, NotLeader
 from actors.log.fetch import fetch, list_offsets
 from actors.log.partition import PartitionLog
@@ -42,6 +45,8 @@ from placement.view import OFFSETS_TOPIC, ClusterView, Topic
 log = logging.getLogger(__name__)
 
 FETCH, LIST_OFFSETS = 1, 2
+_BEHIND_S = 0.1
+"""An event loop that calls later than that has more to do than it can."""
 
 
 class StatementSink(Protocol):
@@ -85,7 +90,8 @@ class OffsetsPartition:
         self._next_token = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms: int | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._appending: dict[Done, asyncio.TimerHandle] = {}
+        """What the log has not made durable yet, and when that is too late."""
         self._failed = False
         self._lingering = Lingering(
             config.group_coordinator_append_linger_ms, lambda: partition_log.config.max_message_bytes, self._start_write
@@ -204,13 +210,21 @@ class OffsetsPartition:
         frame = codec.encode_response(header.api_key, header.api_version, header.correlation_id, body)
         asked.peer.reply(asked.token, frame)
 
+    def _answer(self, asked: _Asked, response: Response) -> None:
+        header = asked.header
+        if isinstance(response, HeartbeatResponse):
+            correlation_id = header.correlation_id.to_bytes(4, "big", signed=True)
+            asked.peer.reply(asked.token, correlation_id + _heartbeat_tail(header.api_version, response))
+        else:
+            self._reply(asked, adapters.encode(header.api_version, response))
+
     def _apply(self, outcome: Outcome) -> None:
         if outcome.write is not None:
             self._begin_write(outcome, outcome.write)
         for token, response in outcome.replies:
             asked = self._asked.pop(token, None)
             if asked is not None:
-                self._reply(asked, adapters.encode(asked.header.api_version, response))
+                self._answer(asked, response)
         if outcome.statements:
             self._tell(outcome.statements)
         for event in outcome.events:
@@ -239,15 +253,26 @@ class OffsetsPartition:
         self._lingering.add(write, chunks)
 
     def _start_write(self, first: WriteId, last: WriteId, chunks: list[Batch]) -> None:
-        loop = asyncio.get_running_loop()
-        appends = [loop.create_task(self._append(chunk)) for chunk in chunks]
-        task = loop.create_task(self._finish_write(first, last, appends))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        """Hand the batches to the log; what becomes of the last one became of all.
 
-    async def _append(self, records: Sequence[Record]) -> None:
-        if not self._failed:
-            await self._log.append_records([(record.key, record.value) for record in records], now_ms())
+        No tasks: a burst of requests makes every turn of the event loop long, and each task adds turns.
+        """
+        if self._failed:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            for chunk in chunks:
+                done = self._log.enqueue_records([(record.key, record.value) for record in chunk], now_ms()).done
+        except LogError as error:
+            loop.call_soon(self._append_failed, first, error)
+            return
+        self._appending[done] = self._time_append(first, done)
+        done.add_done_callback(lambda done: self._append_ended(first, last, done))
+
+    def _time_append(self, first: WriteId, done: Done) -> asyncio.TimerHandle:
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + self._commit_timeout_s
+        return loop.call_at(due_s, self._append_is_late, first, done, due_s)
 
     def _tell(self, statements: tuple[Statement, ...]) -> None:
         message = envelope.write_statements(self.partition, self.epoch, statements, snapshot=False)
@@ -255,22 +280,24 @@ class OffsetsPartition:
             peer.send(message)
         self._sink.put(statements)
 
-    async def _finish_write(self, first: WriteId, last: WriteId, appends: list[asyncio.Task[None]]) -> None:
-        try:
-            async with asyncio.timeout(self._commit_timeout_s):
-                await asyncio.gather(*appends)
-        except TimeoutError:
-            log.error("partition %d: an append takes longer than offsets.commit.timeout.ms", self.partition)
-            self._give_up(first, ErrorCode.request_timed_out)
-        except LogError as error:
-            log.error("partition %d: append failed, the actor ends: %s", self.partition, error)
-            self._give_up(first, error.code)
-        except Exception:
-            log.exception("partition %d: append failed, the actor ends", self.partition)
-            self._give_up(first, ErrorCode.not_coordinator)
-        else:
-            if not self._failed:
-                self._guarded(lambda: self._core.written(last, now_ms()))
+    def _append_ended(self, first: WriteId, last: WriteId, done: Done) -> None:
+        self._appending.pop(done).cancel()
+        if (error := done.result()) is not None:
+            self._append_failed(first, error)
+        elif not self._failed:
+            self._guarded(lambda: self._core.written(last, now_ms()))
+
+    def _append_failed(self, first: WriteId, error: LogError) -> None:
+        log.error("partition %d: append failed, the actor ends: %s", self.partition, error)
+        self._give_up(first, error.code)
+
+    def _append_is_late(self, first: WriteId, done: Done, due_s: float) -> None:
+        """Give up, unless the event loop itself is so late that the log may have answered long ago."""
+        if asyncio.get_running_loop().time() - due_s > _BEHIND_S:
+            self._appending[done] = self._time_append(first, done)
+            return
+        log.error("partition %d: an append takes longer than offsets.commit.timeout.ms", self.partition)
+        self._give_up(first, ErrorCode.request_timed_out)
 
     def _guarded(self, step: Callable[[], Outcome]) -> None:
         """Apply a step that no request asked for. If it fails nobody can be told: the actor ends, as with its log."""
@@ -293,7 +320,7 @@ class OffsetsPartition:
     def _answer_last(self, outcome: Outcome) -> None:
         for token, response in outcome.replies:
             if asked := self._asked.pop(token, None):
-                self._reply(asked, adapters.encode(asked.header.api_version, response))
+                self._answer(asked, response)
 
     def _arm(self) -> None:
         due_ms = self._core.next_deadline_ms()
@@ -327,12 +354,19 @@ class OffsetsPartition:
             self._timer.cancel()
         self._apply(self._core.resign(now_ms()))
         self._lingering.flush()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=5)
+        if self._appending:
+            await asyncio.wait([*self._appending], timeout=5)
         for task in self._reads.values():
             task.cancel()
         self._questions.stop()
         await self._log.close()
+
+
+@cache
+def _heartbeat_tail(api_version: int, response: HeartbeatResponse) -> bytes:
+    """The answer to a heartbeat without its correlation id: there are only as many as errors and versions."""
+    frame = codec.encode_response(adapters.HEARTBEAT, api_version, 0, adapters.encode(api_version, response))
+    return frame[4:]
 
 
 @contextmanager

@@ -47,7 +47,7 @@ from actors.log.batch import (
     stamp,
     stamp_log_append_time,
 )
-from actors.log.commit import Committer, Done, acknowledged
+from actors.log.commit import Committer, Done, Write, acknowledged
 from actors.log.config import LOG_APPEND_TIME, LogConfig
 from actors.log.directory import Claim
 from actors.log.disk import DISK, Disk
@@ -209,13 +209,18 @@ class PartitionLog:
             if last is not None:
                 await acknowledged(last)
             return end
+        append = self.enqueue_records(records, timestamp_ms)
+        await acknowledged(append.done)
+        return append.header.base_offset
+
+    def enqueue_records(self, records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int) -> Write:
+        """As :meth:`append_records`, for at least one record, without waiting for it."""
+        self._check_leader()
         batch = build_batch(records, timestamp_ms, self._writer.end_offset, self.epoch, self.config.own_codec)
         if len(batch) > self.config.max_message_bytes:
             raise MessageTooLarge(f"{len(records)} records of {len(batch)} bytes in one batch")
         self._check_segment_holds(read_header(batch))
-        write = self._writer.push(batch, None)
-        await acknowledged(write.done)
-        return write.header.base_offset
+        return self._writer.push(batch, None)
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> bytes:
         """Whole batches below the high watermark, from the one that holds the offset on.
