@@ -49,6 +49,7 @@ def _replace_quietly(
 
     def written() -> None:
         if group.members.get(member.id) is not member:
+            shard.say(shard.registry.gone(group.id, before.id))
             return
         _announce(shard, group, member, before)
         if group.state is GroupState.STABLE and member.parked_join == join:
@@ -57,7 +58,9 @@ def _replace_quietly(
             shard.reply(join.token, _quiet_response(group, member, join, led_by))
 
     def failed(error: ErrorCode) -> None:
-        if group.members.get(member.id) is member and member.parked_join == join:
+        if group.members.get(member.id) is not member:
+            shard.say(shard.registry.gone(group.id, before.id))
+        elif member.parked_join == join:
             _restore(shard, group, member, before)
             shard.reply(join.token, _failed_response(group, translate(error)))
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+from kio.schema.errors import ErrorCode
+
 from actors.group.messages import DeleteGroups
 from placement.registration import Kind, Registration, Withdrawal
 from tests.group.driver import HOST, Driver, G, assignment, beat, commit, fetch, join, leave, sync
@@ -95,6 +98,26 @@ def test_registrations_come_back_from_the_log(driver: Driver) -> None:
     assert (after.epoch, len(driver.statements)) == (2, said)
     driver.advance(10_000)
     assert driver.core.registrations() == ()
+
+
+@pytest.mark.parametrize("outcome", ["written", "refused"])
+def test_who_leaves_before_its_replacement_is_written_is_not_registered_under_the_old_id(
+    make: Make, outcome: str
+) -> None:
+    driver = make(auto=False)
+    token = driver.park(join(instance="I"))
+    driver.write_all()
+    (joined,) = driver.answers_to([token])
+    driver.send(sync(joined.member_id, 1, {joined.member_id: assignment(("t", 0))}))
+    driver.write_all()
+    assert set(_registered(driver)) == {joined.member_id}
+    driver.park(join(instance="I"))
+    driver.send(leave(("", "I")))
+    if outcome == "written":
+        driver.write_all()
+    else:
+        driver.fail(ErrorCode.message_too_large)
+    assert _registered(driver) == {}
 
 
 def test_simple_consumers_are_known_by_what_they_ask_and_age_out(make: Make) -> None:
