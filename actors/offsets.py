@@ -130,6 +130,11 @@ class OffsetsPartition:
         self._apply(self._core.loaded(now_ms()))
         self._metrics.active()
 
+    @property
+    def coordinator(self) -> Coordinator:
+        """The core, to be read only."""
+        return self._core
+
     def registrations(self) -> tuple[Registration, ...]:
         """Who consumes for which group, as this coordinator knows it now."""
         return self._core.registrations()
@@ -318,6 +323,8 @@ class OffsetsPartition:
         self._answer_last(self._core.resign(now_ms()))
 
     def _answer_last(self, outcome: Outcome) -> None:
+        for event in outcome.events:
+            self._report(event)
         for token, response in outcome.replies:
             if asked := self._asked.pop(token, None):
                 self._answer(asked, response)
