@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -154,3 +155,17 @@ def groups_in_two_partitions(full: Serving, fresh: Fresh) -> tuple[str, str]:
 def delete(client: Client, *groups: str, version: int = 2) -> list[tuple[str, ErrorCode]]:
     answer = client.ask(DELETE_GROUPS, version, {"groups_names": groups})
     return [(item.group_id, item.error_code) for item in answer.results]
+
+
+@contextmanager
+def coordinators_down(full: Serving) -> Iterator[None]:
+    """Every offsets partition was started, and none is there now."""
+    controller = full.controller
+    running, start = dict(controller.offsets), controller.start_offsets
+    controller.offsets, controller.start_offsets = dict.fromkeys(range(3)), None
+    full.follow(controller.view())
+    try:
+        yield
+    finally:
+        controller.offsets, controller.start_offsets = running, start
+        full.follow(controller.view())

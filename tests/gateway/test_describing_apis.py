@@ -10,7 +10,7 @@ from actors.wire.codec import ErrorCode
 from placement.view import OFFSETS_TOPIC
 from tests.gateway.serving import BROKERS, CLUSTER_ID, Serving
 
-TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32
 
 
 def init_producer_id(served: Serving, **changes: Any) -> Any:
@@ -97,6 +97,7 @@ def test_configs_of_a_broker(served: Serving) -> None:
         (BROKER, "9", ErrorCode.invalid_request),
         (BROKER, "one", ErrorCode.invalid_request),
         (BROKER_LOGGER, "1", ErrorCode.invalid_request),
+        (GROUP, "a group", ErrorCode.invalid_request),
         (0, "", ErrorCode.invalid_request),
     ],
 )

@@ -9,14 +9,17 @@ from tests.gateway.group_client import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     FIND_COORDINATOR,
+    JOIN_GROUP,
     LEAVE_GROUP,
     LIST_GROUPS,
     NOBODY,
     OFFSET_COMMIT,
     OFFSET_FETCH,
+    SYNC_GROUP,
     UNKNOWN_ID,
     Fresh,
     Member,
+    coordinators_down,
     delete,
     find,
     groups_in_two_partitions,
@@ -200,11 +203,7 @@ def test_the_empty_group_id(full: Serving, fresh: Fresh) -> None:
 
 def test_a_group_whose_actor_is_down_is_loading(full: Serving, fresh: Fresh) -> None:
     """What clients are told while an offsets partition starts, in every version."""
-    controller = full.controller
-    running, start = dict(controller.offsets), controller.start_offsets
-    controller.offsets, controller.start_offsets = dict.fromkeys(range(3)), None
-    full.follow(controller.view())
-    try:
+    with coordinators_down(full):
         for version in range(11):
             member = Member(full.client, "g", version)
             loading = ErrorCode.coordinator_load_in_progress
@@ -222,6 +221,45 @@ def test_a_group_whose_actor_is_down_is_loading(full: Serving, fresh: Fresh) -> 
                 {"groups": ["g"], "include_authorized_operations": False},
             ).groups
             assert described.error_code is loading
-    finally:
-        controller.offsets, controller.start_offsets = running, start
-        full.follow(controller.view())
+            filters = {"states_filter": [], "types_filter": []}
+            listed = full.ask(LIST_GROUPS, member.nearest(LIST_GROUPS), filters)
+            assert (listed.error_code, listed.groups) == (loading, ())
+
+
+def test_a_failed_fetch_while_the_actor_is_down(full: Serving, fresh: Fresh) -> None:
+    """v1 has only partitions to carry the error, v2-7 the whole answer, later each group."""
+    topic = full.create(fresh("t"))
+    asked = [{"name": topic.name, "topic_id": topic.topic_id, "partition_indexes": [0, 1]}]
+    wanted = {"group_id": "g", "member_id": None, "member_epoch": -1, "topics": asked}
+    loading = ErrorCode.coordinator_load_in_progress
+    with coordinators_down(full):
+        for version in versions_of(OFFSET_FETCH):
+            answer = full.ask(OFFSET_FETCH, version, {**wanted, "groups": [wanted], "require_stable": False})
+            if version == 1:
+                errors = [(item.partition_index, item.error_code) for item in answer.topics[0].partitions]
+                assert errors == [(0, loading), (1, loading)]
+            else:
+                found = answer.groups[0] if version >= 8 else answer
+                assert (found.error_code, found.topics) == (loading, ())
+
+
+def test_wrong_arguments_are_told_before_the_state_of_the_coordinator(full: Serving) -> None:
+    with coordinators_down(full):
+        for version in versions_of(JOIN_GROUP):
+            member = Member(full.client, "g", version)
+            for session_timeout_ms in (99, 1_800_001):
+                member.request_join(session_timeout_ms)
+                assert member.joined().error_code is ErrorCode.invalid_session_timeout
+            nameless = Member(full.client, "", version)
+            nameless.request_join(session_timeout_ms=99)
+            assert nameless.joined().error_code is ErrorCode.invalid_group_id
+            assert nameless.heartbeat() is ErrorCode.invalid_group_id
+            assert nameless.leave().error_code is ErrorCode.invalid_group_id
+            assert nameless.sync({}).error_code is ErrorCode.invalid_group_id
+        typeless = {"group_id": "g", "generation_id": 1, "member_id": "m", "group_instance_id": None, "assignments": []}
+        for protocol in (
+            {"protocol_type": None, "protocol_name": "range"},
+            {"protocol_type": "x", "protocol_name": None},
+        ):
+            refused = full.ask(SYNC_GROUP, 5, typeless | protocol)
+            assert refused.error_code is ErrorCode.inconsistent_group_protocol

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from actors.wire.codec import ErrorCode
-from tests.gateway.group_client import OFFSET_DELETE, Fresh, Member, find
+from tests.gateway.group_client import OFFSET_DELETE, Fresh, Member, coordinators_down, find
 from tests.gateway.serving import Serving
 
 PROPERTIES = {"group.initial.rebalance.delay.ms": "0"}
@@ -23,19 +20,6 @@ def delete_offsets(full: Serving, group: str, *topics: tuple[str, list[int]]) ->
     return answer.error_code, [
         (topic.name, [(item.partition_index, item.error_code) for item in topic.partitions]) for topic in answer.topics
     ]
-
-
-@contextmanager
-def coordinators_down(full: Serving) -> Iterator[None]:
-    controller = full.controller
-    running, start = dict(controller.offsets), controller.start_offsets
-    controller.offsets, controller.start_offsets = dict.fromkeys(range(3)), None
-    full.follow(controller.view())
-    try:
-        yield
-    finally:
-        controller.offsets, controller.start_offsets = running, start
-        full.follow(controller.view())
 
 
 def test_offsets_are_deleted_and_those_of_unknown_partitions_refused(full: Serving, fresh: Fresh) -> None:
