@@ -12,6 +12,7 @@ from gateway.cli.group_admin import delete, evict
 from gateway.cli.group_describe import describe
 from gateway.cli.group_members import state_name
 from gateway.cli.group_reset import reset_offsets
+from gateway.cli.group_waiting import waiting
 from gateway.cli.kafka import TIMEOUT_S, admin, result
 from gateway.cli.output import print_json, print_table
 from gateway.cli.reset_undo import PREFIX
@@ -61,5 +62,5 @@ def list_(
         print_table(("GROUP", "STATE"), [(row["group"], row["state"]) for row in rows])
 
 
-for _command in (describe, reset_offsets, delete, evict):
+for _command in (describe, waiting, reset_offsets, delete, evict):
     groups.add_command(_command)

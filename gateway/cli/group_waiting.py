@@ -1,0 +1,60 @@
+"""``muster groups waiting``: which rebalances go on now, and for whom they wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gateway.cli import http
+from gateway.cli.output import print_json, print_table
+from gateway.cli.running import by_storage_or_address
+
+_COLUMNS = ("GROUP", "STATE", "FOR (S)", "GOES ON IN (S)", "WAITS FOR", "CLIENT ID", "HOST", "INSTANCE ID")
+
+
+@click.command(epilog="Example: muster groups waiting --json")
+@by_storage_or_address
+@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+def waiting(directory: Path, address: str | None, as_json: bool) -> None:
+    """Show the groups that are in a rebalance now, and each member whose request is awaited.
+
+    GOES ON IN is when the coordinator goes on without them. muster groups evict GROUP MEMBER does it at once.
+    """
+    answer = http.ask(directory, address, "/v1/groups/waiting")
+    if as_json:
+        print_json(answer)
+        return
+    now_ms = time.time_ns() // 1_000_000
+    found = sorted(answer.get("waiting", ()), key=lambda wait: wait["since_ms"])
+    print_table(_COLUMNS, [row for wait in found for row in rows(wait, now_ms)])
+    if answer.get("partial"):
+        silent = ", ".join(f"offsets-{partition}" for partition in answer["missing_partitions"])
+        click.echo(f"not all coordinators answered: {silent} did not", err=True)
+
+
+def rows(wait: Mapping[str, Any], now_ms: int) -> list[tuple[Any, ...]]:
+    """One row for each who is awaited; one without a name where the initial delay or the log is."""
+    deadline_ms = wait["deadline_ms"]
+    head = (
+        wait["group"],
+        wait["state"],
+        _seconds(now_ms - wait["since_ms"]),
+        None if deadline_ms is None else _seconds(deadline_ms - now_ms),
+    )
+    found = [
+        (*head, who["member_id"], who["client_id"], who["host"], who["group_instance_id"])
+        for who in (*wait["members"], *wait["pending"])
+    ]
+    if more := wait.get("members_left_out", 0) + wait.get("pending_left_out", 0):
+        found.append((*head, f"and {more} more", None, None, None))
+    if not found:
+        found.append((*head, "more members" if wait["initial_delay"] else "the log", None, None, None))
+    return found
+
+
+def _seconds(duration_ms: int) -> str:
+    return f"{max(duration_ms, 0) / 1000:.1f}"
