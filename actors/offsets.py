@@ -45,8 +45,6 @@ from placement.view import OFFSETS_TOPIC, ClusterView, Topic
 log = logging.getLogger(__name__)
 
 FETCH, LIST_OFFSETS = 1, 2
-_BEHIND_S = 0.1
-"""An event loop that calls later than that has more to do than it can."""
 
 
 class StatementSink(Protocol):
@@ -271,13 +269,11 @@ class OffsetsPartition:
         except LogError as error:
             loop.call_soon(self._append_failed, first, error)
             return
-        self._appending[done] = self._time_append(first, done)
+        self._watch(first, done, self._commit_timeout_s)
         done.add_done_callback(lambda done: self._append_ended(first, last, done))
 
-    def _time_append(self, first: WriteId, done: Done) -> asyncio.TimerHandle:
-        loop = asyncio.get_running_loop()
-        due_s = loop.time() + self._commit_timeout_s
-        return loop.call_at(due_s, self._append_is_late, first, done, due_s)
+    def _watch(self, first: WriteId, done: Done, timeout_s: float) -> None:
+        self._appending[done] = asyncio.get_running_loop().call_later(timeout_s, self._append_is_late, first, done)
 
     def _tell(self, statements: tuple[Statement, ...]) -> None:
         message = envelope.write_statements(self.partition, self.epoch, statements, snapshot=False)
@@ -296,10 +292,11 @@ class OffsetsPartition:
         log.error("partition %d: append failed, the actor ends: %s", self.partition, error)
         self._give_up(first, error.code)
 
-    def _append_is_late(self, first: WriteId, done: Done, due_s: float) -> None:
-        """Give up, unless the event loop itself is so late that the log may have answered long ago."""
-        if asyncio.get_running_loop().time() - due_s > _BEHIND_S:
-            self._appending[done] = self._time_append(first, done)
+    def _append_is_late(self, first: WriteId, done: Done) -> None:
+        """Give up if the disk takes too long; what has only not been heard of in a burst of requests is not late."""
+        left_s = self._commit_timeout_s - self._log.commit_s
+        if left_s > 0:
+            self._watch(first, done, left_s)
             return
         log.error("partition %d: an append takes longer than offsets.commit.timeout.ms", self.partition)
         self._give_up(first, ErrorCode.request_timed_out)

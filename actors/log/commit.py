@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -96,6 +97,16 @@ class Committer:
         self._serial = segments[-1].name.serial
         self._abandoned: list[Path] = []
         self._task: asyncio.Task[None] | None = None
+        self._commit_began_s: float | None = None
+
+    @property
+    def commit_s(self) -> float:
+        """For how long the commit that runs has been with the disk, in seconds; 0 if none runs.
+
+        The thread that commits tells, so an event loop that is late is not taken for a disk that is.
+        """
+        began_s = self._commit_began_s
+        return 0.0 if began_s is None else time.monotonic() - began_s
 
     def push(self, batch: bytearray, appended_ms: int | None) -> Write:
         """Queue a batch that is stamped with ``end_offset``. StorageError shortly after the disk failed."""
@@ -177,12 +188,15 @@ class Committer:
 
     def _commit(self, batches: list[bytearray], begin_segment: bool) -> Segment:
         """:meth:`_write_durably`, but whoever is no longer the leader hears that rather than what it led to."""
+        self._commit_began_s = time.monotonic()
         try:
             return self._write_durably(batches, begin_segment)
         except OSError:
             with suppress(OSError):
                 self._claim.check()
             raise
+        finally:
+            self._commit_began_s = None
 
     def _write_durably(self, batches: list[bytearray], begin_segment: bool) -> Segment:
         """Write, make durable, and only then look whether we are still the leader. In a thread.

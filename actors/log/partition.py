@@ -158,6 +158,11 @@ class PartitionLog:
         return self._writer.end_offset
 
     @property
+    def commit_s(self) -> float:
+        """For how long the disk has been at the commit that runs, in seconds; 0 if none runs."""
+        return self._writer.commit_s
+
+    @property
     def is_over(self) -> bool:
         """Closed, deleted or fenced: every further call raises NotLeader."""
         return self._writer.over is not None
