@@ -184,8 +184,11 @@ def make(kind: Any, body: Mapping[str, Any]) -> Any:
     """An entity of class ``kind`` from a dict; nested entities from dicts and lists of dicts.
 
     Keys that this version does not have are dropped. A field that is missing takes kio's default;
-    TypeError if it has none. Durations and timestamps are milliseconds, error codes may be ints.
+    TypeError if it has none. Durations and timestamps are milliseconds, error codes may be ints. What is an
+    entity of that class already stays as it is.
     """
+    if isinstance(body, kind):
+        return body
     plan = _plan(kind)
     values = {}
     for name, value in body.items():

@@ -20,12 +20,12 @@ async def describe_groups(call: Call) -> Reply | None:
     def body_of(groups: list[str | None]) -> dict[str, Any]:
         return {"groups": groups, "include_authorized_operations": operations}
 
-    answers: dict[str, dict[str, Any]] = {}
+    answers: dict[str, Any] = {}
     for groups, response in await ask_each(call, request.groups, body_of, version):
         for group in groups if response is None else ():
             answers[group or ""] = _down(call, group or "")
         for found in response.groups if response else ():
-            answers[found.group_id] = _copy(found)
+            answers[found.group_id] = found
     return call.reply({"throttle_time": 0, "groups": [answers[group] for group in request.groups]})
 
 
@@ -37,27 +37,4 @@ def _down(call: Call, group: str) -> dict[str, Any]:
         "protocol_type": "",
         "protocol_data": "",
         "members": [],
-    }
-
-
-def _copy(group: Any) -> dict[str, Any]:
-    return {
-        "error_code": group.error_code,
-        "error_message": field(group, "error_message", None),
-        "group_id": group.group_id,
-        "group_state": group.group_state,
-        "protocol_type": group.protocol_type,
-        "protocol_data": group.protocol_data,
-        "authorized_operations": field(group, "authorized_operations", -(2**31)),
-        "members": [
-            {
-                "member_id": member.member_id,
-                "group_instance_id": field(member, "group_instance_id", None),
-                "client_id": member.client_id,
-                "client_host": member.client_host,
-                "member_metadata": member.member_metadata,
-                "member_assignment": member.member_assignment,
-            }
-            for member in group.members
-        ],
     }

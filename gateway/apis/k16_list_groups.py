@@ -12,7 +12,7 @@ from typing import Any
 
 from actors.wire import codec
 from actors.wire.channel import Channel, ChannelLost
-from actors.wire.codec import ErrorCode, field
+from actors.wire.codec import ErrorCode
 from gateway.groups import ANSWER_S
 from gateway.registry import Call, Reply, api
 
@@ -35,21 +35,13 @@ async def list_groups(call: Call) -> Reply | None:
     return call.reply({"throttle_time": 0, "error_code": failed, "groups": groups})
 
 
-async def _ask(call: Call, channel: Channel | None) -> tuple[ErrorCode, list[dict[str, Any]]]:
+async def _ask(call: Call, channel: Channel | None) -> tuple[ErrorCode, tuple[Any, ...]]:
     if channel is None:
-        return ErrorCode.coordinator_load_in_progress, []
+        return ErrorCode.coordinator_load_in_progress, ()
     try:
         async with asyncio.timeout(ANSWER_S):
             frame = await channel.call(call.connection.context, call.frame)
     except (ChannelLost, TimeoutError):
-        return ErrorCode.coordinator_load_in_progress, []
+        return ErrorCode.coordinator_load_in_progress, ()
     _, response = codec.decode_response(LIST_GROUPS, call.header.api_version, frame)
-    return response.error_code, [
-        {
-            "group_id": group.group_id,
-            "protocol_type": group.protocol_type,
-            "group_state": field(group, "group_state", ""),
-            "group_type": field(group, "group_type", ""),
-        }
-        for group in response.groups
-    ]
+    return response.error_code, response.groups
