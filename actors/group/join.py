@@ -141,7 +141,7 @@ def _hand_out_id(shard: Shard, group: Group, join: Parked, context: Context) -> 
 
 def _join_pending(shard: Shard, group: Group, join: Parked, context: Context) -> None:
     if join.request.group_instance_id is not None:
-        raise Refused(ErrorCode.unknown_server_error)
+        raise Refused(ErrorCode.unknown_server_error, NO_MEMBER)
     forget_pending(shard, group, join.request.member_id, PendingEnd.JOINED)
     _add(shard, group, join, context, join.request.member_id)
 
