@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -54,6 +55,16 @@ def test_times(text: str, utc: str, has_zone: bool) -> None:
     if text.endswith("-23:59"):
         expected += (23 * 60 + 59) * 60_000
     assert moment_ms(text) == (expected, has_zone)
+
+
+def test_without_a_zone_it_is_utc_wherever_this_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert moment_ms("1970-01-01T01:00") == (HOUR_MS, False)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize(
