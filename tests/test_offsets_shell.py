@@ -268,6 +268,41 @@ def test_a_write_that_takes_too_long_is_answered_in_time(tmp_path: Path) -> None
     run(scenario)
 
 
+class BusyLoop(Disk):
+    """A disk that is quick, seen from an event loop that has something else to do as soon as the disk is done."""
+
+    TIMEOUT_MS = 1000
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def sync(self, fd: int) -> None:
+        if self.loop is not None:
+            loop, self.loop = self.loop, None
+            busy = threading.Event()
+            loop.call_soon_threadsafe(self._be_busy, busy)
+            busy.wait()
+
+    def _be_busy(self, busy: threading.Event) -> None:
+        busy.set()
+        threading.Event().wait(1.5 * self.TIMEOUT_MS / 1000)
+
+
+def test_an_event_loop_that_is_late_is_not_taken_for_a_log_that_is(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        disk = BusyLoop()
+        shell = Shell(tmp_path / "log", 1, disk=disk, offsets_commit_timeout_ms=disk.TIMEOUT_MS)
+        channel = await shell.serve(tmp_path / "a.sock")
+        disk.loop = asyncio.get_running_loop()
+        assert await commit(channel, 5) == {ErrorCode.none}
+        assert disk.loop is None
+        assert not shell.ended.is_set()
+        await shell.partition.stop()
+        await shell.server.stop()
+
+    run(scenario)
+
+
 RECORD = Record(b"k" * 100, b"v" * 100)
 TOMBSTONE = Record(b"k" * 100, None)
 
