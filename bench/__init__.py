@@ -1,0 +1,1 @@
+"""Measurements of Muster that anybody can repeat; see docs/benchmarks.md."""

@@ -1,0 +1,104 @@
+"""A lean client: whole frames over many connections in one event loop, so that the bench leaves the cores to Muster.
+
+Requests of one connection are answered in order (Kafka's protocol), so a connection is a queue of who waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from actors.wire import codec
+from actors.wire.framing import Framer, framed
+
+_LARGEST_BYTES = 1 << 30
+_CLIENT_ID = "bench"
+ApiVersion = tuple[int, int]
+"""API key and version."""
+
+
+class Lost(ConnectionError):
+    """The gateway closed a connection, which it must not."""
+
+
+class Connection(asyncio.Protocol):
+    """Open with :func:`connect`."""
+
+    def __init__(self) -> None:
+        self._framer = Framer(_LARGEST_BYTES)
+        self._waiting: deque[Callable[[bytes], object]] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._failed: list[asyncio.Future[bytes]] = []
+        self._closing = False
+        self.is_lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._framer.feed(data):
+            self._waiting.popleft()(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = not self._closing
+        for future in self._failed:
+            if not future.done():
+                future.set_exception(Lost("a gateway closed the connection"))
+
+    def send(self, request: bytes, answered: Callable[[bytes], object]) -> None:
+        """Send a framed request; ``answered`` gets the response frame. Lost."""
+        if self.is_lost or self._transport is None:
+            raise Lost("a gateway closed the connection")
+        self._waiting.append(answered)
+        self._transport.write(request)
+
+    async def call(self, api: ApiVersion, body: dict[str, Any]) -> Any:
+        """Ask, and decode the answer to kio's entity. Lost."""
+        frame = await self.call_raw(request(api, body))
+        return codec.decode_response(*api, frame)[1]
+
+    async def call_raw(self, request: bytes) -> bytes:
+        """Send a framed request and wait for the response frame. Lost."""
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def answered(frame: bytes) -> None:
+            if not future.done():
+                future.set_result(frame)
+
+        self.send(request, answered)
+        self._failed.append(future)
+        try:
+            return await future
+        finally:
+            self._failed.remove(future)
+
+    def close(self) -> None:
+        self._closing = True
+        if self._transport is not None:
+            self._transport.close()
+
+
+def request(api: ApiVersion, body: dict[str, Any]) -> bytes:
+    """A framed request."""
+    return framed(codec.encode_request(*api, 1, _CLIENT_ID, body))
+
+
+async def connect(bootstrap: Sequence[str], count: int) -> list[Connection]:
+    """That many connections, to the gateways in turn."""
+    loop = asyncio.get_running_loop()
+    connections = []
+    for number in range(count):
+        host, _, port = bootstrap[number % len(bootstrap)].rpartition(":")
+        _, connection = await loop.create_connection(Connection, host, int(port))
+        connections.append(connection)
+    return connections
+
+
+class Errors(Counter[str]):
+    """What was answered with an error, by API and Kafka's name of the error."""
+
+    def note(self, what: str, code: int) -> None:
+        if code:
+            self[f"{what} {codec.ErrorCode(code).name}"] += 1

@@ -1,0 +1,122 @@
+"""A whole Muster in processes of its own, and what they cost."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+_ROOT = Path(__file__).parents[1]
+_STOP_S = 60
+_MUSTER = (sys.executable, "-m", "gateway.cli.main")
+
+
+class StartFailed(RuntimeError):
+    """Muster did not come up; the message ends with its log."""
+
+
+def _end_with_parent() -> None:
+    """SIGTERM when the bench itself is killed (prctl, PR_SET_PDEATHSIG)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+class Cluster:
+    """``with Cluster(folder, gateways=2, properties={...}) as cluster``: up within, all processes ended behind."""
+
+    def __init__(self, folder: Path, *, gateways: int, properties: dict[str, str]) -> None:
+        self.storage = folder / "storage"
+        self._ready_file = folder / "ready.json"
+        self._log = folder / "muster.log"
+        sets = [item for name, value in properties.items() for item in ("--set", f"{name}={value}")]
+        self._command = [
+            *(*_MUSTER, "up", "--port", "0", "--gateways", str(gateways), "--storage", str(self.storage)),
+            *("--ready-file", str(self._ready_file), *sets),
+        ]
+
+    def __enter__(self) -> Cluster:
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=_ROOT,
+                start_new_session=True,  # Ctrl-C is for the bench, which then ends it
+                preexec_fn=_end_with_parent,
+            )
+        assert self._process.stdout is not None
+        if not self._process.stdout.readline().startswith("muster ready "):
+            self._end()
+            raise StartFailed(f"muster up failed:\n{self._log.read_text()[-2000:]}")
+        self.bootstrap: list[str] = json.loads(self._ready_file.read_text())["bootstrap"]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        """SIGTERM, and SIGKILL by pid for whatever is still there."""
+        with suppress(psutil.NoSuchProcess):
+            family = psutil.Process(self._process.pid).children(recursive=True)
+            self._process.terminate()
+            try:
+                self._process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+            for process in psutil.wait_procs(family, timeout=5)[1]:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+        self._process.wait()
+
+    def actors(self, kind: str) -> dict[str, psutil.Process]:
+        """The processes of the actors whose name begins with ``kind-``, by name."""
+        command = [*_MUSTER, "status", "--json", "--storage", str(self.storage)]
+        status = json.loads(subprocess.run(command, capture_output=True, check=True, cwd=_ROOT).stdout)
+        return {
+            actor["name"]: psutil.Process(actor["pid"])
+            for actor in status["actors"]
+            if actor["name"].startswith(f"{kind}-") and actor["pid"]
+        }
+
+    def log_lines(self, name: str) -> int:
+        """How many lines the actor has written to its log."""
+        return sum(path.read_bytes().count(b"\n") for path in (self.storage / "run" / "log").glob(f"{name}.log*"))
+
+    def complaints(self) -> list[str]:
+        """Warnings and errors in the logs of all actors."""
+        return [
+            f"{path.name}: {line}"
+            for path in sorted((self.storage / "run" / "log").glob("*.log*"))
+            for line in path.read_text(errors="replace").splitlines()
+            if " WARNING " in line or " ERROR " in line
+        ]
+
+
+def cpu_s(processes: dict[str, psutil.Process]) -> float:
+    """Processor time that they have used, user and system, in seconds."""
+    used = [process.cpu_times() for process in processes.values()]
+    return float(sum(times.user + times.system for times in used))
+
+
+def pss_bytes(processes: dict[str, psutil.Process]) -> int:
+    """Their memory; pages that processes share are split between them (proportional set size)."""
+    return sum(process.memory_full_info().pss for process in processes.values())
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    return {
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "python": sys.version.split()[0],
+        "load_average_1min_before": round(os.getloadavg()[0], 2),
+    }

@@ -1,0 +1,92 @@
+"""Figures, and how they are shown."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    part: str
+    what: str
+    value: float
+    unit: str
+    limit: float | None = None
+    """The figure must not be above."""
+
+    @property
+    def met(self) -> bool:
+        return self.limit is None or self.value <= self.limit
+
+    @property
+    def shown(self) -> str:
+        return f"{format_number(self.value)} {self.unit}".strip()
+
+    @property
+    def verdict(self) -> str:
+        if self.limit is None:
+            return ""
+        return f"{'at most' if self.met else 'MISSED:'} {format_number(self.limit)} {self.unit}".strip()
+
+
+class Figures(list[Figure]):
+    """All figures of a run, in the order in which they were measured."""
+
+    def add(self, part: str, what: str, value: float, unit: str, limit: float | None = None) -> None:
+        self.append(Figure(part, what, value, unit, limit))
+
+    @property
+    def met(self) -> bool:
+        """Whether every limit holds."""
+        return all(figure.met for figure in self)
+
+
+def format_number(value: float) -> str:
+    """Three digits that count; whole numbers whole, in groups of thousands."""
+    if value == int(value) or abs(value) >= 1000:
+        return f"{round(value):,}"
+    return f"{value:.3g}"
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """``percent`` from 1 to 99; at least two values."""
+    return statistics.quantiles(values, n=100)[percent - 1]
+
+
+def print_table(figures: Figures, machine: dict[str, Any]) -> None:
+    table = Table(title=describe(machine), title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table.add_column("PART")
+    table.add_column("FIGURE")
+    table.add_column("VALUE", justify="right")
+    table.add_column("LIMIT")
+    part = ""
+    for figure in figures:
+        table.add_row(figure.part if figure.part != part else "", figure.what, figure.shown, figure.verdict)
+        part = figure.part
+    console = Console(highlight=False)
+    (console if console.is_terminal else Console(highlight=False, width=160)).print(table)
+
+
+def markdown(figures: Figures, machine: dict[str, Any]) -> str:
+    """A heading line and a table, for docs/benchmarks.md."""
+    rows = [f"| {f.part} | {f.what} | {f.shown} | {f.verdict} |" for f in figures]
+    return "\n".join([describe(machine), "", "| part | figure | value | limit |", "|---|---|--:|---|", *rows])
+
+
+def describe(machine: dict[str, Any]) -> str:
+    return (
+        f"{machine['cores']} cores, {machine['memory_gib']} GiB, Python {machine['python']}, "
+        f"load average before the run {machine['load_average_1min_before']}"
+    )
+
+
+def write_json(path: Path, figures: Figures, machine: dict[str, Any]) -> None:
+    path.write_text(json.dumps({"machine": machine, "figures": [asdict(figure) for figure in figures]}, indent=2))
