@@ -1,13 +1,15 @@
-"""Apache Kafka's broker, tools and Java clients, as Maven has them, in a cache that git ignores.
+"""Apache Kafka's broker, tools and Java clients from Maven, and kafkajs from npm, in a cache that git ignores.
 
-``pom.xml`` says which; ``mvn`` fetches them from wherever it is configured to. A second run finds the stamp, which is
-written last, and does nothing; what was interrupted, or made by another ``pom.xml``, starts over.
+``pom.xml`` and ``kafkajs/package-lock.json`` say which; ``mvn`` and ``npm`` fetch them from wherever they are
+configured to. A second run finds the stamp, which is written last, and does nothing; what was interrupted, or made
+for other versions, starts over.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -24,6 +26,7 @@ CACHE_VARIABLE = "MUSTER_CONFORMANCE_CACHE"
 """Environment variable: another folder than ``.cache`` of the checkout."""
 
 _POM = HERE / "pom.xml"
+_PACKAGE, _PACKAGE_LOCK = HERE / "kafkajs" / "package.json", HERE / "kafkajs" / "package-lock.json"
 _FETCH_S = 900
 
 
@@ -48,6 +51,18 @@ class Kafka:
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class KafkaJs:
+    """kafkajs in a ``node_modules`` folder."""
+
+    version: str
+    modules: Path
+
+    def environment(self) -> dict[str, str]:
+        """For a ``node`` that requires it."""
+        return {**os.environ, "NODE_PATH": str(self.modules)}
+
+
 def cache_folder() -> Path:
     """Where downloads are kept."""
     return Path(os.environ.get(CACHE_VARIABLE) or HERE.parent / ".cache")
@@ -68,6 +83,20 @@ def kafka() -> Kafka:
         if missing:
             _copy_dependencies(folder)
     return Kafka(kafka_version(), folder / "libs")
+
+
+def kafkajs() -> KafkaJs:
+    """Install what is not there yet. ToolMissing."""
+    folder = cache_folder() / "kafkajs"
+    if shutil.which("node") is None:
+        raise ToolMissing("node is not installed; kafkajs runs on it")
+    with in_stock(folder, hashlib.sha256(_PACKAGE_LOCK.read_bytes()).hexdigest()) as missing:
+        if missing:
+            for file in (_PACKAGE, _PACKAGE_LOCK):
+                shutil.copy(file, folder)
+            run_fetcher(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder)
+    version: str = json.loads(_PACKAGE_LOCK.read_text())["packages"]["node_modules/kafkajs"]["version"]
+    return KafkaJs(version, folder / "node_modules")
 
 
 @contextmanager

@@ -1,0 +1,65 @@
+"""What the checks prepare and look up with clients from PyPI."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+Offsets = dict[tuple[str, int], int]
+
+_ANSWER_S = 30
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+    """Create it, and wait until each broker alone says that it has its partitions."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(_ANSWER_S)
+    for server in bootstrap.split(","):
+        one = AdminClient({"bootstrap.servers": server})
+        deadline = time.monotonic() + _ANSWER_S
+        while len(one.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions) != partitions:
+            assert time.monotonic() < deadline, f"{server} does not know {topic}"
+
+
+def fill(bootstrap: str, topic: str, partition: int, times_ms: list[int]) -> None:
+    """A record with each of these timestamps, in ms since the epoch, all acknowledged."""
+    refused: list[object] = []
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number, time_ms in enumerate(times_ms):
+        producer.produce(
+            topic,
+            b"%d" % number,
+            partition=partition,
+            timestamp=time_ms,
+            on_delivery=lambda error, _: refused.append(error) if error else None,
+        )
+    assert producer.flush(_ANSWER_S) == 0
+    assert refused == []
+
+
+def commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Commit for a group without members; waits for the coordinator, which a new broker may not have yet."""
+    wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    answer = consumer.commit(offsets=wanted, asynchronous=False)
+    consumer.close()
+    assert [str(partition.error) for partition in answer if partition.error] == []
+
+
+def committed(bootstrap: str, group: str) -> Offsets:
+    """All offsets that a group has committed."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(_ANSWER_S)
+    return {(one.topic, one.partition): one.offset for one in answer.topic_partitions if one.offset >= 0}
+
+
+def ends(bootstrap: str, topic: str, partitions: int) -> Offsets:
+    """The high watermark of each partition."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
+    asked = {(topic, number): TopicPartition(topic, number) for number in range(partitions)}
+    found = {key: consumer.get_watermark_offsets(partition, _ANSWER_S)[1] for key, partition in asked.items()}
+    consumer.close()
+    return found
