@@ -19,10 +19,12 @@ from actors.log.service import LogService
 from actors.log_server import LogServer
 from actors.mapping_writer import MappingWriter
 from actors.offsets import OffsetsPartition
+from actors.rebalance_history import RebalanceHistory
 from actors.reconciler import Reconciler
 from actors.runtime import log_to_file, now_ms, socket_path
 from actors.settings import ClusterSettings
 from actors.storage import check_shared
+from actors.tables.rebalances import RebalanceStore
 from actors.wire.server import Server
 from placement.epochs import next_epoch
 from placement.registration import Registration
@@ -152,8 +154,15 @@ class OffsetsActor(_Actor):
             sink=self._writer,
             topic_id=topic.topic_id,
         )
+        self._history = RebalanceHistory(
+            self._core,
+            RebalanceStore(Path(self.settings.storage) / "metrics", self._partition, now_ms=now_ms),
+            flush_ms=self.settings.config.metrics_rebalances_flush_ms,
+            now_ms=now_ms,
+        )
         records = await asyncio.to_thread(self._core.load)
         self._core.activate()
+        self._history.start()
         self._core.follow(view)
         self._follower.follow(self._core.follow)
         self._writer.put(self._core.registrations())
@@ -177,6 +186,7 @@ class OffsetsActor(_Actor):
             return
         self._follower.stop()
         await self._core.stop()
+        await self._history.close()
         await self._server.stop()
         await asyncio.to_thread(self._writer.close, 2.0)
 

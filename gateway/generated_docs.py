@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from actors.config import MusterConfig, describe_broker, describe_topic
-from actors.tables.schema import SAMPLES_SCHEMA
+from actors.tables.schema import REBALANCES, REBALANCES_SCHEMA, SAMPLES, SAMPLES_SCHEMA
 
 BEGIN, END = "<!-- begin: python -m gateway.generated_docs -->", "<!-- end -->"
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -41,8 +43,13 @@ def _default(value: str | None) -> str:
     return f"`{value}`" if value else ""
 
 
-def samples() -> str:
-    """The columns of the table ``samples``."""
+def columns() -> str:
+    """The columns of every table."""
+    schemas = {SAMPLES: SAMPLES_SCHEMA, REBALANCES: REBALANCES_SCHEMA}
+    return "\n\n".join(f"### Columns of {name}\n{_columns_of(schema)}" for name, schema in schemas.items())
+
+
+def _columns_of(schema: pa.Schema) -> str:
     rows = [
         (
             f"`{column.name}`",
@@ -51,7 +58,7 @@ def samples() -> str:
             "yes" if column.nullable else "",
             column.metadata[b"meaning"].decode(),
         )
-        for column in SAMPLES_SCHEMA
+        for column in schema
     ]
     return table(("column", "type", "unit", "null", "what"), rows)
 
@@ -85,7 +92,7 @@ def pages() -> Mapping[str, Callable[[], str]]:
     """What each page has between its markers."""
     from gateway.compatibility import render
 
-    return {"compatibility.md": render, "configuration.md": properties, "metrics.md": metrics, "tables.md": samples}
+    return {"compatibility.md": render, "configuration.md": properties, "metrics.md": metrics, "tables.md": columns}
 
 
 def generated_part(page: str) -> str:

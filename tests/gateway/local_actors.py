@@ -14,7 +14,9 @@ from actors.config import MusterConfig, group_config, log_config, offsets_log_co
 from actors.log import LogService, PartitionLog
 from actors.log_server import LogServer
 from actors.offsets import OffsetsPartition
+from actors.rebalance_history import RebalanceHistory
 from actors.runtime import now_ms
+from actors.tables.rebalances import RebalanceStore
 from actors.wire.server import Server
 from placement.epochs import next_epoch
 from placement.registration import Statement
@@ -52,6 +54,7 @@ class Actors:
         self.logs: dict[int, LogService] = {}
         self.log_servers: dict[int, LogServer] = {}
         self.offsets: dict[int, OffsetsPartition] = {}
+        self.histories: dict[int, RebalanceHistory] = {}
         controller.start_offsets = self.start_offsets
         controller.publish = partial(self._publish, controller.publish)
 
@@ -86,8 +89,15 @@ class Actors:
             sink=_Statements(),
             topic_id=topic.topic_id,
         )
+        history = self.histories[partition] = RebalanceHistory(
+            core,
+            RebalanceStore(self._storage / "metrics", partition, now_ms=now_ms),
+            flush_ms=self._config.metrics_rebalances_flush_ms,
+            now_ms=now_ms,
+        )
         await asyncio.to_thread(core.load)
         core.activate()
+        history.start()
         core.follow(self._view())
         return await self._serve(core, f"offsets-{partition}")
 
@@ -107,6 +117,8 @@ class Actors:
     async def stop(self) -> None:
         for core in self.offsets.values():
             await core.stop()
+        for history in self.histories.values():
+            await history.close()
         for server in self._servers:
             await server.stop()
         for service in self.logs.values():

@@ -1,0 +1,149 @@
+"""The rebalance journal of one coordinator, kept and told: the last entries in memory, all of them in the table.
+
+Answers two questions: ``history`` (``group``, ``limit``) with the group's last rebalances, newest first, also those
+before this process; ``waiting`` with every rebalance that has not ended, and whom it waits for. It also writes the
+watchdog's lines into the actor's log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from actors.group.events import Event, RebalanceMovedOn, RebalanceStuck
+from actors.group.journal import Journal
+from actors.group.journal_entry import RebalanceEntry
+from actors.group.types import GroupId
+from actors.group.watchdog import described
+from actors.offsets import OffsetsPartition
+from actors.tables.rebalances import RebalanceStore, encode
+
+log = logging.getLogger(__name__)
+
+DEFAULT_LIMIT = 20
+
+
+class Recent:
+    """The last entries of each group. Beyond ``most_bytes`` (of their JSON) the oldest of all groups go."""
+
+    def __init__(self, *, per_group: int = 100, most_bytes: int = 4 << 20) -> None:
+        self._per_group = per_group
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._entries: dict[int, tuple[str, bytes]] = {}
+        self._by_group: dict[str, deque[int]] = {}
+
+    def add(self, entry: RebalanceEntry, encoded: bytes) -> None:
+        """Entries of a group come in the order of their numbers, which are unique over all groups."""
+        numbers = self._by_group.setdefault(entry.group, deque())
+        numbers.append(entry.number)
+        self._entries[entry.number] = entry.group, encoded
+        self._bytes += len(encoded)
+        if len(numbers) > self._per_group:
+            self._drop(numbers[0])
+        while self._bytes > self._most_bytes:
+            self._drop(next(iter(self._entries)))
+
+    def of(self, group: str, limit: int) -> list[dict[str, Any]]:
+        """Newest first."""
+        numbers = [*self._by_group.get(group, ())][-limit:]
+        entries = [json.loads(self._entries[number][1]) for number in reversed(numbers)]
+        for entry in entries:
+            del entry["v"]
+        return entries
+
+    def _drop(self, number: int) -> None:
+        """Forget an entry, which is the oldest of its group."""
+        group, encoded = self._entries.pop(number)
+        self._bytes -= len(encoded)
+        numbers = self._by_group[group]
+        numbers.popleft()
+        if not numbers:
+            del self._by_group[group]
+
+
+class RebalanceHistory:
+    """Observes an :class:`OffsetsPartition`; make it before the partition is activated, ``start`` it after."""
+
+    def __init__(
+        self, core: OffsetsPartition, store: RebalanceStore, *, flush_ms: int, now_ms: Callable[[], int]
+    ) -> None:
+        self._core = core
+        self._store = store
+        self._flush_ms = flush_ms
+        self._now_ms = now_ms
+        self._journal = Journal(partition=core.partition, epoch=core.epoch)
+        self._recent = Recent()
+        self._flushing: asyncio.Task[None] | None = None
+        core.observe.append(self.observe)
+        core.answers["history"] = self.history
+        core.answers["waiting"] = self.waiting
+
+    def start(self) -> None:
+        """Flush from now on, first what a dead predecessor left."""
+        self._flushing = asyncio.get_running_loop().create_task(self._flush_for_ever())
+
+    async def close(self) -> None:
+        """After the partition has stopped: bring everything into the table."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+        for entry in self._journal.close(self._now_ms()):
+            self._keep(entry)
+        try:
+            await asyncio.to_thread(self._store.close)
+        except OSError:
+            log.exception("the last rebalances stay in their spool")
+
+    def observe(self, event: Event, now_ms: int) -> None:
+        entry = self._journal.observe(event, now_ms)
+        if entry is not None:
+            self._keep(entry)
+        match event:
+            case RebalanceStuck():
+                log.warning("%s", described(event, now_ms))
+            case RebalanceMovedOn():
+                seconds = event.duration_ms / 1000
+                log.warning("group %s: %s is over, after %.1f s", event.group, event.state.value, seconds)
+
+    async def history(self, question: dict[str, Any]) -> dict[str, Any]:
+        """``entries``: the last ``limit`` rebalances of ``group`` as ``RebalanceEntry.to_json``, newest first."""
+        group, limit = question.get("group"), question.get("limit", DEFAULT_LIMIT)
+        if not isinstance(group, str) or not isinstance(limit, int) or limit < 1:
+            return {"error": "history needs a group, and a limit of at least 1"}
+        running = self._journal.running(group, self._now_ms())
+        entries = [*([running.to_json()] if running else ()), *self._recent.of(group, limit)][:limit]
+        if len(entries) < limit:
+            entries += await self._older(group, limit, entries)
+        if not entries and GroupId(group) not in self._core.coordinator.groups:
+            return {"error": f"unknown group {group}"}
+        return {"group": group, "entries": entries[:limit]}
+
+    def waiting(self, question: dict[str, Any]) -> dict[str, Any]:
+        """``groups``: every rebalance that has not ended, as ``RebalanceWait.to_json``."""
+        return {"groups": [wait.to_json() for wait in self._core.coordinator.waiting()]}
+
+    async def _older(self, group: str, limit: int, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """From the table and its spools, what memory does not have."""
+        keys = {(each["epoch"], each["number"]) for each in known}
+        stored = await asyncio.to_thread(self._store.recent, group, limit)
+        return [entry.to_json() for entry in stored if (entry.epoch, entry.number) not in keys]
+
+    def _keep(self, entry: RebalanceEntry) -> None:
+        encoded = encode(entry)
+        self._recent.add(entry, encoded)
+        try:
+            self._store.add(entry, encoded)
+        except OSError as error:
+            log.error("a rebalance of group %s is in memory only: %s", entry.group, error)
+
+    async def _flush_for_ever(self) -> None:
+        while True:
+            try:
+                await asyncio.to_thread(self._store.flush)
+            except OSError as error:
+                log.error("rebalances stay in their spool until the next flush: %s", error)
+            await asyncio.sleep(self._flush_ms / 1000)
