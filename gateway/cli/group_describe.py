@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,8 @@ def _rows_over_http(
         return list(http.ask(directory, address, "/v1/groups/lag", group=group)["partitions"]), None
     except http.NotTold as error:
         return _rows_over_kafka(client, bootstrap, group, members), f"no lag in seconds: {error.message}"
-    except CliError as error:
-        if "unknown group" in error.message:
+    except http.Refused as error:
+        if error.status == HTTPStatus.NOT_FOUND:
             return [], None
         raise CliError(f"the lag of group {group} cannot be told: {error.message}") from error
 

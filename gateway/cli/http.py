@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterator
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -23,24 +23,37 @@ class NotTold(CliError):
     """No gateway answers over HTTP."""
 
 
+class Refused(CliError):
+    """A gateway answers with an error."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
 def ask(directory: Path, address: str | None, path: str, **parameters: str) -> dict[str, Any]:
-    """GET the path from any gateway of the Muster that is meant: its JSON. CliError if it refuses, or none answers."""
+    """GET the path from any gateway of the Muster that is meant: its JSON. NotTold, Refused."""
     failure = "no gateway has an HTTP address"
-    for gateways in _places(directory, address):
-        for base in gateways:
+    try:
+        for base in _gateways(directory, address):
             try:
                 return _get(f"{base}{path}?{urlencode(parameters)}")
             except (OSError, HTTPException, ValueError) as error:
                 failure = f"{base} does not answer ({error})"
+    except Refused:
+        raise
+    except CliError as error:
+        raise NotTold(f"{failure}; {error.message}") from error
     raise NotTold(f"{failure}; muster status shows what runs")
 
 
-def _places(directory: Path, address: str | None) -> Iterable[tuple[str, ...]]:
-    """Where gateways were when they started, and, if none of these answers, where they are now."""
+def _gateways(directory: Path, address: str | None) -> Iterator[str]:
+    """Where gateways were when they started, and, if none of these answers, where they are now. CliError."""
     if address is None:
-        yield tuple(url.removesuffix(_METRICS) for url in state_of(directory).metrics)
-    actors = status_of(directory, address)["actors"]
-    yield tuple(actor["metrics_url"].removesuffix(_METRICS) for actor in actors if actor.get("metrics_url"))
+        yield from (url.removesuffix(_METRICS) for url in state_of(directory).metrics)
+    for actor in status_of(directory, address)["actors"]:
+        if url := actor.get("metrics_url"):
+            yield url.removesuffix(_METRICS)
 
 
 def _get(url: str) -> dict[str, Any]:
@@ -49,10 +62,11 @@ def _get(url: str) -> dict[str, Any]:
             answer: dict[str, Any] = json.load(response)
             return answer
     except HTTPError as error:
-        raise CliError(_refusal(error)) from error
+        with error:
+            raise Refused(error.code, _text_of(error)) from error
 
 
-def _refusal(error: HTTPError) -> str:
+def _text_of(error: HTTPError) -> str:
     try:
         return str(json.load(error)["error"])
     except (ValueError, KeyError, TypeError):

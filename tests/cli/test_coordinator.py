@@ -1,0 +1,164 @@
+"""A coordinator that moves, hangs up or speaks something else, as the command line's own socket meets it."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.wire import codec
+from actors.wire.codec import ErrorCode
+from gateway.cli import coordinator, offsets, storage
+from gateway.cli import http as cli_http
+from gateway.cli.coordinator import Coordinator
+from gateway.cli.errors import CliError
+
+FIND, DELETE = 10, 42
+Answer = Callable[[int, bytes], bytes | None]
+"""The port it runs on and a request's frame -> the bytes of the answer; None hangs up."""
+
+
+@contextmanager
+def listening(answer: Answer) -> Iterator[str]:
+    """Answers every connection's requests; HOST:PORT."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with suppress(ConnectionError), connection, connection.makefile("rwb") as stream:
+                    while size := stream.read(4):
+                        reply = answer(port, stream.read(int.from_bytes(size, "big")))
+                        if reply is None:
+                            break
+                        stream.write(reply)
+                        stream.flush()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{port}"
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join(5)
+
+
+class Broker:
+    """Speaks FindCoordinator and DeleteGroups; ``script`` has the error of each answer, in order; None hangs up."""
+
+    def __init__(self, *script: tuple[int, ErrorCode | None]) -> None:
+        self.script = list(script)
+
+    def __call__(self, port: int, frame: bytes) -> bytes | None:
+        header = codec.decode_header(frame)
+        api_key, error = self.script.pop(0)
+        assert header.api_key == api_key
+        if error is None:
+            return None
+        if api_key == FIND:
+            found = {"key": "g", "node_id": 1, "host": "127.0.0.1", "port": port, "error_code": error}
+            body: dict[str, Any] = {"coordinators": [{**found, "error_message": None}]}
+        else:
+            body = {"results": [{"group_id": "g", "error_code": error}]}
+        reply = codec.encode_response(api_key, header.api_version, header.correlation_id, {"throttle_time": 0, **body})
+        return len(reply).to_bytes(4, "big") + reply
+
+
+def test_it_asks_again_until_the_coordinator_is_there() -> None:
+    none = ErrorCode.none
+    broker = Broker(
+        (FIND, None),
+        (FIND, ErrorCode.coordinator_not_available),
+        (FIND, none),
+        (DELETE, ErrorCode.not_coordinator),
+        (FIND, none),
+        (DELETE, None),
+        (FIND, none),
+        (DELETE, ErrorCode.coordinator_load_in_progress),
+        (FIND, none),
+        (DELETE, ErrorCode.non_empty_group),
+        (DELETE, none),
+    )
+    with listening(broker) as address, Coordinator(f"127.0.0.1:1,{address}", "g") as found:
+        assert offsets.delete_group(found) is ErrorCode.non_empty_group
+        assert offsets.delete_group(found) is none
+    assert broker.script == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (lambda port, frame: None, "closed the connection"),
+        (lambda port, frame: b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak Kafka's protocol"),
+        (lambda port, frame: b"\xff\xff\xff\xff", "does not speak Kafka's protocol"),
+        (lambda port, frame: (3).to_bytes(4, "big") + b"abc", "does not speak Kafka's protocol"),
+        (lambda port, frame: (9).to_bytes(4, "big") + b"\0\0\0\1" + b"\xff" * 5, "does not speak Kafka's protocol"),
+    ],
+)
+def test_who_is_no_coordinator(answer: Answer, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "TIMEOUT_S", 0.2)
+    with (
+        listening(answer) as address,
+        Coordinator(address, "g") as found,
+        pytest.raises(CliError, match=f"coordinator of group g does not answer .*{why}"),
+    ):
+        offsets.delete_group(found)
+
+
+@contextmanager
+def gateways(directory: Path, *answers: tuple[int, bytes] | None) -> Iterator[None]:
+    """The state file of a Muster whose gateways answer so over HTTP; None is one that is gone."""
+    servers, urls = [], []
+    for answer in answers:
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            status, body = answer or (0, b"")
+
+            def do_GET(self) -> None:
+                self.send_response(self.status)
+                self.end_headers()
+                self.wfile.write(self.body.replace(b"PATH", self.path.encode()))
+
+            def log_message(self, *_: Any) -> None:
+                """Quietly."""
+
+        server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+        urls.append(f"http://127.0.0.1:{server.server_port}/metrics")
+        if answer is None:
+            server.server_close()
+            continue
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        servers.append(server)
+    (directory / "run").mkdir()
+    with storage.locked(directory):
+        state = storage.RunState(
+            pid=1, namespace="n", ray_address="", ray_token_path=None, ray_temp_dir=None, metrics=tuple(urls)
+        )
+        storage.write_state(directory, state)
+        yield
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_any_gateway_may_answer_over_http(tmp_path: Path) -> None:
+    with gateways(tmp_path, None, (200, b"no JSON"), (200, b'{"path": "PATH"}')):
+        assert cli_http.ask(tmp_path, None, "/v1/x", group="a &/\u00fc") == {"path": "/v1/x?group=a+%26%2F%C3%BC"}
+
+
+@pytest.mark.parametrize(
+    ("body", "text"), [(json.dumps({"error": "no"}).encode(), "no"), (b"[]", "HTTP 503"), (b"<html>", "HTTP 503")]
+)
+def test_what_a_gateway_refuses_over_http_is_told(tmp_path: Path, body: bytes, text: str) -> None:
+    with gateways(tmp_path, (503, body)), pytest.raises(cli_http.Refused) as refused:
+        cli_http.ask(tmp_path, None, "/v1/x")
+    assert (refused.value.status, refused.value.message) == (503, text)
