@@ -1,14 +1,16 @@
-# make setup | demo | test | bench-groups | lint | lock | dist | clean. Needs Python 3.11 and nothing else.
+# make setup | demo | test | conformance | bench-groups | lint | lock | dist | clean.
+# Needs Python 3.11 and nothing else; conformance also needs mvn, node and npm.
 
 PYTHON := .venv/bin/python
 STAMP := .venv/.requirements.lock
 
-.PHONY: help setup demo test bench-groups lint lock dist clean
+.PHONY: help setup demo test conformance bench-groups lint lock dist clean
 
 help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
 	@echo "make demo    the demonstration: real clients, real data, faults, a Spark report"
 	@echo "make test    the whole test suite; one test: $(PYTHON) -m pytest tests/FILE.py -k NAME"
+	@echo "make conformance   beside a real Apache Kafka, under its Java clients and kafkajs; fetches them with mvn and npm"
 	@echo "make bench-groups   10,000 groups, a group of 1,000 members, 100,000 offsets: time and memory"
 	@echo "make lint    ruff and mypy"
 	@echo "make lock    write requirements.lock anew out of pyproject.toml"
@@ -39,6 +41,9 @@ demo: setup
 test: setup
 	$(PYTHON) -m pytest
 
+conformance: setup
+	$(PYTHON) -m pytest conformance
+
 bench-groups: setup
 	$(PYTHON) -m bench.groups
 
@@ -58,4 +63,4 @@ dist:
 	git archive HEAD | tar -x -C dist/muster
 
 clean:
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-data demo-report.html
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache demo-data demo-report.html
