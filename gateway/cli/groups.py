@@ -10,6 +10,7 @@ from confluent_kafka import ConsumerGroupState
 from gateway.cli.errors import CliError
 from gateway.cli.group_admin import delete, evict
 from gateway.cli.group_describe import describe
+from gateway.cli.group_history import history
 from gateway.cli.group_members import state_name
 from gateway.cli.group_reset import reset_offsets
 from gateway.cli.group_waiting import waiting
@@ -62,5 +63,5 @@ def list_(
         print_table(("GROUP", "STATE"), [(row["group"], row["state"]) for row in rows])
 
 
-for _command in (describe, waiting, reset_offsets, delete, evict):
+for _command in (describe, history, waiting, reset_offsets, delete, evict):
     groups.add_command(_command)

@@ -19,11 +19,16 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, default=str))
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
-    """Write a table to stdout; cells that are None show as ``-``, numbers stand to the right."""
-    console = Console(highlight=False)
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None, piped_width: int = _PIPED_WIDTH
+) -> None:
+    """Write a table to stdout; cells that are None show as ``-``, numbers stand to the right.
+
+    Cells are text, whatever it says. Where stdout is no terminal, lines are as long as ``piped_width`` at most.
+    """
+    console = Console(highlight=False, markup=False)
     if not console.is_terminal:
-        console = Console(highlight=False, width=_PIPED_WIDTH)
+        console = Console(highlight=False, markup=False, width=piped_width)
     held = [["-" if cell is None else str(cell) for cell in row] for row in rows]
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):

@@ -1,0 +1,132 @@
+"""``muster groups history``: the last rebalances of a group, from its coordinator's journal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gateway.cli import http
+from gateway.cli.errors import CliError
+from gateway.cli.output import print_json, print_table
+from gateway.cli.running import by_storage_or_address
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NOT_FOUND = 404
+_PIPED_WIDTH = 500
+_UUID_TAIL = re.compile(r"(-[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
+_COLUMNS = (
+    "BEGAN (UTC)",
+    "GENERATION",
+    "OUTCOME",
+    "CAUSE",
+    "JOIN (S)",
+    "SYNC (S)",
+    "WAITED FOR",
+    "PROTOCOL",
+    "MEMBERS",
+    "STOOD STILL",
+    "LOST (PARTITION-S)",
+)
+
+
+@click.command(epilog="Example: muster groups history billing --limit 5")
+@click.argument("group")
+@by_storage_or_address
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many, at most.")
+@click.option("--json", "as_json", is_flag=True, help="Everything that the journal has, as JSON.")
+def history(group: str, directory: Path, address: str | None, limit: int, as_json: bool) -> None:
+    """Show the last rebalances of the group GROUP, newest first: why each began, and what it cost.
+
+    JOIN is how long the coordinator waited for the members' JoinGroup requests, SYNC how long for the leader's
+    assignment; WAITED FOR names who was last in each. STOOD STILL counts the partitions that nobody consumed, of those
+    that were assigned, and LOST adds up for how long. Member ids are shown without the end of their UUID; --json has
+    them whole, and all members that were waited for.
+    """
+    try:
+        answer = http.ask(directory, address, "/v1/groups/history", group=group, limit=str(limit))
+    except http.Refused as refused:
+        if refused.status == _NOT_FOUND:
+            raise CliError(f"there is no group {group}; muster groups list shows those that are") from refused
+        raise
+    if as_json:
+        print_json(answer)
+        return
+    print_table(_COLUMNS, [row(entry) for entry in answer["entries"]], piped_width=_PIPED_WIDTH)
+    if not answer["entries"]:
+        click.echo(f"group {group} has had no rebalance", err=True)
+
+
+def row(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    """One rebalance, as the table shows it."""
+    return (
+        _time(entry["began_ms"]),
+        entry["generation"],
+        entry["ending"],
+        _cause(entry),
+        _seconds(entry["joined_ms"], entry["began_ms"]),
+        _seconds(entry["stable_ms"], entry["joined_ms"]),
+        _waited_for(entry),
+        _protocol(entry),
+        f"{entry['members_before']} -> {_or_dash(entry['members_after'])}",
+        _stood_still(entry),
+        None if entry["lost_partition_ms"] is None else f"{entry['lost_partition_ms'] / 1000:.1f}",
+    )
+
+
+def _time(ms: int) -> str:
+    return (_EPOCH + timedelta(milliseconds=ms)).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def _seconds(end_ms: int | None, since_ms: int | None) -> str | None:
+    return None if end_ms is None or since_ms is None else f"{(end_ms - since_ms) / 1000:.1f}"
+
+
+def _cause(entry: Mapping[str, Any]) -> str:
+    culprit, reason = entry["culprit"], entry["reason"]
+    by = f": {_name(culprit)} at {culprit['host']}" if culprit else ""
+    return f"{entry['cause']}{by}" + (f" ({reason})" if reason else "")
+
+
+def _waited_for(entry: Mapping[str, Any]) -> str | None:
+    """Who was the last to join and to sync, if somebody was waited for."""
+    waits = [
+        *(_wait(wait, "joined") for wait in entry["join_waits"][:1] if wait["held_ms"]),
+        *(f"handed-out id {_name(wait)} {_held(wait)}" for wait in entry["pending"][:1] if wait["held_ms"]),
+        *(_wait(wait, "synced") for wait in entry["sync_waits"][:1] if wait["held_ms"]),
+    ]
+    if entry["from_state"] == "Empty":
+        waits.insert(0, "initial delay")
+    return "; ".join(waits) or None
+
+
+def _wait(wait: Mapping[str, Any], done: str) -> str:
+    verb = f"{done} after" if wait["after_ms"] is not None else f"never {done}, waited for"
+    return f"{_name(wait)} {verb} {_held(wait)}"
+
+
+def _name(who: Mapping[str, Any]) -> str:
+    """The member id; of the UUID that the coordinator put behind it, the beginning will do."""
+    return _UUID_TAIL.sub(r"\1", who["member_id"])
+
+
+def _held(wait: Mapping[str, Any]) -> str:
+    return f"{wait['held_ms'] / 1000:.1f} s"
+
+
+def _protocol(entry: Mapping[str, Any]) -> str | None:
+    kind = entry["rebalance_protocol"] or entry["protocol_type"]
+    return f"{entry['protocol']} ({kind})" if entry["protocol"] else None
+
+
+def _stood_still(entry: Mapping[str, Any]) -> str | None:
+    count = entry["partitions_still"]
+    return None if count is None else f"{count} of {entry['partitions_assigned']}"
+
+
+def _or_dash(value: int | None) -> str:
+    return "-" if value is None else str(value)

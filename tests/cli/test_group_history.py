@@ -1,0 +1,78 @@
+"""What muster groups history shows of a rebalance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from actors.group.journal_entry import Ending, Wait, Waits
+from gateway.cli import http
+from gateway.cli.group_history import row
+from gateway.cli.groups import groups
+from tests.tables.rebalances import A, B, aborted, entry
+
+
+def test_a_rebalance() -> None:
+    assert row(entry(3).to_json()) == (
+        "2023-11-15 12:00:03.000",
+        3,
+        "stable",
+        "member left: b-1 at 10.0.0.8 (closed)",
+        "0.3",
+        "0.1",
+        "a-1 joined after 0.3 s; handed-out id b-1 0.0 s; a-1 synced after 0.1 s",
+        "range (eager)",
+        "2 -> 1",
+        "2 of 3",
+        "0.8",
+    )
+
+
+def test_who_never_came_and_the_initial_delay() -> None:
+    waits = {"pending": (), "sync_waits": Waits((Wait(B, None, 60_000),)), "join_waits": Waits((Wait(A, 0, 0),))}
+    shown = row(entry(1, from_state="Empty", **waits).to_json())
+    assert shown[6] == "initial delay; b-1 never synced, waited for 60.0 s"
+
+
+def test_member_ids_are_shortened() -> None:
+    long = B._replace(member_id="b-0c2d3e4f-1111-2222-3333-0123456789ab")
+    assert row(entry(1, culprit=long).to_json())[3] == "member left: b-0c2d3e4f at 10.0.0.8 (closed)"
+
+
+def test_what_is_not_known() -> None:
+    assert row(aborted(1).to_json())[1:] == (
+        None,
+        "aborted",
+        "member left",
+        None,
+        None,
+        None,
+        None,
+        "2 -> -",
+        None,
+        None,
+    )
+
+
+def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(directory: Path, address: str | None, path: str, **parameters: str) -> dict[str, Any]:
+        assert (path, parameters["limit"]) == ("/v1/groups/history", "5")
+        if parameters["group"] == "nope":
+            raise http.Refused(404, "unknown group nope")
+        entries = [entry(2, ending=Ending.RUNNING), entry(1)] if parameters["group"] == "billing" else []
+        return {"group": parameters["group"], "entries": [each.to_json() for each in entries]}
+
+    monkeypatch.setattr(http, "ask", answer)
+    found = CliRunner().invoke(groups, ["history", "billing", "--limit", "5"])
+    assert found.exit_code == 0, found.output
+    head, running, last = found.stdout.splitlines()
+    assert head.startswith("BEGAN (UTC)")
+    assert "running" in running
+    assert last.startswith("2023-11-15 12:00:01.000")
+    none = CliRunner().invoke(groups, ["history", "quiet", "--limit", "5"])
+    assert "has had no rebalance" in none.stderr
+    unknown = CliRunner().invoke(groups, ["history", "nope", "--limit", "5"])
+    assert (unknown.exit_code, "there is no group nope" in unknown.stderr) == (1, True)
