@@ -82,16 +82,15 @@ async def ask_coordinator(call: Call, group_id: str, frame: bytes) -> bytes | No
 
 async def ask_each(
     call: Call, groups: Iterable[str | None], body_of: Any, version: int
-) -> list[tuple[list[str | None], Any | None]]:
-    """Split a request about several groups by their partitions: (groups, response entity or None) for each."""
+) -> list[tuple[list[str | None], bytes | None]]:
+    """Split a request about several groups by their partitions: (groups, response frame or None) for each."""
     gateway, header = call.gateway, call.header
     parts: dict[int, list[str | None]] = {}
     for group_id in dict.fromkeys(groups):
         parts.setdefault(gateway.partition_of(group_id or ""), []).append(group_id)
 
-    async def ask(members: list[str | None]) -> tuple[list[str | None], Any | None]:
+    async def ask(members: list[str | None]) -> tuple[list[str | None], bytes | None]:
         frame = codec.encode_request(header.api_key, version, header.correlation_id, header.client_id, body_of(members))
-        answer = await ask_coordinator(call, members[0] or "", frame)
-        return members, None if answer is None else codec.decode_response(header.api_key, version, answer)[1]
+        return members, await ask_coordinator(call, members[0] or "", frame)
 
     return list(await asyncio.gather(*(ask(members) for members in parts.values())))

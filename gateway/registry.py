@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,6 +41,12 @@ class Call:
         """A response in the request's version."""
         header = self.header
         return Reply(codec.encode_response(header.api_key, header.api_version, header.correlation_id, body))
+
+    def reply_joined(self, body: dict[str, Any], elements: Sequence[bytes]) -> Reply:
+        """The same, ending with an array of elements of ``codec.split_response``, which ``body`` has empty."""
+        header = self.header
+        frame = codec.join_response(header.api_key, header.api_version, header.correlation_id, body, elements)
+        return Reply(frame)
 
 
 Handler = Callable[[Call], Awaitable[Reply | None]]

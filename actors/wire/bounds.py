@@ -33,6 +33,8 @@ _FIXED_BYTES = {
     "uuid": 16,
 }
 _VARINT_BYTES = 5
+MAX_STRING_BYTES = 32_767
+"""Kafka reads no longer STRING, though a compact one could be."""
 
 
 class LengthError(ValueError):
@@ -55,6 +57,31 @@ def check_lengths(kind: Any, frame: bytes, start: int) -> None:
         end = len(frame) + 1
     if end > len(frame):
         raise LengthError(f"the message ends after {len(frame) - start} bytes, in the middle")
+
+
+def last_array(kind: Any, frame: bytes, start: int) -> list[bytes]:
+    """The elements, each as its bytes, of the array that is the last field of the entity at ``start``.
+
+    The bytes come from Muster itself. LengthError, IndexError where they do not fit.
+    """
+    hints = typing.get_type_hints(kind)
+    *before, last = (declared for declared in dataclasses.fields(kind) if "tag" not in declared.metadata)
+    at = start
+    for declared in before:
+        at = _field(kind, declared, hints[declared.name]).end(frame, at)
+    element = _entity(_nested(hints[last.name])[0])
+    count, at = _compact_length(frame, at) if kind.__flexible__ else _length(frame, at, 4)
+    elements = []
+    for _ in range(count):
+        end = element.end(frame, at)
+        elements.append(frame[at:end])
+        at = end
+    return elements
+
+
+def array_head(kind: Any, count: int) -> bytes:
+    """What precedes the elements of an array in an entity of class ``kind``."""
+    return _as_varint(count + 1) if kind.__flexible__ else count.to_bytes(4, "big")
 
 
 class _Recorded(bytes):
@@ -142,7 +169,7 @@ def _primitive(kafka_type: str, flexible: bool) -> _Shape:
     if kafka_type not in ("string", "bytes", "records"):
         raise TypeError(f"no such primitive type: {kafka_type}")
     if flexible:
-        return _Shape(_compact_end, 1)
+        return _Shape(_compact_string_end if kafka_type == "string" else _compact_end, 1)
     return _sized(2 if kafka_type == "string" else 4)
 
 
@@ -158,6 +185,15 @@ def _compact_end(frame: bytes, at: int) -> int:
     if (size := frame[at]) < 0x80:  # nearly always; the end of the frame is looked at later
         return at + (size or 1)
     return _within(frame, *_compact_length(frame, at))
+
+
+def _compact_string_end(frame: bytes, at: int) -> int:
+    if (size := frame[at]) < 0x80:
+        return at + (size or 1)
+    length, at = _compact_length(frame, at)
+    if length > MAX_STRING_BYTES:
+        raise LengthError(f"a string of {length} bytes")
+    return _within(frame, length, at)
 
 
 def _array(element: _Shape, flexible: bool, *, is_nullable: bool) -> _Shape:

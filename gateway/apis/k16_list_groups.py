@@ -8,7 +8,6 @@ that it leads; an admin client asks all of them. If one of these partitions is d
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from actors.wire import codec
 from actors.wire.channel import Channel, ChannelLost
@@ -32,16 +31,17 @@ async def list_groups(call: Call) -> Reply | None:
     answers = await asyncio.gather(*(_ask(call, channel) for channel in channels))
     failed = next((error for error, _ in answers if error is not ErrorCode.none), ErrorCode.none)
     groups = [] if failed else [group for _, found in answers for group in found]
-    return call.reply({"throttle_time": 0, "error_code": failed, "groups": groups})
+    return call.reply_joined({"throttle_time": 0, "error_code": failed, "groups": ()}, groups)
 
 
-async def _ask(call: Call, channel: Channel | None) -> tuple[ErrorCode, tuple[Any, ...]]:
+async def _ask(call: Call, channel: Channel | None) -> tuple[ErrorCode, list[bytes]]:
     if channel is None:
-        return ErrorCode.coordinator_load_in_progress, ()
+        return ErrorCode.coordinator_load_in_progress, []
     try:
         async with asyncio.timeout(ANSWER_S):
             frame = await channel.call(call.connection.context, call.frame)
     except (ChannelLost, TimeoutError):
-        return ErrorCode.coordinator_load_in_progress, ()
-    _, response = codec.decode_response(LIST_GROUPS, call.header.api_version, frame)
-    return response.error_code, response.groups
+        return ErrorCode.coordinator_load_in_progress, []
+    version = call.header.api_version
+    _, response = codec.decode_response(LIST_GROUPS, version, frame)
+    return response.error_code, codec.split_response(LIST_GROUPS, version, frame)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from actors.wire import codec
 from gateway.groups import ask_each, down_error
 from gateway.registry import Call, Reply, api
 
@@ -16,8 +17,11 @@ async def delete_groups(call: Call) -> Reply | None:
     names = list(dict.fromkeys(request.groups_names))
     results: dict[str, Any] = {}
     parts = await ask_each(call, names, lambda groups: {"groups_names": groups}, call.header.api_version)
-    for groups, response in parts:
-        results.update({group or "": down_error(call) for group in groups if response is None})
-        results.update({item.group_id: item.error_code for item in (response.results if response else ())})
+    for groups, frame in parts:
+        if frame is None:
+            results.update((group or "", down_error(call)) for group in groups)
+            continue
+        _, response = codec.decode_response(DELETE_GROUPS, call.header.api_version, frame)
+        results.update((item.group_id, item.error_code) for item in response.results)
     answers = [{"group_id": name, "error_code": results[name]} for name in names]
     return call.reply({"throttle_time": 0, "results": answers})

@@ -89,6 +89,21 @@ def test_tagged_fields_that_nobody_knows_are_passed_over() -> None:
         assert codec.decode_request(header, odd) == plain
 
 
+def test_no_text_is_longer_than_kafka_takes() -> None:
+    for size_bytes in (127, 128, 32_767):
+        codec.check_request(*_heartbeat("x" * size_bytes))
+    codec.check_request(*_heartbeat("\u00e4" * 16_383))
+    for member_id in ("x" * 32_768, "\u00e4" * 16_384):
+        with pytest.raises(UndecodableRequest):
+            codec.check_request(*_heartbeat(member_id))
+
+
+def _heartbeat(member_id: str) -> tuple[codec.Header, bytes]:
+    body = {"group_id": "g", "generation_id": 1, "member_id": member_id, "group_instance_id": None}
+    frame = codec.encode_request(12, 4, 1, "c", body)
+    return codec.decode_header(frame), frame
+
+
 def test_librdkafkas_request_for_all_topics_in_v9() -> None:
     """It leaves three zeros too many, which reads as one tagged field (confluentinc/librdkafka#5049)."""
     body = {
@@ -99,3 +114,25 @@ def test_librdkafkas_request_for_all_topics_in_v9() -> None:
     frame = codec.encode_request(3, 9, 5, "c", body)
     odd = frame[: codec.decode_header(frame).end] + bytes.fromhex("0000000001000000")
     assert codec.decode_request(codec.decode_header(odd), odd).topics is None
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version"), [(key, version) for key in (15, 16) for version in codec.versions_of(key)]
+)
+@pytest.mark.parametrize("count", [0, 1, 3, 200])
+def test_answers_that_are_merged_as_bytes_are_those_that_are_written_as_a_whole(
+    api_key: int, version: int, count: int
+) -> None:
+    member = {"member_id": "m", "group_instance_id": None, "client_id": "c", "client_host": "/h"}
+    members = [{**member, "member_metadata": b"x" * 200, "member_assignment": b""}] * 2
+    describing = {"error_message": None, "protocol_data": "range", "members": members, "group_type": "classic"}
+    groups = [
+        {"error_code": 0, "group_id": f"g{number}", "group_state": "Stable", "protocol_type": "consumer", **describing}
+        for number in range(count)
+    ]
+    body = {"throttle_time": 0, "error_code": 0}
+    whole = codec.encode_response(api_key, version, 7, {**body, "groups": groups})
+    half = codec.encode_response(api_key, version, 1, {**body, "groups": groups[: count // 2]})
+    elements = codec.split_response(api_key, version, half)
+    elements += [codec.element(api_key, version, "groups", group) for group in groups[count // 2 :]]
+    assert codec.join_response(api_key, version, 7, {**body, "groups": ()}, elements) == whole
