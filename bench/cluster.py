@@ -87,6 +87,12 @@ class Cluster:
             if actor["name"].startswith(f"{kind}-") and actor["pid"]
         }
 
+    def others(self, *known: dict[str, psutil.Process]) -> dict[str, psutil.Process]:
+        """All other processes of this Muster: ZooKeeper, reconciler, controller, log actors and Ray's own."""
+        named = {process.pid for processes in known for process in processes.values()}
+        family = psutil.Process(self._process.pid).children(recursive=True)
+        return {str(process.pid): process for process in family if process.pid not in named}
+
     def log_lines(self, name: str) -> int:
         """How many lines the actor has written to its log."""
         return sum(path.read_bytes().count(b"\n") for path in (self.storage / "run" / "log").glob(f"{name}.log*"))
@@ -102,9 +108,13 @@ class Cluster:
 
 
 def cpu_s(processes: dict[str, psutil.Process]) -> float:
-    """Processor time that they have used, user and system, in seconds."""
-    used = [process.cpu_times() for process in processes.values()]
-    return float(sum(times.user + times.system for times in used))
+    """Processor time that they have used, user and system, in seconds; nothing for one that is gone."""
+    used_s = 0.0
+    for process in processes.values():
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            used_s += times.user + times.system
+    return used_s
 
 
 def pss_bytes(processes: dict[str, psutil.Process]) -> int:

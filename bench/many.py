@@ -9,7 +9,6 @@ from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import psutil
 
@@ -41,6 +40,9 @@ class Scale:
     """How long heartbeats are watched."""
 
 
+Processes = dict[str, psutil.Process]
+
+
 async def many_groups(cluster: Cluster, scale: Scale, figures: Figures) -> None:
     """All of them join at once, stay stable, and are listed and described. RuntimeError when one does not."""
     part = f"{scale.groups:,} groups of 1 member"
@@ -67,13 +69,15 @@ async def many_groups(cluster: Cluster, scale: Scale, figures: Figures) -> None:
     heartbeats = Heartbeats(members, errors)
     await asyncio.sleep(HEARTBEAT_INTERVAL_S)  # the first of each, outside of the measurement
     heartbeats.latencies_s = array("d")
-    busy = await _watch(offsets, gateways, scale.beat_s)
+    watched = {"offsets": offsets, "gateways": gateways, "others": cluster.others(offsets, gateways)}
+    busy = await _watch(watched, scale.beat_s)
     rate = len(heartbeats.latencies_s) / scale.beat_s
     figures.add(part, "heartbeats", rate, "per s")
     figures.add(part, "heartbeat, median", percentile(heartbeats.latencies_s, 50) * 1e3, "ms")
     figures.add(part, "heartbeat, 99th percentile", percentile(heartbeats.latencies_s, 99) * 1e3, "ms")
     figures.add(part, "busy: offsets actors", busy["offsets"] * 100, "% of a core")
     figures.add(part, "busy: gateways", busy["gateways"] * 100, "% of a core")
+    figures.add(part, "busy: ZooKeeper, reconciler, Ray and all else", busy["others"] * 100, "% of a core")
     figures.add(part, "busy: this client", busy["client"] * 100, "% of a core")
 
     groups = [member.group for member in members]
@@ -120,9 +124,9 @@ def describe_request(groups: Sequence[str]) -> bytes:
     return request(DESCRIBE_GROUPS, {"groups": groups, "include_authorized_operations": False})
 
 
-async def _watch(offsets: dict[str, Any], gateways: dict[str, Any], duration_s: float) -> dict[str, float]:
-    """Share of a core that each kind of process uses in that time."""
-    watched = {"offsets": offsets, "gateways": gateways, "client": {"": psutil.Process(os.getpid())}}
+async def _watch(kinds: dict[str, Processes], duration_s: float) -> dict[str, float]:
+    """Share of a core that each kind of process, and this one as ``client``, uses in that time."""
+    watched = {**kinds, "client": {"": psutil.Process(os.getpid())}}
     before = {name: cpu_s(processes) for name, processes in watched.items()}
     await asyncio.sleep(duration_s)
     return {name: (cpu_s(processes) - before[name]) / duration_s for name, processes in watched.items()}
@@ -161,7 +165,7 @@ async def _list(
 
 
 async def _restart(
-    offsets: dict[str, Any], connection: Connection, groups: list[str], scale: Scale, part: str, figures: Figures
+    offsets: Processes, connection: Connection, groups: list[str], scale: Scale, part: str, figures: Figures
 ) -> None:
     """Kill the actor of one partition while everybody heartbeats; its members must not notice."""
     partition = partition_for(groups[0], scale.partitions)
@@ -183,8 +187,8 @@ async def _restart(
 
 async def _few(
     members: Sequence[Member],
-    offsets: dict[str, Any],
-    gateways: dict[str, Any],
+    offsets: Processes,
+    gateways: Processes,
     rate: float,
     scale: Scale,
     figures: Figures,
@@ -194,7 +198,7 @@ async def _few(
 
     async def cost(some: Sequence[Member]) -> float:
         heartbeats = Heartbeats(some, errors, interval_s=len(some) / rate)
-        busy = await _watch(offsets, gateways, scale.beat_s / 2)
+        busy = await _watch({"offsets": offsets, "gateways": gateways}, scale.beat_s / 2)
         await heartbeats.stop()
         return (busy["offsets"] + busy["gateways"]) / (len(heartbeats.latencies_s) / (scale.beat_s / 2))
 
@@ -214,5 +218,5 @@ def _median(part: str, what: str, figures: Figures) -> Iterator[list[float]]:
     figures.add(part, what, sorted(took_s)[len(took_s) // 2], "s", DESCRIBE_LIMIT_S)
 
 
-def _per(processes: dict[str, Any], before_bytes: int, count: int) -> float:
+def _per(processes: Processes, before_bytes: int, count: int) -> float:
     return (pss_bytes(processes) - before_bytes) / count / 1024
