@@ -282,6 +282,7 @@ Event = (
 )
 
 ROUTINE = (
+    GenerationCompleted,
     GroupRestored,
     MemberAdded,
     MemberJoined,
