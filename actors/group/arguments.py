@@ -11,8 +11,8 @@ from actors.group.types import Context
 
 PROTOCOL_MANDATORY_FROM = 5
 """SyncGroup version (KIP-559)."""
-MAX_STRING_BYTES = 32_700
-"""Longest text that a group's record takes, less room for a UUID."""
+MAX_NAME_BYTES = 32_767 - len("-00000000-0000-0000-0000-000000000000")
+"""Longest name that a member id can be made of: no text of Kafka's protocol is longer than 32767 bytes."""
 
 _NEEDS_GROUP_ID = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete)
 """The others serve offsets that are kept under the empty group id."""
@@ -36,11 +36,7 @@ def _check_sync(request: SyncGroup) -> None:
 def _check_join(config: GroupConfig, request: JoinGroup, context: Context) -> None:
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
         raise Refused(ErrorCode.invalid_session_timeout)
-    texts = (
-        context.client_id,
-        request.group_instance_id,
-        request.protocol_type,
-        *(name for name, _ in request.protocols),
-    )
-    if any(text and len(text.encode()) > MAX_STRING_BYTES for text in texts):
-        raise Refused(ErrorCode.invalid_request)
+    if not request.member_id:
+        name = context.client_id if request.group_instance_id is None else request.group_instance_id
+        if name and len(name.encode()) > MAX_NAME_BYTES:
+            raise Refused(ErrorCode.unknown_server_error)

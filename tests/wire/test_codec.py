@@ -99,8 +99,7 @@ def test_no_text_is_longer_than_kafka_takes() -> None:
 
 
 def _heartbeat(member_id: str) -> tuple[codec.Header, bytes]:
-    body = {"group_id": "g", "generation_id": 1, "member_id": member_id, "group_instance_id": None}
-    frame = codec.encode_request(12, 4, 1, "c", body)
+    frame = codec.encode_request(12, 4, 1, "c", {**HEARTBEAT, "member_id": member_id})
     return codec.decode_header(frame), frame
 
 
