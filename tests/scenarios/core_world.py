@@ -94,6 +94,9 @@ class CoreWorld:
             self._note()
         self.driver.advance(end_ms - self.driver.now_ms)
 
+    def disconnect(self, client: str) -> None:
+        """A core is not told."""
+
     def topic_id(self, name: str) -> UUID:
         return uuid5(NAMESPACE_URL, name)
 

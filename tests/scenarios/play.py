@@ -58,6 +58,9 @@ class World(Protocol):
 
     def sleep(self, ms: int) -> None: ...
 
+    def disconnect(self, client: str) -> None:
+        """Close the client's connections; what it asks later comes over new ones."""
+
     def topic_id(self, name: str) -> UUID:
         """Of a topic that exists; some id for one that does not."""
 
@@ -166,6 +169,9 @@ class _Player:
             case "parked", clients:
                 for client in clients:
                     self._check_parked(client)
+            case "disconnect", (client,):
+                self._waiting.pop(client, None)
+                self._world.disconnect(client)
             case name, args:
                 told = self._world.command(name, args)
                 return None if told is None else self._names.in_text(told)

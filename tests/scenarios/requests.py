@@ -166,7 +166,7 @@ class _Expansion:
     def _protocols(self, protocols: Any) -> list[dict[str, Any]]:
         """``{range: subscription(t)}``, or ``[[range, ...], ...]`` where a name comes twice."""
         pairs = protocols.items() if isinstance(protocols, dict) else protocols
-        return [{"name": name, "metadata": self._bytes(data)} for name, data in pairs]
+        return [{"name": self.plain(name), "metadata": self._bytes(data)} for name, data in pairs]
 
     def _assignments(self, assignments: Any) -> list[dict[str, Any]]:
         """``{@A: assignment(t/0)}``, or ``[[@A, ...], ...]`` where a member comes twice."""

@@ -141,6 +141,10 @@ class SocketWorld:
     def sleep(self, ms: int) -> None:
         time.sleep(ms / 1000)
 
+    def disconnect(self, client: str) -> None:
+        for connection in self._connections.pop(client, []):
+            connection.close()
+
     def topic_id(self, name: str) -> UUID:
         if name not in self._topic_ids:
             self._topic_ids |= {topic.name: topic.topic_id for topic in self._metadata() if topic.name}
