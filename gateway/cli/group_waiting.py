@@ -29,7 +29,7 @@ def waiting(directory: Path, address: str | None, as_json: bool) -> None:
         print_json(answer)
         return
     now_ms = time.time_ns() // 1_000_000
-    found = sorted(answer.get("waiting", ()), key=lambda wait: wait["since_ms"])
+    found = sorted(answer.get("groups", ()), key=lambda wait: wait["since_ms"])
     print_table(_COLUMNS, [row for wait in found for row in rows(wait, now_ms)])
     if answer.get("partial"):
         silent = ", ".join(f"offsets-{partition}" for partition in answer["missing_partitions"])

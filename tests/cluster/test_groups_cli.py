@@ -17,6 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from gateway.cli import main
 from tests.cluster.members import ConfluentMember
+from tests.gateway.group_client import Member, find
+from tests.gateway.serving import Client
 from tests.muster_process import Muster, eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -253,6 +255,28 @@ def test_members_are_in_the_way_named_and_evicted(muster: Muster, fresh: Fresh) 
         member.leave()
     told(muster, *reset, "--execute")
     assert committed(muster, group) == {0: (0, ""), 1: (0, "")}
+
+
+def test_whom_a_rebalance_waits_for(muster: Muster, fresh: Fresh) -> None:
+    group = fresh("g")
+    port = int(muster.bootstrap.split(",")[0].rpartition(":")[2])
+    with Client(port, "late") as late, Client(port, "new") as new:
+        find(late, 4, group)
+        member = Member(late, group, instance="slow")
+        member.join()
+        member.sync({})
+        Member(new, group, instance="other").request_join()  # parked until the first joins again
+        waits = eventually(
+            lambda: [wait for wait in told(muster, "waiting")["groups"] if wait["group"] == group],
+            lambda found: bool(found),
+            "the rebalance waits",
+        )
+        assert [who["member_id"] for who in waits[0]["members"]] == [member.id]
+        row = next(line for line in run(muster, "waiting").stdout.splitlines() if line.startswith(group))
+        assert {"PreparingRebalance", member.id, "late", "slow"} <= set(row.split())
+        assert run(muster, "evict", group, "slow").returncode == 0
+        row = next(line for line in run(muster, "waiting").stdout.splitlines() if line.startswith(group))
+        assert {"CompletingRebalance", "new", "other"} <= set(row.split()), "now its SyncGroup is awaited"
 
 
 @pytest.mark.parametrize(
