@@ -26,7 +26,7 @@ ONE_STEP = {
 
 
 def states_move_as_the_table_says(view: View, step: Step) -> None:
-    """Clients depend on the phases: no assignment without a join phase, Stable only by the log, Dead only at the end."""
+    """Clients depend on the phases: assignments follow joins, Stable follows the log, Dead is the end."""
     for group_id, after in step.after.items():
         before = step.before.get(group_id)
         if step.kind is StepKind.RESIGNED:
@@ -59,7 +59,7 @@ def generations_only_grow(view: View, step: Step) -> None:
                 raise Broken(f"{group_id} goes from generation {before.generation} to {after.generation}")
             if after.generation == before.generation and ended and after.state is not STABLE:
                 raise Broken(f"{group_id} becomes {after.state} in its old generation {after.generation}")
-        stored = view.log.live_group(group_id)
+        stored = None if step.dying else view.log.live_group(group_id)
         if stored is not None and after.generation < stored.generation:
             raise Broken(f"{group_id} is in generation {after.generation}, its record says {stored.generation}")
 
@@ -126,6 +126,18 @@ def assignments_are_durable_before_they_are_told(view: View, step: Step) -> None
             raise Broken(f"{request.member_id} is told its share of generation {request.generation_id}, log: {stored}")
         if shares.get(request.member_id) != response.assignment:
             raise Broken(f"{request.member_id} is told {response.assignment!r}, the log has {shares}")
+
+
+def a_failed_sync_phase_leaves_no_assignment(view: View, step: Step) -> None:
+    """Nobody knows what was consumed under an assignment that was not told to all: it must not be shown or kept."""
+    for group_id, after in step.after.items():
+        before = step.before.get(group_id)
+        if before is None or before.state is not COMPLETING or step.dying:
+            continue
+        over = after.state is PREPARING or (after.state is COMPLETING and after.generation != before.generation)
+        left = {member_id: member.assignment for member_id, member in after.members.items() if member.assignment}
+        if over and left:
+            raise Broken(f"{group_id} has begun a new join phase and keeps {left}")
 
 
 def a_generation_has_one_assignment(view: View, step: Step) -> None:

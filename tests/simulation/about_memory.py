@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 from actors.group.consumer_protocol import assigned_partitions
 from actors.group.records import CommittedOffset, GroupMetadata, OffsetKey
@@ -45,7 +46,7 @@ def groups_in_memory_are_those_of_the_log(view: View, step: Step) -> None:
     members join before that, its first record is that of their assignment.
     """
     known = set(view.core.hard_state.known_groups())
-    emptied = {g for g, group in step.after.items() if group.generation <= 1 and group.state is not STABLE}
+    emptied = {g for g, group in step.after.items() if group.state in (PREPARING, COMPLETING) or not group.generation}
     if not known <= step.after.keys() <= known | emptied:
         raise Broken(f"groups in memory: {sorted(step.after)}, in the log: {sorted(known)}")
 
@@ -120,5 +121,5 @@ def statements_sum_up_to_registrations(view: View, step: Step) -> None:
     if summed != set(view.core.registrations()):
         raise Broken(f"statements give {summed}, registrations() {view.core.registrations()}")
     sequences = [statement.sequence for statement in step.outcome.statements]
-    if any(later <= earlier for earlier, later in zip(sequences, sequences[1:], strict=False)):
+    if any(later <= earlier for earlier, later in pairwise(sequences)):
         raise Broken(f"sequences {sequences} do not grow")

@@ -60,6 +60,10 @@ class Consumer(Client):
         self.rebalance_ms = chance.choice([4_000, 8_000, 15_000])
         self.heartbeat_ms = chance.choice([1_500, 2_500])
         self.poll_ms = chance.choice([1_500, 3_000])
+        self.names_everybody = chance.random() < 0.5
+        """Whether its assignor mentions members that get nothing."""
+        self.commits_late = chance.random() < 0.3
+        """Whether it commits between JoinGroup and SyncGroup, as commitAsync in a callback may."""
         self.stage = Stage.AWAY
         self.member_id = ""
         self.generation = -1
@@ -129,6 +133,12 @@ class Consumer(Client):
 
     def _sync(self, joined: Any) -> None:
         self.stage = Stage.SYNCING
+        if self.commits_late:
+            late = {(self.topics[0], 0): self.world.next_offset()}
+            body = commit_body(
+                self.group, late, generation=self.generation, member_id=self.member_id, instance=self.instance
+            )
+            self.ask(OFFSET_COMMIT, self.speaks.commit, body, lambda answer: None)
         leads = joined.leader == self.member_id and not getattr(joined, "skip_assignment", False)
         shares = self._assign(joined.members) if leads else {}
         body = {
@@ -144,16 +154,16 @@ class Consumer(Client):
         self._heartbeat_later()
 
     def _assign(self, members: Any) -> dict[str, bytes]:
-        """Every partition to one of those who want its topic; what cannot be read wants nothing."""
+        """Every partition to one of those who want its topic, in turn; what cannot be read wants nothing."""
         wishes = {member.member_id: subscribed_topics(member.metadata) or frozenset() for member in members}
         shares: dict[str, list[tuple[str, int]]] = {member_id: [] for member_id in sorted(wishes)}
-        turn = 0
+        turn = self.generation
         for topic, partitions in sorted(self.world.topics.items()):
             takers = [member_id for member_id in shares if topic in wishes[member_id]]
             for partition in range(partitions if takers else 0):
                 shares[takers[turn % len(takers)]].append((topic, partition))
                 turn += 1
-        return {member_id: assignment(share) for member_id, share in shares.items()}
+        return {member_id: assignment(share) for member_id, share in shares.items() if share or self.names_everybody}
 
     def _synced(self, answer: Any) -> None:
         if answer is None:

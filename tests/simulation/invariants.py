@@ -20,6 +20,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     about_groups.groups_have_at_most_max_size_joined,
     about_groups.the_log_gets_what_the_leader_decided,
     about_groups.assignments_are_durable_before_they_are_told,
+    about_groups.a_failed_sync_phase_leaves_no_assignment,
     about_groups.a_generation_has_one_assignment,
     about_groups.a_partition_is_assigned_once,
     about_groups.a_reload_gives_the_group_back,
@@ -47,10 +48,18 @@ OF_A_SURVIVOR |= {invariant for invariant in INVARIANTS if invariant.__module__ 
 """Not asked of an actor that is only saying goodbye, or has not read its log yet."""
 
 
+OF_WAITING = tuple(invariant for invariant in INVARIANTS if invariant.__module__ == about_answers.__name__)
+"""What is asked of a tick that had nothing to do."""
+
+
 def check_all(view: View, step: Step) -> None:
     """Raises Broken, with the name of the invariant that does not hold."""
-    for invariant in INVARIANTS:
-        if (step.dying or step.loading and step.kind is not StepKind.LOADED) and invariant in OF_A_SURVIVOR:
+    outcome = step.outcome
+    idle = step.kind is StepKind.TICK and not (
+        outcome.replies or outcome.records or outcome.statements or outcome.events
+    )
+    for invariant in OF_WAITING if idle else INVARIANTS:
+        if (step.dying or (step.loading and step.kind is not StepKind.LOADED)) and invariant in OF_A_SURVIVOR:
             continue
         try:
             invariant(view, step)

@@ -1,0 +1,367 @@
+"""The coordinator, broken on purpose: what the simulation must notice.
+
+Each mutant replaces functions of actors/group for as long as its context lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+from kio.schema.errors import ErrorCode
+
+from actors.group import (
+    admin,
+    coordinator,
+    expiry,
+    hard,
+    join,
+    leave,
+    liveness,
+    membership,
+    offsets,
+    rebalance,
+    state,
+    static,
+    sync,
+)
+from actors.group.errors import Refused
+from actors.group.messages import Heartbeat, SyncGroupResponse
+from actors.group.registry import Registry
+from actors.group.shard import Shard, session_timer, sync_timer
+from actors.group.state import Group, GroupState, Member
+from actors.group.timers import TimerKind, Timers
+
+E = ErrorCode
+Change = tuple[Any, str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    name: str
+    caught_by: frozenset[str]
+    """Invariants that may notice it first."""
+    changes: Callable[[], list[Change]]
+    """(module or class, name, what stands there instead)."""
+
+    @contextmanager
+    def loose(self) -> Iterator[None]:
+        """The coordinator is broken inside."""
+        patches = [patch.object(place, name, instead) for place, name, instead in self.changes()]
+        for each in patches:
+            each.start()
+        try:
+            yield
+        finally:
+            for each in reversed(patches):
+                each.stop()
+
+
+MUTANTS: list[Mutant] = []
+
+
+def _mutant(*caught_by: str) -> Callable[[Callable[[], list[Change]]], Callable[[], list[Change]]]:
+    def add(changes: Callable[[], list[Change]]) -> Callable[[], list[Change]]:
+        MUTANTS.append(Mutant(changes.__name__.strip("_"), frozenset(caught_by), changes))
+        return changes
+
+    return add
+
+
+@_mutant("only_members_speak_for_the_group")
+def _commit_of_any_generation() -> list[Change]:
+    check = offsets._check_commit
+
+    def mutant(shard: Shard, group: Group | None, request: Any) -> None:
+        if group is not None and request.generation_id >= 0:
+            request = replace(request, generation_id=group.generation)
+        check(shard, group, request)
+
+    return [(offsets, "_check_commit", mutant)]
+
+
+@_mutant("only_members_speak_for_the_group")
+def _commit_while_the_assignment_is_awaited() -> list[Change]:
+    check = offsets._check_commit
+
+    def mutant(shard: Shard, group: Group | None, request: Any) -> None:
+        try:
+            check(shard, group, request)
+        except Refused as refused:
+            if refused.error is not E.rebalance_in_progress:
+                raise
+
+    return [(offsets, "_check_commit", mutant)]
+
+
+@_mutant("whoever_waits_has_somebody_to_wait_for", "nobody_waits_too_long")
+def _no_sync_deadline() -> list[Change]:
+    complete = rebalance._await_assignment
+
+    def mutant(shard: Shard, group: Group) -> None:
+        complete(shard, group)
+        shard.timers.cancel(sync_timer(group))
+
+    return [(rebalance, "_await_assignment", mutant)]
+
+
+@_mutant("the_log_gets_what_the_leader_decided", "a_partition_is_assigned_once")
+def _members_that_the_leader_leaves_out_keep_their_assignment() -> list[Change]:
+    store = sync._store_assignment
+
+    def mutant(shard: Shard, group: Group, given: Any) -> None:
+        store(shard, group, group.assignments() | given)
+
+    return [(sync, "_store_assignment", mutant)]
+
+
+@_mutant("a_failed_sync_phase_leaves_no_assignment")
+def _a_failed_sync_phase_keeps_assignments() -> list[Change]:
+    def mutant(shard: Shard, group: Group, error: ErrorCode) -> None:
+        for member in group.members.values():
+            membership.answer_sync(shard, group, member, SyncGroupResponse(error=error))
+
+    return [(rebalance, "drop_assignments", mutant), (sync, "drop_assignments", mutant)]
+
+
+@_mutant("what_is_acknowledged_is_durable")
+def _answers_before_the_write_is_durable() -> list[Change]:
+    def mutant(shard: Shard, token: Any, request: Any, response: Any) -> None:
+        shard.reply(token, response)
+
+    return [(Shard, "reply_when_durable", mutant)]
+
+
+@_mutant("assignments_are_durable_before_they_are_told", "states_move_as_the_table_says")
+def _assignment_told_before_it_is_durable() -> list[Change]:
+    follow = Shard.follow
+
+    def mutant(shard: Shard, written: Callable[[], None], failed: Any) -> None:
+        if "_store_assignment" in written.__qualname__:
+            written()
+        else:
+            follow(shard, written, failed)
+
+    return [(Shard, "follow", mutant)]
+
+
+@_mutant("an_instance_has_one_member", "registrations_agree_with_members", "the_core_never_fails")
+def _the_old_id_stays_valid_after_a_static_replacement() -> list[Change]:
+    rename = Group.rename
+
+    def mutant(group: Group, old_id: Any, new_id: Any) -> Member:
+        member = rename(group, old_id, new_id)
+        group.add(replace(member, id=old_id, parked_join=None, parked_sync=None))
+        group.static_members[member.group_instance_id or ""] = new_id
+        return member
+
+    return [(Group, "rename", mutant)]
+
+
+@_mutant("nobody_is_expelled_without_a_reason")
+def _join_phase_ends_with_members_missing() -> list[Change]:
+    def mutant(shard: Shard, group: Group) -> None:
+        if group.state is GroupState.PREPARING_REBALANCE and not group.in_initial_delay:
+            rebalance.complete_join(shard, group)
+
+    return [(module, "complete_if_all_joined", mutant) for module in (rebalance, join, leave)]
+
+
+@_mutant("nobody_is_expelled_without_a_reason", "whoever_is_silent_can_expire")
+def _heartbeats_do_not_renew_the_session() -> list[Change]:
+    beat = liveness.heartbeat
+
+    def mutant(shard: Shard, request: Heartbeat, token: Any) -> None:
+        with patch.object(shard, "arm_session", lambda group, member: None):
+            beat(shard, request, token)
+
+    return [(liveness, "heartbeat", mutant)]
+
+
+@_mutant("whoever_is_silent_can_expire")
+def _no_session_after_the_join_phase() -> list[Change]:
+    complete = rebalance._await_assignment
+
+    def mutant(shard: Shard, group: Group) -> None:
+        complete(shard, group)
+        for member in group.members.values():
+            shard.timers.cancel(session_timer(group, member))
+
+    return [(rebalance, "_await_assignment", mutant)]
+
+
+@_mutant("no_acknowledged_commit_is_lost", "a_deleted_topic_leaves_no_offsets")
+def _offset_delete_writes_no_tombstones() -> list[Change]:
+    def mutant(shard: Shard, group_id: Any, partitions: Any) -> None:
+        return
+
+    return [(offsets, "_remove", mutant)]
+
+
+@_mutant("replay_equals_live", "no_acknowledged_commit_is_lost", "a_deleted_topic_leaves_no_offsets")
+def _replay_ignores_tombstones() -> list[Change]:
+    put = hard.HardState._put
+
+    def mutant(state: hard.HardState, key: Any, value: Any) -> None:
+        if value is not None:
+            put(state, key, value)
+
+    return [(hard.HardState, "_put", mutant)]
+
+
+@_mutant("no_request_is_answered_twice")
+def _a_superseded_join_is_answered_twice() -> list[Change]:
+    park = membership.park
+
+    def mutant(shard: Shard, group: Group, member: Member, parked: Any) -> None:
+        before = member.parked_join
+        park(shard, group, member, parked)
+        if before:
+            shard.reply(before.token, join.JoinGroupResponse(error=E.unknown_member_id, member_id=member.id))
+
+    return [(module, "park", mutant) for module in (join, static)]
+
+
+@_mutant("whoever_waits_has_somebody_to_wait_for")
+def _a_new_rebalance_forgets_parked_syncs() -> list[Change]:
+    def mutant(shard: Shard, group: Group, error: ErrorCode) -> None:
+        for member in group.members.values():
+            member.assignment = b""
+
+    return [(rebalance, "drop_assignments", mutant)]
+
+
+@_mutant("a_reload_gives_the_group_back")
+def _assignments_are_not_loaded() -> list[Change]:
+    restored = state._restored_member
+
+    def mutant(stored: Any, protocol: Any) -> Member:
+        return restored(replace(stored, assignment=b""), protocol)
+
+    return [(state, "_restored_member", mutant)]
+
+
+@_mutant("generations_only_grow", "a_reload_gives_the_group_back")
+def _generations_begin_anew_after_a_reload() -> list[Change]:
+    load = state.restored
+
+    def mutant(group_id: Any, record: Any) -> Group:
+        group = load(group_id, record)
+        group.generation = 0
+        return group
+
+    return [(coordinator, "restored", mutant)]
+
+
+@_mutant("groups_have_at_most_max_size_joined")
+def _no_group_is_ever_full() -> list[Change]:
+    return [(join, "_has_room", lambda shard, group, request: True)]
+
+
+@_mutant("a_generation_is_told_alike")
+def _a_leader_that_did_not_join_stays_leader() -> list[Change]:
+    def mutant(group: Group) -> bool:
+        return any(member.parked_join for member in group.members.values())
+
+    return [(rebalance, "_elect_joined_leader", mutant)]
+
+
+@_mutant("reads_show_what_is_durable")
+def _reads_show_what_is_not_durable_yet() -> list[Change]:
+    return [(Shard, "committed_offsets", lambda shard, group: shard.hard.offsets(group))]
+
+
+@_mutant("replay_equals_live")
+def _a_failed_write_is_not_undone() -> list[Change]:
+    return [(hard.HardState, "undo", lambda hard_state, priors: None)]
+
+
+@_mutant("registrations_agree_with_members")
+def _registrations_stay_when_members_go() -> list[Change]:
+    gone = Registry.gone
+
+    def mutant(registry: Registry, group: Any, member_id: str) -> Any:
+        return gone(registry, group, member_id) if "/" in member_id else None
+
+    return [(Registry, "gone", mutant)]
+
+
+@_mutant("statements_sum_up_to_registrations")
+def _some_statements_are_not_made() -> list[Change]:
+    return [
+        (
+            admin,
+            "withdraw_all",
+            lambda shard, group: [shard.registry.gone(group, m) for m in shard.registry.members_of(group)],
+        )
+    ]
+
+
+@_mutant("timers_belong_to_somebody")
+def _cancelled_sessions_go_on() -> list[Change]:
+    cancel = Timers.cancel
+
+    def mutant(timers: Timers, name: Any) -> None:
+        if name.kind is not TimerKind.SESSION:
+            cancel(timers, name)
+
+    return [(Timers, "cancel", mutant)]
+
+
+@_mutant("states_move_as_the_table_says", "assignments_are_durable_before_they_are_told")
+def _an_assignment_arrives_in_a_later_generation() -> list[Change]:
+    become = sync._become_stable
+    follow = Shard.follow
+
+    def mutant(shard: Shard, written: Callable[[], None], failed: Any) -> None:
+        if "_store_assignment" not in written.__qualname__:
+            follow(shard, written, failed)
+            return
+        cells = dict(zip(written.__code__.co_freevars, written.__closure__ or (), strict=True))
+        group, assignments = cells["group"].cell_contents, cells["assignments"].cell_contents
+        follow(shard, lambda: become(shard, group, assignments), failed)
+
+    return [(Shard, "follow", mutant)]
+
+
+@_mutant("only_members_speak_for_the_group")
+def _a_fenced_process_is_heard() -> list[Change]:
+    def mutant(group: Group, member_id: Any, group_instance_id: str | None) -> Member:
+        current = group.static_members.get(group_instance_id or "", member_id)
+        if current not in group.members:
+            raise Refused(E.unknown_member_id)
+        return group.members[current]
+
+    return [(module, "check_member", mutant) for module in (liveness, offsets, sync, join, leave)]
+
+
+@_mutant("no_acknowledged_commit_is_lost")
+def _offsets_of_a_group_with_members_expire() -> list[Change]:
+    return [
+        (expiry, "_may_expire", lambda group, topic: True),
+        (expiry, "_is_expired", lambda shard, group, offset: True),
+    ]
+
+
+@_mutant("a_deleted_topic_leaves_no_offsets")
+def _a_deleted_topic_keeps_one_offset() -> list[Change]:
+    remove = offsets._remove
+
+    def mutant(shard: Shard, group_id: Any, partitions: Any) -> None:
+        remove(shard, group_id, [*partitions][1:])
+
+    return [(offsets, "_remove", mutant)]
+
+
+@_mutant("no_acknowledged_commit_is_lost", "replay_equals_live", "groups_in_memory_are_those_of_the_log")
+def _a_deleted_group_keeps_its_offsets() -> list[Change]:
+    remove = admin.remove_group
+
+    def mutant(shard: Shard, group: Group) -> None:
+        with patch.object(shard, "append_offset_tombstones", lambda group_id, partitions: 0):
+            remove(shard, group)
+
+    return [(admin, "remove_group", mutant)]
