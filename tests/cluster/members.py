@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Literal
 
 import aiokafka
 import confluent_kafka
@@ -17,6 +18,8 @@ from kafka.errors import KafkaError
 _JOIN_S = 30
 Offsets = dict[int, int]
 """Partition -> next offset."""
+Move = tuple[Literal["assigned", "revoked"], frozenset[int]]
+"""What a rebalance callback told, and of which partitions. Lost ones are revoked, too."""
 
 
 class Gap:
@@ -44,8 +47,8 @@ class Member(threading.Thread):
         self.committed: Offsets = {}
         """The last commit that was acknowledged."""
         self.commits = 0
-        self.rebalances = 0
-        """Assignments and revocations that the library told its application of."""
+        self.moves: list[Move] = []
+        """Every assignment, and every revocation of at least one partition, in the order of the callbacks."""
         self.assigned: set[int] = set()
         self.refused: list[BaseException] = []
         """What commits failed with, after which the next round tries again."""
@@ -53,13 +56,24 @@ class Member(threading.Thread):
         self.gap = Gap()
         """Between two acknowledged commits."""
         self._leaving = threading.Event()
+        self._pending: Offsets = {}
+        """Read and not committed, of partitions that are still this member's."""
+
+    @property
+    def rebalances(self) -> int:
+        """Assignments and revocations that the library told its application of."""
+        return len(self.moves)
 
     def values(self) -> list[bytes]:
         return [value for _, _, value in list(self.read)]
 
+    def begin_to_leave(self) -> None:
+        """Close the consumer soon; :meth:`leave` waits for it."""
+        self._leaving.set()
+
     def leave(self) -> None:
         """Close the consumer, and raise what ended the thread before its time."""
-        self._leaving.set()
+        self.begin_to_leave()
         self.join(_JOIN_S)
         assert not self.is_alive(), f"{self.name} hangs"
         if self.fatal is not None:
@@ -79,19 +93,40 @@ class Member(threading.Thread):
         raise NotImplementedError
 
     def _read(self, records: list[tuple[int, int, bytes]]) -> Offsets:
+        """What is to be committed now: that of these records, and what could not be committed before."""
         self.read.extend(records)
-        return {partition: offset + 1 for partition, offset, _ in records}
+        self._pending = self._pending | {partition: offset + 1 for partition, offset, _ in records}
+        return self._pending
 
     def _acknowledged(self, offsets: Offsets) -> None:
+        self._pending = {}
         self.committed.update(offsets)
         self.commits += 1
         self.gap.mark()
+
+    def _assign(self, partitions: Iterable[int]) -> None:
+        given = frozenset(partitions)
+        self.assigned = self.assigned | given
+        self.moves.append(("assigned", given))
+
+    def _revoke(self, partitions: Iterable[int]) -> None:
+        """Their next owner goes on from what is committed: to commit them later would take that back."""
+        taken = frozenset(partitions)
+        self.assigned = self.assigned - taken
+        self._pending = {partition: at for partition, at in self._pending.items() if partition not in taken}
+        if taken:
+            self.moves.append(("revoked", taken))
 
 
 class ConfluentMember(Member):
     """librdkafka. It tells its member id only to its own thread, and its generation to nobody."""
 
     _member_id: str | None = None
+
+    def __init__(self, bootstrap: str, topic: str, group: str, **config: Any) -> None:
+        super().__init__(bootstrap, topic, group, **config)
+        self.errors: list[confluent_kafka.KafkaError] = []
+        """What came in place of records."""
 
     def identity(self) -> tuple[Any, ...]:
         return (self._member_id,)
@@ -100,11 +135,11 @@ class ConfluentMember(Member):
         config = {"bootstrap.servers": self.bootstrap, "group.id": self.group, "auto.offset.reset": "earliest"}
         self._consumer = confluent_kafka.Consumer({**config, "enable.auto.commit": False, **self.config})
         self._consumer.subscribe([self.topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
-        pending: Offsets = {}
         while not self._leaving.is_set():
             found: list[Any] = self._consumer.consume(500, 0.1)
             messages = [message for message in found if message.error() is None]
-            pending |= self._read([(m.partition(), m.offset(), m.value()) for m in messages])
+            self.errors += [message.error() for message in found if message.error() is not None]
+            pending = self._read([(m.partition(), m.offset(), m.value()) for m in messages])
             if pending:
                 offsets = [TopicPartition(self.topic, partition, offset) for partition, offset in pending.items()]
                 try:
@@ -114,16 +149,13 @@ class ConfluentMember(Member):
                 else:
                     self._member_id = self._consumer.memberid()
                     self._acknowledged(pending)
-                    pending = {}
         self._consumer.close()
 
     def _on_assign(self, _: Any, partitions: list[TopicPartition]) -> None:
-        self.rebalances += 1
-        self.assigned = {partition.partition for partition in partitions}
+        self._assign(partition.partition for partition in partitions)
 
-    def _on_revoke(self, *_: Any) -> None:
-        self.rebalances += 1
-        self.assigned = set()
+    def _on_revoke(self, _: Any, partitions: list[TopicPartition]) -> None:
+        self._revoke(partition.partition for partition in partitions)
 
 
 class KafkaPythonMember(Member, kafka.ConsumerRebalanceListener):
@@ -142,10 +174,9 @@ class KafkaPythonMember(Member, kafka.ConsumerRebalanceListener):
             **self.config,
         )
         self._consumer.subscribe([self.topic], listener=self)
-        pending: Offsets = {}
         while not self._leaving.is_set():
             found = self._consumer.poll(100)
-            pending |= self._read([(r.partition, r.offset, r.value) for records in found.values() for r in records])
+            pending = self._read([(r.partition, r.offset, r.value) for records in found.values() for r in records])
             if pending:
                 offsets = {
                     kafka.TopicPartition(self.topic, partition): kafka.OffsetAndMetadata(offset, "", -1)
@@ -157,16 +188,13 @@ class KafkaPythonMember(Member, kafka.ConsumerRebalanceListener):
                     self.refused.append(error)
                 else:
                     self._acknowledged(pending)
-                    pending = {}
         self._consumer.close(autocommit=False)
 
     def on_partitions_assigned(self, assigned: Any) -> None:
-        self.rebalances += 1
-        self.assigned = {partition.partition for partition in assigned}
+        self._assign(partition.partition for partition in assigned)
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        self.rebalances += bool(revoked)
-        self.assigned = set()
+        self._revoke(partition.partition for partition in revoked)
 
 
 class AiokafkaMember(Member, aiokafka.ConsumerRebalanceListener):
@@ -189,10 +217,9 @@ class AiokafkaMember(Member, aiokafka.ConsumerRebalanceListener):
         )
         self._consumer.subscribe([self.topic], listener=self)
         await self._consumer.start()
-        pending: Offsets = {}
         while not self._leaving.is_set():
             found = await self._consumer.getmany(timeout_ms=100)
-            pending |= self._read([(r.partition, r.offset, r.value) for records in found.values() for r in records])
+            pending = self._read([(r.partition, r.offset, r.value) for records in found.values() for r in records])
             if pending:
                 offsets = {aiokafka.TopicPartition(self.topic, partition): at for partition, at in pending.items()}
                 try:
@@ -201,16 +228,13 @@ class AiokafkaMember(Member, aiokafka.ConsumerRebalanceListener):
                     self.refused.append(error)
                 else:
                     self._acknowledged(pending)
-                    pending = {}
         await self._consumer.stop()
 
     def on_partitions_assigned(self, assigned: Any) -> None:
-        self.rebalances += 1
-        self.assigned = {partition.partition for partition in assigned}
+        self._assign(partition.partition for partition in assigned)
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        self.rebalances += bool(revoked)
-        self.assigned = set()
+        self._revoke(partition.partition for partition in revoked)
 
 
 class Producer:

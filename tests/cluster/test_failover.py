@@ -14,11 +14,12 @@ from typing import Any
 import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from placement.hashing import partition_for
 from placement.layout import CLIENT_GROUP_ID
 from placement.zookeeper import connect
+from tests.cluster.groups import PARTITIONS, WAIT_S, create, until_read, working
 from tests.cluster.members import (
     AiokafkaMember,
     ConfluentMember,
@@ -33,8 +34,6 @@ from tests.muster_process import Muster, eventually
 
 pytestmark = pytest.mark.cluster
 
-WAIT_S = 60
-PARTITIONS = 6
 COUNT = 600
 
 
@@ -45,46 +44,8 @@ def topic(muster: Muster, fresh: Callable[[str], str]) -> str:
     return name
 
 
-def create(muster: Muster, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": muster.bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(WAIT_S)
-
-
 def offsets_actor(group: str) -> str:
     return f"offsets-{partition_for(group, 50)}"
-
-
-@contextlib.contextmanager
-def working(*members: Member, beside: tuple[Member, ...] = ()) -> Iterator[None]:
-    """The members are in their groups (``beside`` were already), all with partitions; at the end they leave."""
-    for member in members:
-        member.start()
-
-    def settled() -> bool:
-        assigned: dict[str, int] = {}
-        for member in (*members, *beside):
-            assert member.fatal is None, member.fatal
-            assigned[member.group] = assigned.get(member.group, 0) + len(member.assigned)
-        return all(member.assigned for member in members) and set(assigned.values()) == {PARTITIONS}
-
-    eventually(settled, bool, "all members have partitions", WAIT_S)
-    try:
-        yield
-    finally:
-        for member in members:
-            member.leave()
-
-
-def until_read(members: list[Member], count: int) -> None:
-    """Until the members have read that many different records between them, and committed all of it."""
-
-    def done() -> bool:
-        records = {(partition, offset) for member in members for partition, offset, _ in list(member.read)}
-        committed = sum(sum(member.committed.values()) for member in members)
-        assert not [member.fatal for member in members if member.fatal]
-        return len(records) >= count and committed >= count
-
-    eventually(done, bool, f"{count} records read and committed by {members[0].group}", WAIT_S)
 
 
 def measured(record_property: Callable[[str, object], None], what: str, seconds: float) -> None:
