@@ -26,7 +26,6 @@ CONNECTIONS = 400
 FORMING_S = 180
 """After that a measurement fails rather than waits."""
 _DESCRIBED_TOGETHER = 1000
-_FEW = 10
 _PROBES = 5
 _POLL_S = 0.02
 
@@ -133,7 +132,7 @@ async def _watch(kinds: dict[str, Processes], duration_s: float) -> dict[str, fl
 
 
 async def _describe(connection: Connection, groups: list[str], part: str, figures: Figures) -> None:
-    for count in (1, min(_DESCRIBED_TOGETHER, len(groups)), len(groups)):
+    for count in sorted({1, min(_DESCRIBED_TOGETHER, len(groups)), len(groups)}):
         asked = groups[-count:]
         what = f"DescribeGroups of {count:,}" + (" in one request" if count > 1 else "")
         frame = describe_request(asked)
@@ -193,7 +192,7 @@ async def _few(
     scale: Scale,
     figures: Figures,
 ) -> None:
-    """As many heartbeats per second, of a few groups only: what the number of groups costs."""
+    """As many heartbeats per second over as many connections, of a few groups only: what the number of groups costs."""
     errors = Errors()
 
     async def cost(some: Sequence[Member]) -> float:
@@ -202,9 +201,9 @@ async def _few(
         await heartbeats.stop()
         return (busy["offsets"] + busy["gateways"]) / (len(heartbeats.latencies_s) / (scale.beat_s / 2))
 
-    few, many = await cost(members[:_FEW]), await cost(members)
+    few, many = await cost(members[:CONNECTIONS]), await cost(members)
     part = "cost of a heartbeat"
-    figures.add(part, f"processor time per heartbeat, {_FEW} groups beat", few * 1e6, "us")
+    figures.add(part, f"processor time per heartbeat, {min(CONNECTIONS, len(members))} groups beat", few * 1e6, "us")
     figures.add(part, f"processor time per heartbeat, {len(members):,} groups beat", many * 1e6, "us")
     figures.add(part, "ratio", many / few, "")
     if errors:
