@@ -11,6 +11,9 @@ import sys
 
 from tests.simulation.run import STEPS, replay_command, run, shorten
 
+PROGRESS = 250
+"""A line of progress every so many seeds."""
+
 
 def main() -> int:
     arguments = _arguments()
@@ -27,7 +30,11 @@ def main() -> int:
             print(*result.history, sep="\n")
         if result.broken is not None:
             failures += 1
-            print(f"\nseed {seed}, step {result.steps}: {result.broken}\n{replay_command(seed, result.faulty_steps)}\n")
+            command = replay_command(seed, result.faulty_steps)
+            print(f"\nseed {seed}, step {result.steps}: {result.broken}\n{command}\n", flush=True)
+        done = seed - seeds.start + 1
+        if done % PROGRESS == 0:
+            print(f"{done} of {len(seeds)} seeds, {failures} failures", flush=True)
     print(f"{len(seeds)} seeds, {steps} events, {core_steps} steps of the coordinator, {failures} failures")
     return 1 if failures else 0
 

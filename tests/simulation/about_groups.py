@@ -27,7 +27,7 @@ ONE_STEP = {
 
 def states_move_as_the_table_says(view: View, step: Step) -> None:
     """Clients depend on the phases: assignments follow joins, Stable follows the log, Dead is the end."""
-    for group_id, after in step.after.items():
+    for group_id, after in (step.after if step.dying else step.changed).items():
         before = step.before.get(group_id)
         if step.kind is StepKind.RESIGNED:
             if after.state is not DEAD:
@@ -51,7 +51,7 @@ def generations_only_grow(view: View, step: Step) -> None:
     Only a generation that is in the log survives the actor: one whose assignment was not written may be used again
     after a crash, but what was written never goes back (until the group is deleted).
     """
-    for group_id, after in step.after.items():
+    for group_id, after in (step.after if step.outcome.records else step.changed).items():
         before = step.before.get(group_id)
         if before is not None and not step.dying:
             ended = 1 if before.state is not after.state and after.state is not PREPARING else 0
@@ -89,7 +89,7 @@ def a_generation_is_told_alike(view: View, step: Step) -> None:
 def groups_have_at_most_max_size_joined(view: View, step: Step) -> None:
     """``group.max.size`` bounds how many JoinGroups are accepted into one generation, also when it was lowered."""
     limit = view.actor.config.group_max_size
-    for group_id, group in step.after.items():
+    for group_id, group in step.changed.items():
         if group.state is PREPARING and group.parked_joins() > limit:
             raise Broken(f"{group.parked_joins()} joins are parked in {group_id}, group.max.size is {limit}")
         dynamic = [m for m in group.members.values() if m.group_instance_id is None]
@@ -130,7 +130,7 @@ def assignments_are_durable_before_they_are_told(view: View, step: Step) -> None
 
 def a_failed_sync_phase_leaves_no_assignment(view: View, step: Step) -> None:
     """Nobody knows what was consumed under an assignment that was not told to all: it must not be shown or kept."""
-    for group_id, after in step.after.items():
+    for group_id, after in step.changed.items():
         before = step.before.get(group_id)
         if before is None or before.state is not COMPLETING or step.dying:
             continue

@@ -133,7 +133,7 @@ def _replaced(step: Step, member: MemberShot) -> bool:
 
 def an_instance_has_one_member(view: View, step: Step) -> None:
     """A static member that was replaced is fenced: its instance id names its successor, and nobody else has it."""
-    for group_id, group in step.after.items():
+    for group_id, group in step.changed.items():
         owners = {m.group_instance_id: i for i, m in group.members.items() if m.group_instance_id is not None}
         static = [member for member in group.members.values() if member.group_instance_id is not None]
         if owners != group.static_members or len(static) != len(owners):

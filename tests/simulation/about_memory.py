@@ -74,7 +74,8 @@ def timers_belong_to_somebody(view: View, step: Step) -> None:
 
 def counters_agree_with_members(view: View, step: Step) -> None:
     """What is counted along, so that a join costs the same in a large group, is what counting gives."""
-    for group_id, group in view.core.groups.items():
+    for group_id in step.changed:
+        group = view.core.groups[group_id]
         parked = sum(1 for member in group.members.values() if member.parked_join)
         offers = Counter(name for member in group.members.values() for name in {name for name, _ in member.protocols})
         if group.parked_joins != parked or group.support._counts != offers:
@@ -87,6 +88,8 @@ def registrations_agree_with_members(view: View, step: Step) -> None:
     A new member, or the next process of an instance, is registered when its first generation begins; during a
     rebalance members keep what they had. While a replacement is on its way to the log the old id stands for the new.
     """
+    if not step.changed and not step.outcome.statements and step.kind is StepKind.REQUEST:
+        return
     registered: dict[str, set[str]] = {}
     for (group_id, member_id), registration in view.ledger.registrations.items():
         if registration.kind is Kind.MEMBER:

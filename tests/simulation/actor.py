@@ -67,6 +67,8 @@ class Step:
     outcome: Outcome
     before: Shots
     after: Shots
+    changed: Shots
+    """Those of ``after`` that differ from ``before``, or were not there."""
     asked: Asked | None = None
     """The request that was handled, in a step of that kind."""
     write: WriteId | None = None
@@ -265,12 +267,14 @@ class Actor:
         except Exception as error:
             raise Broken(repr(error), "the_core_never_fails") from error
         self.shots = shoot(core.groups)
+        changed = {group_id: shot for group_id, shot in self.shots.items() if shot != before.get(group_id)}
         step = Step(
             kind=kind,
             now_ms=self.now_ms,
             outcome=outcome,
             before=before,
             after=self.shots,
+            changed=changed,
             asked=asked,
             write=write,
             topics=topics,
