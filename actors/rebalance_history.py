@@ -91,6 +91,7 @@ class RebalanceHistory:
         """After the partition has stopped: bring everything into the table."""
         if self._flushing is not None:
             self._flushing.cancel()
+            await asyncio.wait([self._flushing])
         for entry in self._journal.close(self._now_ms()):
             self._keep(entry)
         try:

@@ -98,7 +98,7 @@ class StoodStill:
     """Partitions that nobody of the group consumed; see ``actors.group.stillness`` for the rule."""
 
     assigned: int
-    """Partitions that were assigned when the rebalance began."""
+    """Partitions that were assigned when the rebalance began, or waited for a new owner."""
     count: int
     lost_ms: int
     """Sum over all that stood still."""

@@ -100,7 +100,7 @@ class Stillness:
             }
         longest = sorted(lost_ms, key=lambda partition: (-lost_ms[partition], partition))
         return StoodStill(
-            assigned=len(self._owners),
+            assigned=len(self._owners.keys() | self._taken.keys()),
             count=len(lost_ms),
             lost_ms=sum(lost_ms.values()),
             partitions=tuple(Pause(*partition, lost_ms[partition]) for partition in longest[:MAX_PARTITIONS]),

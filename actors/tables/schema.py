@@ -106,7 +106,11 @@ REBALANCES_SCHEMA = pa.schema(
         _field("gone", _GONE, "", "members that left (cause null) or were expelled"),
         _field("gone_left_out", pa.int32(), "members", "not in gone"),
         _field(
-            "partitions_assigned", pa.int32(), "partitions", "assigned when it began; null if not known", nullable=True
+            "partitions_assigned",
+            pa.int32(),
+            "partitions",
+            "assigned, or waiting for an owner, when it began",
+            nullable=True,
         ),
         _field("partitions_still", pa.int32(), "partitions", "those that nobody consumed for a time", nullable=True),
         _field("lost_partition_ms", pa.int64(), "ms", "sum of the times over these partitions", nullable=True),

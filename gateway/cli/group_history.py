@@ -18,6 +18,7 @@ from gateway.cli.running import by_storage_or_address
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_FOUND = 404
 _PIPED_WIDTH = 500
+_WORTH_NAMING_MS = 50
 _UUID_TAIL = re.compile(r"(-[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
 _COLUMNS = (
     "BEGAN (UTC)",
@@ -95,9 +96,13 @@ def _cause(entry: Mapping[str, Any]) -> str:
 def _waited_for(entry: Mapping[str, Any]) -> str | None:
     """Who was the last to join and to sync, if somebody was waited for."""
     waits = [
-        *(_wait(wait, "joined") for wait in entry["join_waits"][:1] if wait["held_ms"]),
-        *(f"handed-out id {_name(wait)} {_held(wait)}" for wait in entry["pending"][:1] if wait["held_ms"]),
-        *(_wait(wait, "synced") for wait in entry["sync_waits"][:1] if wait["held_ms"]),
+        *(_wait(wait, "joined") for wait in entry["join_waits"][:1] if wait["held_ms"] >= _WORTH_NAMING_MS),
+        *(
+            f"handed-out id {_name(wait)} {_held(wait)}"
+            for wait in entry["pending"][:1]
+            if wait["held_ms"] >= _WORTH_NAMING_MS
+        ),
+        *(_wait(wait, "synced") for wait in entry["sync_waits"][:1] if wait["held_ms"] >= _WORTH_NAMING_MS),
     ]
     if entry["from_state"] == "Empty":
         waits.insert(0, "initial delay")

@@ -23,7 +23,7 @@ def test_a_rebalance() -> None:
         "member left: b-1 at 10.0.0.8 (closed)",
         "0.3",
         "0.1",
-        "a-1 joined after 0.3 s; handed-out id b-1 0.0 s; a-1 synced after 0.1 s",
+        "a-1 joined after 0.3 s; handed-out id b-1 0.2 s; a-1 synced after 0.1 s",
         "range (eager)",
         "2 -> 1",
         "2 of 3",

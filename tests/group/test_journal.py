@@ -176,7 +176,7 @@ def test_cooperative_only_what_changes_its_owner_until_the_new_one_has_it(driver
     assert (third.generation, third.cause) == (3, Cause.PROTOCOLS_CHANGED)
     assert pauses(third) == {2: 600}
     assert third.stood_still is not None
-    assert (third.stood_still.assigned, third.stood_still.lost_ms) == (2, 600)
+    assert (third.stood_still.assigned, third.stood_still.lost_ms) == (3, 600)
 
 
 def test_cooperative_what_nobody_wants_any_more_is_not_counted(driver: Journaled) -> None:

@@ -58,7 +58,7 @@ def entry(number: int, **changes: Any) -> RebalanceEntry:
         "members_after": 1,
         "join_waits": Waits((Wait(A, 300, 300), Wait(B, None, 100)), 3),
         "sync_waits": Waits((Wait(A, 100, 100),)),
-        "pending": (PendingWait(B, 12, PendingEnd.EXPIRED), PendingWait(A, 11, None)),
+        "pending": (PendingWait(B, 200, PendingEnd.EXPIRED), PendingWait(A, 11, None)),
         "added": (A,),
         "added_left_out": 4,
         "gone": (Gone(B, None, "closed"), Gone(A, Removal.SESSION_EXPIRED, None)),
