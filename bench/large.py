@@ -85,7 +85,8 @@ async def large_group(cluster: Cluster, scale: Scale, figures: Figures) -> None:
     heartbeats = Heartbeats(group.members, errors, on_rebalance=group.rejoin)
     await asyncio.sleep(scale.beat_s / 2)
     figures.add(part, "heartbeat, 99th percentile", percentile(heartbeats.latencies_s, 99) * 1e3, "ms")
-    await _describe(connections[0], group, part, figures)
+    (admin,) = await connect(cluster.bootstrap, 1)
+    await _describe(admin, group, part, figures)
 
     heartbeats.latencies_s = array("d")
     newcomer = Member(connections[-1], GROUP, TOPIC, errors)
@@ -101,13 +102,13 @@ async def large_group(cluster: Cluster, scale: Scale, figures: Figures) -> None:
     await heartbeats.stop()
     if not group.is_stable:
         raise RuntimeError("the group is not stable after its rebalance")
-    await _describe(connections[0], group, None, figures)
+    await _describe(admin, group, None, figures)
     figures.add(part, "errors, members lost", sum(errors.values()), "", 0)
     per_member = (pss_bytes(offsets) - before_bytes) / len(group.members) / 1024
     figures.add(part, "memory per member, offsets actors (PSS)", per_member, "KiB")
     if errors:
         raise RuntimeError(f"errors: {dict(errors)}")
-    for connection in connections:
+    for connection in (*connections, admin):
         connection.close()
 
 

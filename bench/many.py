@@ -80,22 +80,23 @@ async def many_groups(cluster: Cluster, scale: Scale, figures: Figures) -> None:
     figures.add(part, "busy: this client", busy["client"] * 100, "% of a core")
 
     groups = [member.group for member in members]
-    await _describe(connections[0], groups, part, figures)
-    await _list(connections, cluster, scale.groups, part, figures)
+    admins = await connect(cluster.bootstrap, len(cluster.bootstrap))
+    await _describe(admins[0], groups, part, figures)
+    await _list(admins, scale.groups, part, figures)
     figures.add(part, "memory per group, offsets actors (PSS)", _per(offsets, before_bytes, scale.groups), "KiB")
     gateways_bytes = _per(gateways, gateways_before_bytes, scale.groups)
     figures.add(part, "memory per group, gateways (PSS)", gateways_bytes, "KiB")
     lines = sum(map(cluster.log_lines, offsets)) - lines_before
     figures.add(part, "lines in the actors' logs per new group", lines / scale.groups, "")
 
-    await _restart(offsets, connections[0], groups, scale, part, figures)
+    await _restart(offsets, admins[0], groups, scale, part, figures)
     await heartbeats.stop()
     figures.add(part, "errors, members lost", sum(errors.values()), "", 0)
     offsets = await asyncio.to_thread(cluster.actors, "offsets")
     await _few(members, offsets, gateways, rate, scale, figures)
     if errors:
         raise RuntimeError(f"errors: {dict(errors)}")
-    for connection in connections:
+    for connection in (*connections, *admins):
         connection.close()
 
 
@@ -147,16 +148,13 @@ async def _describe(connection: Connection, groups: list[str], part: str, figure
             raise RuntimeError(f"{count - len(stable)} of {count} groups are not Stable with one member")
 
 
-async def _list(
-    connections: Sequence[Connection], cluster: Cluster, expected: int, part: str, figures: Figures
-) -> None:
+async def _list(admins: Sequence[Connection], expected: int, part: str, figures: Figures) -> None:
     """ListGroups to every gateway at once, as admin clients do."""
     frame = request(LIST_GROUPS, {"states_filter": ["Stable"]})
-    asked = connections[: len(cluster.bootstrap)]
     with _median(part, "ListGroups, all gateways", figures) as took_s:
         for _ in range(_PROBES):
             began_s = time.perf_counter()
-            answers = await asyncio.gather(*(connection.call_raw(frame) for connection in asked))
+            answers = await asyncio.gather(*(connection.call_raw(frame) for connection in admins))
             took_s.append(time.perf_counter() - began_s)
     listed = sum(len(codec.decode_response(*LIST_GROUPS, answer)[1].groups) for answer in answers)
     if listed != expected:
