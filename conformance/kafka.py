@@ -61,8 +61,8 @@ class BrokerFailed(RuntimeError):
 class KafkaBroker:
     """Starts with ``with`` (or :meth:`start`), serves on loopback, and is gone with its data at the end.
 
-    Start it on a thread that lives as long as the broker should: the broker is killed when that thread ends, so that
-    nothing stays behind a test run that is killed.
+    Start it on a thread that lives as long as the broker should: the broker gets SIGTERM when that thread ends, so
+    that none outlives a test run that is killed. Only then its data stays in the temporary folder.
     """
 
     def __init__(self, properties: Mapping[str, str] | None = None, *, release: Kafka | None = None) -> None:
