@@ -118,6 +118,28 @@ def _members_that_the_leader_leaves_out_keep_their_assignment() -> list[Change]:
     return [(sync, "_store_assignment", mutant)]
 
 
+@_mutant("a_partition_is_assigned_once")
+def _everybody_is_told_the_share_of_the_first() -> list[Change]:
+    synced = sync._synced
+
+    def mutant(group: Group, member: Member) -> SyncGroupResponse:
+        return synced(group, next(iter(group.members.values())))
+
+    return [(sync, "_synced", mutant)]
+
+
+@_mutant("a_generation_has_one_assignment")
+def _a_replaced_static_member_starts_without_assignment() -> list[Change]:
+    rename = Group.rename
+
+    def mutant(group: Group, old_id: Any, new_id: Any) -> Member:
+        member = rename(group, old_id, new_id)
+        member.assignment = b""
+        return member
+
+    return [(Group, "rename", mutant)]
+
+
 @_mutant("a_failed_sync_phase_leaves_no_assignment")
 def _a_failed_sync_phase_keeps_assignments() -> list[Change]:
     def mutant(shard: Shard, group: Group, error: ErrorCode) -> None:
