@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -145,7 +146,8 @@ async def _describe(connection: Connection, groups: list[str], part: str, figure
         found = codec.decode_response(*DESCRIBE_GROUPS, answer)[1].groups
         stable = [group.group_id for group in found if group.group_state == "Stable" and len(group.members) == 1]
         if stable != asked:
-            raise RuntimeError(f"{count - len(stable)} of {count} groups are not Stable with one member")
+            told = Counter((group.error_code.name, group.group_state, len(group.members)) for group in found)
+            raise RuntimeError(f"{count} groups are not all Stable with one member: {dict(told)}")
 
 
 async def _list(admins: Sequence[Connection], expected: int, part: str, figures: Figures) -> None:
