@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -107,6 +109,14 @@ def assignments(muster: Muster, group: str) -> list[list[int]]:
     """What the coordinator has for its members, sorted."""
     members = describe(muster, group).members
     return sorted(sorted(each.partition for each in member.assignment.topic_partitions) for member in members)
+
+
+def last_rebalance(muster: Muster, group: str) -> dict[str, Any]:
+    """The newest entry of the group's journal."""
+    history = muster.ready["metrics"][0].removesuffix("metrics") + f"v1/groups/history?group={group}&limit=1"
+    with urllib.request.urlopen(history, timeout=WAIT_S) as answer:
+        entry: dict[str, Any] = json.load(answer)["entries"][0]
+    return entry
 
 
 def generation(muster: Muster, group: str) -> int:

@@ -32,6 +32,7 @@ from tests.cluster.groups import (
     describe,
     fresh_group,
     generation,
+    last_rebalance,
     leave,
     until_assigned,
     until_committed,
@@ -149,7 +150,8 @@ def test_cooperative_members_keep_what_does_not_move(muster: Muster, fresh: Fres
                 taken = [moved(member, before[member]) for member in pair]
                 assert [[what for what, _ in moves] for moves in taken] == [["revoked"], ["revoked"]]
                 assert frozenset().union(*(partitions for [(_, partitions)] in taken)) == third.assigned
-                assert assignments(muster, third.group) == sorted(sorted(member.assigned) for member in members)
+                mine = sorted(sorted(member.assigned) for member in members)
+                eventually(lambda: assignments(muster, third.group), lambda now: now == mine, "described", WAIT_S)  # noqa: B023
             shares = [frozenset(third.assigned) for third in thirds]
             before = {member: len(member.moves) for member in settled}
             producer.send(COUNT)
@@ -170,36 +172,37 @@ def sizes(members: Sequence[Member]) -> list[int]:
 
 def test_a_static_member_comes_back_without_a_rebalance(muster: Muster, fresh: Fresh, topic: str) -> None:
     groups = kinds(fresh, "range", *CLIENTS)
-
-    def started(instance: str, beside: Sequence[Member] = ()) -> list[Member]:
-        config = {"group_instance_id": instance, "session_timeout_ms": 60_000}
-        members = [kind.member(muster, topic, **config) for kind in groups]
-        for member in members:
-            member.start()
-        until_settled(members, beside)
-        return members
-
     producer = Producer(muster.bootstrap, topic)
-    leaders = started("leader")
-    followers = started("follower", leaders)
-    generations = [generation(muster, kind.group) for kind in groups]
-    for instance, stopped, others in (("leader", leaders, followers), ("follower", followers, leaders)):
-        shares = [member.assigned for member in stopped]
-        moves = [list(member.moves) for member in others]
-        leave(stopped)
-        for kind in groups:
-            instances = {member.group_instance_id for member in describe(muster, kind.group).members}
-            assert instances == {"leader", "follower"}, "close() does not leave"
-        stopped[:] = started(instance, others)
-        assert [member.assigned for member in stopped] == shares
-        producer.send(COUNT)
-        producer.flush()
-        for kind in groups:
-            until_committed(muster, kind.group, topic, producer.sent)
-        assert [member.moves for member in others] == moves, "the others were not told of a rebalance"
-        assert [generation(muster, kind.group) for kind in groups] == generations
-        assert [member.refused for member in (*stopped, *others) if member.refused] == []
-    leave([*leaders, *followers])
+    with contextlib.ExitStack() as stack:
+
+        def started(instance: str, beside: Sequence[Member] = ()) -> list[Member]:
+            config = {"group_instance_id": instance, "session_timeout_ms": 60_000}
+            members = [kind.member(muster, topic, **config) for kind in groups]
+            stack.callback(leave, members)
+            for member in members:
+                member.start()
+            until_settled(members, beside)
+            return members
+
+        leaders = started("leader")
+        followers = started("follower", leaders)
+        generations = [generation(muster, kind.group) for kind in groups]
+        for instance, stopped, others in (("leader", leaders, followers), ("follower", followers, leaders)):
+            shares = [member.assigned for member in stopped]
+            moves = [list(member.moves) for member in others]
+            leave(stopped)
+            for kind in groups:
+                instances = {member.group_instance_id for member in describe(muster, kind.group).members}
+                assert instances == {"leader", "follower"}, "close() does not leave"
+            stopped[:] = started(instance, others)
+            assert [member.assigned for member in stopped] == shares
+            producer.send(COUNT)
+            producer.flush()
+            for kind in groups:
+                until_committed(muster, kind.group, topic, producer.sent)
+            assert [member.moves for member in others] == moves, "the others were not told of a rebalance"
+            assert [generation(muster, kind.group) for kind in groups] == generations
+            assert [member.refused for member in (*stopped, *others) if member.refused] == []
 
 
 def test_a_static_member_is_fenced_by_its_successor(muster: Muster, fresh: Fresh, topic: str) -> None:
@@ -264,12 +267,12 @@ def test_rolling_restart_loses_nothing(muster: Muster, fresh: Fresh, topic: str)
     running = [kind.member(muster, topic) for _ in range(3)]
     everybody = list(running)
     producer, stop = Producer(muster.bootstrap, topic), threading.Event()
-    producing = threading.Thread(target=producer.send_until, args=(stop,))
-    for member in running:
-        member.start()
+    producing = threading.Thread(target=producer.send_until, args=(stop,), daemon=True)
+    producing.start()
     try:
+        for member in running:
+            member.start()
         until_settled(running)
-        producing.start()
         for _ in range(3):
             stopped = running.pop(0)
             eventually(lambda: stopped.commits, bool, "it has committed", WAIT_S)  # noqa: B023
@@ -279,11 +282,12 @@ def test_rolling_restart_loses_nothing(muster: Muster, fresh: Fresh, topic: str)
             everybody.append(running[-1])
             running[-1].start()
             until_settled(running)
-    finally:
         stop.set()
         producing.join()
         producer.flush()
         until_committed(muster, kind.group, topic, producer.sent)
+    finally:
+        stop.set()
         leave(running)
     ends = dict.fromkeys(ALL, 0)
     for partition, offset in producer.acknowledged.values():
@@ -298,10 +302,14 @@ def test_rolling_restart_loses_nothing(muster: Muster, fresh: Fresh, topic: str)
 
 
 def test_a_killed_member_is_replaced_when_its_session_ends(muster: Muster, fresh: Fresh, topic: str) -> None:
+    session_timeout_ms = 10_000
     groups = kinds(fresh, None, *CLIENTS)
-    survivors = [kind.member(muster, topic, session_timeout_ms=6_000) for kind in groups]
+    survivors = [kind.member(muster, topic, session_timeout_ms=session_timeout_ms) for kind in groups]
     producer = Producer(muster.bootstrap, topic)
-    with working(*survivors), alone(muster, topic, groups, session_timeout_ms=6_000) as processes:
+    with (
+        working(*survivors),
+        alone(muster, topic, groups, session_timeout_ms=session_timeout_ms, client_id="short-lived") as processes,
+    ):
         for process, survivor in zip(processes, survivors, strict=True):
             assert process.stdout is not None
             until_assigned(survivor, ALL.difference(json.loads(process.stdout.readline())))
@@ -315,6 +323,8 @@ def test_a_killed_member_is_replaced_when_its_session_ends(muster: Muster, fresh
             until_committed(muster, kind.group, topic, producer.sent)
             assert assignments(muster, kind.group) == [sorted(ALL)]
             assert set(survivor.values()) == set(producer.acknowledged)
+            rebalance = last_rebalance(muster, kind.group)
+            assert (rebalance["cause"], rebalance["culprit"]["client_id"]) == ("session expired", "short-lived")
         assert [generation(muster, kind.group) for kind in groups] == [number + 1 for number in before]
 
 
