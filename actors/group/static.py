@@ -54,6 +54,8 @@ def _replace_quietly(
         _announce(shard, group, member, before)
         if group.state is GroupState.STABLE and member.parked_join == join:
             group.take_parked_join(member)
+            if shard.timers.get(session_timer(group, member)) is None:  # over while the log was slow, and kept
+                shard.arm_session(group, member)
             shard.say(shard.registry.assigned(group, member))
             shard.reply(join.token, _quiet_response(group, member, join, led_by))
 

@@ -122,6 +122,20 @@ def test_two_replacements_before_the_first_is_written(make: Make) -> None:
     assert driver.answer(second).member_id in driver.group().members
 
 
+def test_a_session_that_ended_while_the_replacement_was_written_begins_again(make: Make) -> None:
+    driver = make()
+    driver.stable_static("I")
+    driver.auto = False
+    token = driver.park(join(instance="I"))
+    driver.advance(10_001)
+    driver.write_all()
+    new = driver.answer(token).member_id
+    driver.advance(9_999)
+    assert [*driver.group().members] == [new]
+    driver.advance(1)
+    assert not driver.group().members
+
+
 def test_static_members_never_get_member_id_required(driver: Driver) -> None:
     driver.park(join(instance="I"))
 
