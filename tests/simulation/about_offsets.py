@@ -5,7 +5,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from actors.group.messages import FetchedOffset, OffsetFetch, OffsetFetchResponse
-from actors.group.records import CommittedOffset, OffsetKey, decode_value, offset_record
+from actors.group.records import CommittedOffset, OffsetKey, decode_key, decode_value, offset_record
 from actors.group.state import GroupState
 from actors.group.types import GroupId
 from tests.simulation.actor import Asked, Step, StepKind
@@ -25,15 +25,17 @@ def no_acknowledged_commit_is_lost(view: View, step: Step) -> None:
     if not step.outcome.records and step.kind not in (StepKind.LOADED, StepKind.FAILED):
         return
     hard, ledger = view.core.hard_state, view.ledger.offsets
+    for key in _removed_by_time(step):
+        if not _may_expire(view, step, key):
+            raise Broken(f"{key} is removed, allowed: {ledger.allowed(key)}")
+        ledger.expired(key, step.now_ms)
     for key in [*ledger.changes]:
         group_id, topic, partition = key
         found = hard.offsets(group_id).get((topic, partition))
         offset = found.offset if found else None
         if offset not in [change.offset for change in ledger.allowed(key)]:
-            if step.kind is not StepKind.TICK or found is not None or not _may_expire(view, step, key):
-                raise Broken(f"{key} is {offset}, allowed: {ledger.allowed(key)}")
-            ledger.expired(key, step.now_ms)
-        elif step.kind is StepKind.LOADED:
+            raise Broken(f"{key} is {offset}, allowed: {ledger.allowed(key)}")
+        if step.kind is StepKind.LOADED:
             ledger.settle_for_good(key, offset)
     for group_id in hard.known_groups():
         for topic, partition in hard.offsets(group_id):
@@ -79,6 +81,14 @@ def offsets_expire_in_time(view: View, step: Step) -> None:
             over = _age_ms(step, group_id, offset, view) if empty else None
             if over is not None and over >= view.actor.config.offsets_retention_ms:
                 raise Broken(f"{topic}-{partition} of {group_id} is {over} ms old")
+
+
+def _removed_by_time(step: Step) -> list[Key]:
+    """Offsets that a tick has removed."""
+    if step.kind is not StepKind.TICK:
+        return []
+    keys = [decode_key(record.key) for record in step.outcome.records if record.value is None]
+    return [(key.group, key.topic, key.partition) for key in keys if isinstance(key, OffsetKey)]
 
 
 def _age_ms(step: Step, group_id: GroupId, offset: CommittedOffset, view: View) -> int | None:
