@@ -128,7 +128,7 @@ class Ledger:
                 continue
             watch.added_ms[member_id] = step.now_ms
             old_id = before.static_members.get(member.group_instance_id or "") if before else None
-            if old_id in known and old_id is not None:
+            if old_id in known and old_id is not None and not turned:
                 watch.alive_until_ms[member_id] = step.now_ms + known[old_id].session_timeout_ms
 
     def _extend(self, step: Step, group_id: GroupId, member_id: MemberId) -> None:
