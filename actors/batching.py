@@ -24,8 +24,9 @@ def batches(records: Sequence[Record], limit_bytes: int) -> list[Batch] | None:
     Tombstones alone (expiry, deletion of topics and groups) may be split, as in Kafka.
     """
     packed = _pack(([record] for record in records), limit_bytes)
-    fits = len(packed) == 1 and size_bytes(packed[0]) <= limit_bytes
-    return packed if fits or all(record.value is None for record in records) else None
+    may_split = all(record.value is None for record in records)
+    fits = all(size_bytes(batch) <= limit_bytes for batch in packed)
+    return packed if fits and (len(packed) == 1 or may_split) else None
 
 
 def size_bytes(records: Iterable[Record]) -> int:

@@ -13,7 +13,7 @@ import logging
 import os
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -92,7 +92,7 @@ class OffsetsPartition:
         """What the log has not made durable yet, and when that is too late."""
         self._failed = False
         self._lingering = Lingering(
-            config.group_coordinator_append_linger_ms, lambda: partition_log.config.max_message_bytes, self._start_write
+            config.group_coordinator_append_linger_ms, lambda: partition_log.config.max_batch_bytes, self._start_write
         )
         self._commit_timeout_s = config.offsets_commit_timeout_ms / 1000
         self.events: Counter[str] = Counter()
@@ -222,38 +222,40 @@ class OffsetsPartition:
             self._reply(asked, adapters.encode(header.api_version, response))
 
     def _apply(self, outcome: Outcome) -> None:
-        if outcome.write is not None:
-            self._begin_write(outcome, outcome.write)
+        fits = outcome.write is None or self._begin_write(outcome.records, outcome.write)
         for token, response in outcome.replies:
             asked = self._asked.pop(token, None)
             if asked is not None:
                 self._answer(asked, response)
         if outcome.statements:
             self._tell(outcome.statements)
-        for event in outcome.events:
-            self._report(event)
+        self._report(outcome.events)
+        if outcome.write is not None and not fits:
+            # A refusal, not a failure of the log: nothing later depends on this step yet.
+            self._apply(self._core.write_failed(outcome.write, ErrorCode.message_too_large, now_ms()))
         self._arm()
 
-    def _report(self, event: Event) -> None:
-        self.events[type(event).__name__] += 1
-        log.log(logging.DEBUG if isinstance(event, ROUTINE) else logging.INFO, "%s", event)
-        for observer in self.observe:
-            try:
-                observer(event, now_ms())
-            except Exception:
-                log.exception("partition %d: %s is not counted", self.partition, event)
+    def _report(self, events: Iterable[Event]) -> None:
+        """Tell of what one step did: all of it happened at once."""
+        happened_ms = now_ms()
+        for event in events:
+            self.events[type(event).__name__] += 1
+            log.log(logging.DEBUG if isinstance(event, ROUTINE) else logging.INFO, "%s", event)
+            for observer in self.observe:
+                try:
+                    observer(event, happened_ms)
+                except Exception:
+                    log.exception("partition %d: %s is not counted", self.partition, event)
 
-    def _begin_write(self, outcome: Outcome, write: WriteId) -> None:
-        """Hand the records to the log, in the order of the core's steps: tasks start in the order of creation."""
-        limit_bytes = self._log.config.max_message_bytes
-        chunks = batches(outcome.records, limit_bytes)
-        if chunks is None:  # a refusal, not a failure of the log: nothing later depends on this step yet
-            log.warning(
-                "partition %d: %d records do not fit %d bytes", self.partition, len(outcome.records), limit_bytes
-            )
-            self._apply(self._core.write_failed(write, ErrorCode.message_too_large, now_ms()))
-            return
+    def _begin_write(self, records: Sequence[Record], write: WriteId) -> bool:
+        """Hand the records to the log, in the order of the core's steps. False if the log takes no batch so large."""
+        limit_bytes = self._log.config.max_batch_bytes
+        chunks = batches(records, limit_bytes)
+        if chunks is None:
+            log.warning("partition %d: %d records do not fit %d bytes", self.partition, len(records), limit_bytes)
+            return False
         self._lingering.add(write, chunks)
+        return True
 
     def _start_write(self, first: WriteId, last: WriteId, chunks: list[Batch]) -> None:
         """Hand the batches to the log; what becomes of the last one became of all.
@@ -266,7 +268,7 @@ class OffsetsPartition:
         try:
             for chunk in chunks:
                 done = self._log.enqueue_records([(record.key, record.value) for record in chunk], now_ms()).done
-        except LogError as error:
+        except Exception as error:
             loop.call_soon(self._append_failed, first, error)
             return
         self._watch(first, done, self._commit_timeout_s)
@@ -288,9 +290,11 @@ class OffsetsPartition:
         elif not self._failed:
             self._guarded(lambda: self._core.written(last, now_ms()))
 
-    def _append_failed(self, first: WriteId, error: LogError) -> None:
-        log.error("partition %d: append failed, the actor ends: %s", self.partition, error)
-        self._give_up(first, error.code)
+    def _append_failed(self, first: WriteId, error: Exception) -> None:
+        code = error.code if isinstance(error, LogError) else ErrorCode.not_coordinator
+        trace = None if isinstance(error, LogError) else error
+        log.error("partition %d: append failed, the actor ends: %s", self.partition, error, exc_info=trace)
+        self._give_up(first, code)
 
     def _append_is_late(self, first: WriteId, done: Done) -> None:
         """Give up if the disk takes too long; what has only not been heard of in a burst of requests is not late."""
@@ -320,8 +324,7 @@ class OffsetsPartition:
         self._answer_last(self._core.resign(now_ms()))
 
     def _answer_last(self, outcome: Outcome) -> None:
-        for event in outcome.events:
-            self._report(event)
+        self._report(outcome.events)
         for token, response in outcome.replies:
             if asked := self._asked.pop(token, None):
                 self._answer(asked, response)

@@ -1,6 +1,7 @@
 """The shell of an offsets partition with a real log and a real socket: what is too large, slow or broken."""
 
 import asyncio
+import random
 import threading
 import uuid
 from collections.abc import Awaitable, Callable
@@ -11,6 +12,7 @@ import pytest
 
 from actors.batching import batches
 from actors.group.config import GroupConfig
+from actors.group.events import Cause, Event, MemberSynced, RebalanceStarted
 from actors.group.types import Record
 from actors.log import LogConfig, PartitionLog
 from actors.log.batch import iter_headers
@@ -141,6 +143,52 @@ def test_batches_in_every_codec_load_whatever_the_size_of_the_buffer(tmp_path: P
     run(scenario)
 
 
+@pytest.mark.parametrize("own_codec", range(5))
+def test_what_a_codec_makes_larger_fits_all_the_same(tmp_path: Path, own_codec: int) -> None:
+    """Random bytes grow when they are compressed: by hundreds of bytes where a batch is as large as may be."""
+
+    async def scenario() -> None:
+        shell = Shell(tmp_path / "log", 1, log=LogConfig(own_codec=own_codec))
+        channel = await shell.serve(tmp_path / "socket")
+        joined = await join_with(channel, random.Random(0).randbytes(1_048_588 - 400))
+        assert joined.error_code is ErrorCode.none
+        assert not shell.ended.is_set()
+        await shell.partition.stop()
+        await shell.server.stop()
+
+    run(scenario)
+
+
+def test_a_write_that_no_segment_can_hold_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        shell = Shell(tmp_path / "log", 1, log=LogConfig(segment_bytes=4_000))
+        channel = await shell.serve(tmp_path / "socket")
+        assert await commit(channel, 1, partitions=40, metadata="m" * 200) == {ErrorCode.unknown_server_error}
+        assert await commit(channel, 2) == {ErrorCode.none}
+        assert await committed(channel) == {0: 2}
+        await shell.partition.stop()
+        await shell.server.stop()
+
+    run(scenario)
+
+
+def test_what_led_to_a_refused_write_is_told_before_what_follows(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        shell = Shell(tmp_path / "log", 1)
+        events: list[Event] = []
+        shell.partition.observe.append(lambda event, at_ms: events.append(event))
+        channel = await shell.serve(tmp_path / "socket")
+        await join_with(channel, b"x" * 2_000_000)
+        synced, started = events[-2:]
+        assert isinstance(synced, MemberSynced)
+        assert isinstance(started, RebalanceStarted)
+        assert started.cause is Cause.ASSIGNMENT_NOT_WRITTEN
+        await shell.partition.stop()
+        await shell.server.stop()
+
+    run(scenario)
+
+
 def batch_sizes(folder: Path) -> list[int]:
     """Records in each batch of the log."""
     return [header.record_count for path in folder.glob("*.log") for _, header in iter_headers(path.read_bytes())]
@@ -240,6 +288,29 @@ def test_when_lingering_records_cannot_be_written_every_request_is_told(tmp_path
     run(scenario)
 
 
+@pytest.mark.parametrize("linger_ms", [-1, 50])
+def test_an_append_that_fails_in_an_unknown_way_is_never_taken_for_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linger_ms: int
+) -> None:
+    """Neither at once nor with the next one that is written."""
+
+    def fail(*_: Any) -> None:
+        monkeypatch.undo()
+        raise ZeroDivisionError
+
+    async def scenario() -> None:
+        shell = Shell(tmp_path / "log", 1, group_coordinator_append_linger_ms=linger_ms)
+        channel = await shell.serve(tmp_path / "socket")
+        monkeypatch.setattr(shell.log, "enqueue_records", fail)
+        assert await commit(channel, 1) == {ErrorCode.not_coordinator}
+        assert await commit(channel, 2) == {ErrorCode.not_coordinator}
+        await shell.ended.wait()
+        await shell.partition.stop()
+        await shell.server.stop()
+
+    run(scenario)
+
+
 class StuckDisk(Disk):
     """Does not end a sync, once told, until it is let go."""
 
@@ -316,6 +387,7 @@ TOMBSTONE = Record(b"k" * 100, None)
         ([RECORD], 300, None),
         ([TOMBSTONE] * 20, 1000, [6, 6, 6, 2]),
         ([TOMBSTONE, RECORD] * 5, 1000, None),
+        ([TOMBSTONE], 200, None),
     ],
 )
 def test_only_tombstones_are_split(records: list[Record], limit_bytes: int, sizes: list[int] | None) -> None:

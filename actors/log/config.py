@@ -36,6 +36,11 @@ class LogConfig:
         if self.message_timestamp_type not in (CREATE_TIME, LOG_APPEND_TIME):
             raise ValueError(f"message.timestamp.type is {CREATE_TIME} or {LOG_APPEND_TIME}")
 
+    @property
+    def max_batch_bytes(self) -> int:
+        """Largest record batch that is accepted and fits into a segment."""
+        return min(self.max_message_bytes, self.segment_bytes)
+
     def override(self, topic: Mapping[str, str]) -> Self:
         """This, with what is set on the topic; properties of other parts are passed over. ValueError."""
         changes: dict[str, Any] = {}

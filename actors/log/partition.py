@@ -222,6 +222,8 @@ class PartitionLog:
         """As :meth:`append_records`, for at least one record, without waiting for it."""
         self._check_leader()
         batch = build_batch(records, timestamp_ms, self._writer.end_offset, self.epoch, self.config.own_codec)
+        if len(batch) > self.config.max_batch_bytes:  # what is random already, a codec makes a little larger
+            batch = build_batch(records, timestamp_ms, self._writer.end_offset, self.epoch)
         if len(batch) > self.config.max_message_bytes:
             raise MessageTooLarge(f"{len(records)} records of {len(batch)} bytes in one batch")
         self._check_segment_holds(read_header(batch))
