@@ -55,8 +55,9 @@ class RebalanceWait:
 
 
 def watch(shard: Shard, group: Group) -> None:
-    """A phase has begun."""
-    shard.timers.set(stuck_timer(group), shard.now_ms + _patience_ms(shard, group))
+    """A phase has begun, or its initial delay goes on: it lasts from the end of that on."""
+    since_ms = deadline_ms(shard, group) if group.in_initial_delay else None
+    shard.timers.set(stuck_timer(group), (since_ms or shard.now_ms) + _patience_ms(shard, group))
 
 
 def phase_over(shard: Shard, group: Group, state: GroupState, since_ms: int) -> None:

@@ -134,3 +134,15 @@ def test_who_waits_now(driver: Driver) -> None:
         "pending": [],
         "pending_left_out": 0,
     }
+
+
+def test_no_look_is_taken_during_the_initial_delay_however_short_the_rebalance_timeout(driver: Driver) -> None:
+    driver.park(join(version=3, rebalance_ms=0))
+    looks = 0
+    while driver.group().in_initial_delay:
+        due_ms = driver.core.next_deadline_ms()
+        assert due_ms is not None
+        driver.advance(due_ms - driver.now_ms)
+        looks += 1
+    assert looks <= 3
+    assert stuck(driver) == []
