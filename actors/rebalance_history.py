@@ -147,4 +147,6 @@ class RebalanceHistory:
                 await asyncio.to_thread(self._store.flush)
             except OSError as error:
                 log.error("rebalances stay in their spool until the next flush: %s", error)
+            except Exception:
+                log.exception("rebalances stay in their spool until the next flush")
             await asyncio.sleep(self._flush_ms / 1000)

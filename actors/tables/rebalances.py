@@ -112,7 +112,7 @@ class RebalanceStore:
         return sorted(found.values(), key=lambda entry: entry.key, reverse=True)[:limit]
 
     def _flush(self) -> int:
-        rows = recover(self._spools, self._owner, self._settle)
+        rows = 0
         with self._lock:
             if self._current is not None:
                 self._sealed.append(self._current)
@@ -124,7 +124,7 @@ class RebalanceStore:
             spool.file.path.unlink()
             os.close(spool.file.fd)
             del self._sealed[0]
-        return rows
+        return rows + recover(self._spools, self._owner, self._settle)
 
     def _settle(self, folder: SpoolFolder) -> int:
         rows = sum(_write(self._table, folder.name_of(path), _read(path)) for path in folder.spools())

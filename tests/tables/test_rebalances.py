@@ -160,6 +160,17 @@ def test_a_disk_that_refuses_loses_nothing(
     assert [row["number"] for row in rows(tmp_path)] == [1, 2]
 
 
+def test_a_dead_process_whose_folder_cannot_be_used_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "spool" / "offsets-7-dead" / "lock").mkdir(parents=True)
+    store = open_store(tmp_path)
+    keep(store, entry(1))
+    with pytest.raises(IsADirectoryError):
+        store.flush()
+    assert [row["number"] for row in rows(tmp_path)] == [1]
+    (tmp_path / "spool" / "offsets-7-dead" / "lock").rmdir()
+    store.close()
+
+
 def test_after_close_nothing_is_taken(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.close()
