@@ -83,7 +83,7 @@ class Coordinator:
         while True:
             try:
                 answer = self._connected().ask(api_key, version, body)
-                failure = next((error.name for error in errors_in(answer) if error in _RETRIABLE), None)
+                failure = next((error.name.upper() for error in errors_in(answer) if error in _RETRIABLE), None)
                 if failure is None:
                     return answer
             except OSError as error:
@@ -113,7 +113,7 @@ class Coordinator:
                 continue
             if found.error_code is ErrorCode.none:
                 return found.host, found.port
-            failure = ConnectionError(f"FindCoordinator: {found.error_code.name}")
+            failure = ConnectionError(f"FindCoordinator: {found.error_code.name.upper()}")
         raise failure or ConnectionError("no address")
 
     def close(self) -> None:

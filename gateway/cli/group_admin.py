@@ -15,7 +15,8 @@ from gateway.cli.coordinator import Coordinator
 from gateway.cli.errors import CliError
 from gateway.cli.group_members import described, in_words, state_name
 from gateway.cli.kafka import admin
-from gateway.cli.output import print_json
+from gateway.cli.names import NAME
+from gateway.cli.output import counted, print_json
 from gateway.cli.running import bootstrap_servers, by_bootstrap
 
 LEAVE_GROUP = 13
@@ -23,8 +24,8 @@ _LEAVE_GROUP_VERSION = 5
 _REASON = "evicted by muster groups evict"
 
 
-@click.command(epilog="Example: muster groups delete billing reports")
-@click.argument("groups", nargs=-1, required=True, metavar="GROUP...")
+@click.command(short_help="Delete groups and their offsets.", epilog="Example: muster groups delete billing reports")
+@click.argument("groups", nargs=-1, required=True, type=NAME, metavar="GROUP...")
 @by_bootstrap
 @click.option("--json", "as_json", is_flag=True, help="What became of each, as JSON.")
 def delete(
@@ -61,9 +62,11 @@ def _delete(client: AdminClient, bootstrap: str, group: str) -> str | None:
     return f"group {group} cannot be deleted: {error.name.upper()}"
 
 
-@click.command(epilog="Example: muster groups evict billing invoice-printer-2")
-@click.argument("group")
-@click.argument("member")
+@click.command(
+    short_help="Remove a member from its group.", epilog="Example: muster groups evict billing invoice-printer-2"
+)
+@click.argument("group", type=NAME)
+@click.argument("member", type=NAME)
 @by_bootstrap
 @click.option("--json", "as_json", is_flag=True, help="Who was evicted, as JSON.")
 def evict(
@@ -93,7 +96,7 @@ def evict(
     left = len(found.members) - 1
     click.echo(
         f"evicted {in_words([who])} from group {group}; "
-        + (f"its {left} other members rebalance now" if left else "nobody else is in it")
+        + (f"its {counted(left, 'other member')} will rebalance" if left else "nobody else is in it")
         + "; a client that is alive comes back by itself",
         err=True,
     )

@@ -15,6 +15,7 @@ from gateway.cli.coordinator import Coordinator
 from gateway.cli.errors import CliError
 from gateway.cli.group_members import described, state_name
 from gateway.cli.kafka import admin
+from gateway.cli.names import NAME
 from gateway.cli.offsets import Partition
 from gateway.cli.output import print_json, print_table
 from gateway.cli.running import bootstrap_servers, by_bootstrap
@@ -24,8 +25,11 @@ from gateway.lag import End, Owner, rows
 _NO_SECONDS = "no lag in seconds: it is Muster's own and not told over Kafka's protocol; leave --bootstrap-server out"
 
 
-@click.command(epilog="Example: muster groups describe billing --json")
-@click.argument("group")
+@click.command(
+    short_help="Show the members of a group, and how far it is behind.",
+    epilog="Example: muster groups describe billing --json",
+)
+@click.argument("group", type=NAME)
 @by_bootstrap
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
 def describe(group: str, bootstrap_server: str | None, directory: Path, address: str | None, as_json: bool) -> None:
@@ -118,7 +122,10 @@ def _head(group: str, found: Any) -> dict[str, Any]:
 
 
 def _print(head: dict[str, Any], partitions: list[dict[str, Any]], note: str | None) -> None:
-    click.echo(f"group {head['group']}  state {head['state']}  protocol {head['protocol'] or '-'}")
+    click.echo(
+        f"group {head['group']}  state {head['state']}  protocol {head['protocol'] or '-'}  "
+        f"coordinator {head['coordinator'] or '-'}  members {len(head['members'])}"
+    )
     click.echo()
     print_table(
         ("MEMBER", "CLIENT ID", "HOST", "INSTANCE ID", "ASSIGNMENT"),

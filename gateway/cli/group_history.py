@@ -12,6 +12,7 @@ import click
 
 from gateway.cli import http
 from gateway.cli.errors import CliError
+from gateway.cli.names import NAME
 from gateway.cli.output import print_json, print_table
 from gateway.cli.running import by_storage_or_address
 
@@ -35,8 +36,11 @@ _COLUMNS = (
 )
 
 
-@click.command(epilog="Example: muster groups history billing --limit 5")
-@click.argument("group")
+@click.command(
+    short_help="Show the last rebalances of a group, and why.",
+    epilog="Example: muster groups history billing --limit 5",
+)
+@click.argument("group", type=NAME)
 @by_storage_or_address
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many, at most.")
 @click.option("--json", "as_json", is_flag=True, help="Everything that the journal has, as JSON.")

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from gateway.cli.errors import CliError
 from gateway.cli.kafka import TIMEOUT_S, result
+from gateway.cli.output import counted
 
 _NAMED = 5
 
@@ -29,7 +30,7 @@ def state_name(state: Any) -> str:
 
 def in_words(members: Sequence[Any]) -> str:
     """Who they are, of many the first few."""
-    named = "; ".join(
+    named = ", ".join(
         f"{member.member_id} (client {member.client_id or '-'} on {member.host or '-'}"
         f"{f', instance {member.group_instance_id}' if member.group_instance_id else ''})"
         for member in members[:_NAMED]
@@ -41,6 +42,5 @@ def check_empty(group: str, members: Sequence[Any], what: str) -> None:
     """CliError that names the members, if there are any."""
     if members:
         raise CliError(
-            f"group {group} has {len(members)} member{'s' if len(members) > 1 else ''}, so {what}; "
-            f"stop first: {in_words(members)}"
+            f"group {group} has {counted(len(members), 'member')}, so {what}; stop first: {in_words(members)}"
         )

@@ -18,8 +18,9 @@ from gateway.cli.coordinator import Coordinator
 from gateway.cli.errors import CliError
 from gateway.cli.group_members import check_empty, described, state_name
 from gateway.cli.kafka import TIMEOUT_S, admin, refused, result
+from gateway.cli.names import NAME
 from gateway.cli.offsets import Committed, Partition, name_of
-from gateway.cli.output import print_json, print_table
+from gateway.cli.output import counted, print_json, print_table
 from gateway.cli.reset_plan import Bounds, Change, Choice
 from gateway.cli.running import bootstrap_servers, by_bootstrap
 
@@ -62,9 +63,10 @@ class _Plan:
 
 @click.command(
     "reset-offsets",
+    short_help="Move the committed offsets of a group, or undo it.",
     epilog="Example: muster groups reset-offsets billing --topic invoices:0,1 --by-duration PT1H --execute",
 )
-@click.argument("group")
+@click.argument("group", type=NAME)
 @click.option("--to-earliest", is_flag=True, help="To the first message that there is.")
 @click.option("--to-latest", is_flag=True, help="To the end.")
 @click.option("--to-current", is_flag=True, help="To what is committed now; with --export, to keep it.")
@@ -92,6 +94,7 @@ class _Plan:
     "--topic",
     "topics",
     multiple=True,
+    type=NAME,
     metavar="TOPIC[:P,P,...]",
     callback=_parsed(reset_options.topics),
     help="All partitions of this topic, or these. May be given again.",
@@ -118,16 +121,17 @@ def reset_offsets(
     """Move the committed offsets of the group GROUP, which has no members.
 
     Shows for each partition the old and the new offset and how many messages will be read again or skipped. With
-    --execute it is done; muster groups reset-offsets GROUP --undo takes it back.
+    --execute it is done; muster groups reset-offsets GROUP --undo --execute takes it back.
     """
     target = _target(group, scenarios)
     undo, listed = target is None, target is not None and target.listed is not None
-    if (bool(topics) + all_topics) != (0 if undo or listed else 1):
-        raise click.UsageError(
-            f"{'--undo' if undo else '--from-file'} says which partitions; leave --topic and --all-topics out."
-            if undo or listed
-            else "Say which partitions are meant: --topic or --all-topics."
-        )
+    if (undo or listed) and (topics or all_topics):
+        name = "--undo" if undo else "--from-file"
+        raise click.UsageError(f"{name} says which partitions; leave --topic and --all-topics out.")
+    if topics and all_topics:
+        raise click.UsageError("--topic, --all-topics exclude each other.")
+    if not (undo or listed or topics or all_topics):
+        raise click.UsageError("Say which partitions are meant: --topic or --all-topics.")
     if execute and dry_run:
         raise click.UsageError("--execute and --dry-run are opposites.")
     bootstrap = bootstrap_servers(bootstrap_server, directory, address)
@@ -149,7 +153,8 @@ def reset_offsets(
     _show(plan, executed=execute, as_json=as_json)
     if not execute:
         if found.members:
-            click.echo(f"group {group} has {len(found.members)} members: --execute would be refused", err=True)
+            members = counted(len(found.members), "member")
+            click.echo(f"group {group} has {members}: --execute would be refused", err=True)
         click.echo("dry run: nothing was changed; --execute does it", err=True)
 
 
@@ -284,8 +289,10 @@ def _show(plan: _Plan, *, executed: bool, as_json: bool) -> None:
     )
     click.echo()
     changed = sum(change.is_one for change in plan.changes)
-    verb = "are" if executed else "would be"
-    click.echo(f"{read_again} messages {verb} read again, {skipped} skipped; {changed} offsets {verb} changed")
+    read, moved = ("will be", "changed") if executed else ("would be", "would be changed")
+    click.echo(
+        f"{counted(read_again, 'message')} {read} read again, {skipped} skipped; {counted(changed, 'offset')} {moved}"
+    )
     for note in plan.notes:
         click.echo(note)
 

@@ -16,7 +16,7 @@ from gateway.cli.running import by_storage_or_address
 _COLUMNS = ("GROUP", "STATE", "FOR (S)", "GOES ON IN (S)", "WAITS FOR", "CLIENT ID", "HOST", "INSTANCE ID")
 
 
-@click.command(epilog="Example: muster groups waiting --json")
+@click.command(short_help="Show rebalances that go on now.", epilog="Example: muster groups waiting --json")
 @by_storage_or_address
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
 def waiting(directory: Path, address: str | None, as_json: bool) -> None:
@@ -31,6 +31,8 @@ def waiting(directory: Path, address: str | None, as_json: bool) -> None:
     now_ms = time.time_ns() // 1_000_000
     found = sorted(answer.get("groups", ()), key=lambda wait: wait["since_ms"])
     print_table(_COLUMNS, [row for wait in found for row in rows(wait, now_ms)])
+    if not found:
+        click.echo("no group is in a rebalance", err=True)
     if answer.get("partial"):
         silent = ", ".join(f"offsets-{partition}" for partition in answer["missing_partitions"])
         click.echo(f"not all coordinators answered: {silent} did not", err=True)

@@ -14,7 +14,7 @@ from gateway.cli.group_history import history
 from gateway.cli.group_members import state_name
 from gateway.cli.group_reset import reset_offsets
 from gateway.cli.group_waiting import waiting
-from gateway.cli.kafka import TIMEOUT_S, admin, result
+from gateway.cli.kafka import TIMEOUT_S, admin, result, text_of
 from gateway.cli.output import print_json, print_table
 from gateway.cli.reset_undo import PREFIX
 from gateway.cli.running import bootstrap_servers, by_bootstrap
@@ -39,7 +39,12 @@ def groups() -> None:
 @groups.command("list", epilog="Example: muster groups list --state Empty --json")
 @by_bootstrap
 @click.option(
-    "--state", "states", multiple=True, type=click.Choice(list(_STATES), case_sensitive=False), help="Only these."
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(list(_STATES), case_sensitive=False),
+    metavar="STATE",
+    help=f"Only those in this state: {', '.join(_STATES)}. May be given again.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
 def list_(
@@ -51,7 +56,7 @@ def list_(
     asked = client.list_consumer_groups(request_timeout=TIMEOUT_S, **({"states": wanted} if wanted else {}))
     found = result(asked, "groups cannot be listed")
     for error in found.errors:
-        raise CliError(f"not every group can be listed: {error}; try again") from error
+        raise CliError(f"not every group can be listed: {text_of(error)}; try again") from error
     rows = [
         {"group": group.group_id, "state": state_name(group.state), "simple": group.is_simple_consumer_group}
         for group in sorted(found.valid, key=lambda group: group.group_id)
@@ -61,6 +66,8 @@ def list_(
         print_json(rows)
     else:
         print_table(("GROUP", "STATE"), [(row["group"], row["state"]) for row in rows])
+        if not rows:
+            click.echo("there is no such group" if states else "there are no groups", err=True)
 
 
 for _command in (describe, history, waiting, reset_offsets, delete, evict):

@@ -32,7 +32,9 @@ def admin(bootstrap: str) -> AdminClient:
     try:
         client.list_topics(timeout=_REACH_TIMEOUT_S)
     except KafkaException as error:
-        raise CliError(f"no gateway answers at {bootstrap} ({_text(error)}); muster status shows what runs") from error
+        raise CliError(
+            f"no gateway answers at {bootstrap} ({text_of(error)}); muster status shows what runs"
+        ) from error
     return client
 
 
@@ -48,12 +50,12 @@ def refused(what: str) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        raise CliError(f"{what}: {_text(error)}") from error
+        raise CliError(f"{what}: {text_of(error)}") from error
     except TimeoutError as error:
         raise CliError(f"{what}: no answer within {TIMEOUT_S:g} s; muster status shows what runs") from error
 
 
-def _text(error: KafkaException) -> str:
+def text_of(error: KafkaException) -> str:
     cause: Any = error.args[0] if error.args else error
     text = cause.str() if hasattr(cause, "str") else str(cause)
     return f"{cause.name()} {text}" if hasattr(cause, "name") else text

@@ -12,7 +12,6 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 
 import click
-from rich.logging import RichHandler
 
 from gateway.cli.errors import StopRequested
 
@@ -54,6 +53,7 @@ def _version() -> str:
 def cli(verbose: bool) -> None:
     """Kafka topics and consumer groups on a Ray cluster."""
     from rich.console import Console
+    from rich.logging import RichHandler
 
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.WARNING,
@@ -74,7 +74,7 @@ def _run(arguments: list[str]) -> int:
         return 0
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "muster"
-        return _fail(f"{error.format_message()} See: {command} --help", error.exit_code)
+        return _fail(f"{error.format_message().rstrip('.')}. See: {command} --help", error.exit_code)
     except click.ClickException as error:
         if verbose:
             logging.getLogger(__name__).debug("the error came from here", exc_info=error)

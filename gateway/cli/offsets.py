@@ -40,7 +40,7 @@ def fetch(coordinator: Coordinator) -> dict[Partition, Committed]:
     body = {"group_id": coordinator.group, "topics": None, "require_stable": True}
     answer = coordinator.ask(OFFSET_FETCH, _OFFSET_FETCH_VERSION, body)
     if answer.error_code is not ErrorCode.none:
-        raise CliError(f"offsets of group {coordinator.group} cannot be read: {answer.error_code.name}")
+        raise CliError(f"offsets of group {coordinator.group} cannot be read: {answer.error_code.name.upper()}")
     return {
         (topic.name, item.partition_index): Committed(
             item.committed_offset, item.committed_leader_epoch, item.metadata or ""
@@ -87,7 +87,7 @@ def delete(coordinator: Coordinator, partitions: Collection[Partition]) -> Refus
             OFFSET_DELETE, _OFFSET_DELETE_VERSION, {"group_id": coordinator.group, "topics": topics}
         )
         if answer.error_code not in (ErrorCode.none, ErrorCode.group_id_not_found):
-            raise CliError(f"offsets of group {coordinator.group} cannot be deleted: {answer.error_code.name}")
+            raise CliError(f"offsets of group {coordinator.group} cannot be deleted: {answer.error_code.name.upper()}")
         refused |= _refused(answer)
     return refused
 

@@ -39,6 +39,11 @@ def print_table(
     console.print(table)
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 offset``, ``2 offsets``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 class Progress:
     """Steps of something long, on stderr: a spinner on a terminal, one line for each step."""
 

@@ -50,7 +50,7 @@ def keep(bootstrap: str, group: str, changes: Iterable[Change], now_ms: int) -> 
     if refused:
         partition, error = next(iter(refused.items()))
         raise CliError(
-            f"what was committed before could not be kept for --undo ({name_of(partition)}: {error.name}); "
+            f"what was committed before could not be kept for --undo ({name_of(partition)}: {error.name.upper()}); "
             "nothing was reset"
         )
     return not too_long
@@ -71,7 +71,7 @@ def forget(bootstrap: str, group: str) -> None:
     with Coordinator(bootstrap, PREFIX + group) as coordinator:
         error = offsets.delete_group(coordinator)
     if error not in (ErrorCode.none, ErrorCode.group_id_not_found):
-        raise CliError(f"group {PREFIX}{group} cannot be deleted: {error.name}")
+        raise CliError(f"group {PREFIX}{group} cannot be deleted: {error.name.upper()}")
 
 
 def _packed(before: Committed | None, now_ms: int, with_metadata: bool) -> Committed:

@@ -18,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from gateway.cli.errors import CliError
 from gateway.cli.kafka import TIMEOUT_S, admin, refused, result
+from gateway.cli.names import NAME
 from gateway.cli.output import print_json, print_table
 from gateway.cli.running import bootstrap_servers, by_bootstrap
 
@@ -49,7 +50,7 @@ def list_(bootstrap_server: str | None, directory: Path, address: str | None, as
 
 
 @topics.command(epilog="Example: muster topics create flights --partitions 6 --config retention.ms=86400000")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @by_bootstrap
 @click.option("--partitions", type=click.IntRange(1), help="How many; default num.partitions.")
 @click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A config of the topic.")
@@ -69,7 +70,7 @@ def create(
 
 
 @topics.command(epilog="Example: muster topics delete flights")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @by_bootstrap
 def delete(name: str, bootstrap_server: str | None, directory: Path, address: str | None) -> None:
     """Delete the topic NAME with all that is in it."""
@@ -79,7 +80,7 @@ def delete(name: str, bootstrap_server: str | None, directory: Path, address: st
 
 
 @topics.command(epilog="Example: muster topics describe flights --json")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @by_bootstrap
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
 def describe(name: str, bootstrap_server: str | None, directory: Path, address: str | None, as_json: bool) -> None:

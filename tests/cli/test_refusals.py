@@ -103,3 +103,36 @@ def test_no_gateway_answers(muster: Muster) -> None:
 @pytest.mark.parametrize("arguments", [["up", "--colour"], ["start"], ["topics", "create"]])
 def test_wrong_usage_points_to_the_help(muster: Muster, arguments: list[str]) -> None:
     assert "--help" in one_line(muster(*arguments))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *("groups describe {}", "groups history {}", "groups delete ok {}", "groups evict {} m", "groups evict g {}"),
+        *("groups reset-offsets {} --undo", "groups reset-offsets g --to-latest --topic {}:0"),
+        *("topics create {}", "topics delete {}", "topics describe {}"),
+    ],
+)
+def test_a_name_that_is_not_utf_8(muster: Muster, arguments: str) -> None:
+    """librdkafka would crash on it."""
+    done = muster(*arguments.format("\udcff").split())
+    assert "is not UTF-8" in one_line(done)
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ("", "Say where to: one of --to-earliest,"),
+        ("--to-earliest --to-latest --all-topics", "--to-earliest, --to-latest exclude each other."),
+        ("--to-earliest", "Say which partitions are meant: --topic or --all-topics."),
+        ("--to-earliest --topic t --all-topics", "--topic, --all-topics exclude each other."),
+        ("--undo --all-topics", "--undo says which partitions;"),
+        ("--to-latest --topic t --execute --dry-run", "--execute and --dry-run are opposites."),
+        ("--to-datetime yesterday --topic t", "such as 2026-01-31T09:30:00+01:00. See: muster groups reset-offsets"),
+    ],
+)
+def test_resets_that_make_no_sense(muster: Muster, arguments: str, why: str) -> None:
+    done = muster("groups", "reset-offsets", "g", *arguments.split())
+    assert why in one_line(done)
+    assert done.returncode == 2

@@ -163,7 +163,7 @@ def test_every_way_to_say_where_to(muster: Muster, fresh: Fresh, tmp_path: Path)
         assert (plan["read_again"], plan["skipped"], plan["executed"]) == (*counts, False), where
     done = run(muster, "reset-offsets", group, "--to-datetime", "2023-11-15T01:13:20", "--topic", f"{topic}:1")
     assert "2023-11-15T01:13:20.000Z or later (no zone was given: UTC)" in done.stdout
-    assert "6 messages would be read again, 0 skipped; 1 offsets would be changed" in done.stdout
+    assert "6 messages would be read again, 0 skipped; 1 offset would be changed" in done.stdout
     assert "dry run: nothing was changed" in done.stderr
     assert committed(muster, group) == was
 
@@ -182,7 +182,7 @@ def test_a_reset_and_the_way_back(muster: Muster, fresh: Fresh) -> None:
     assert f"no reset of group {group} to undo" in refusal(muster, "reset-offsets", group, "--undo")
     done = run(muster, "reset-offsets", group, "--to-offset", "6", "--topic", topic, "--execute")
     assert done.returncode == 0, done.stderr
-    assert "3 messages are read again, 2 skipped; 3 offsets are changed" in done.stdout
+    assert "3 messages will be read again, 2 skipped; 3 offsets changed" in done.stdout
     assert "metadata of some offsets are too long" in done.stdout
     assert committed(muster, group) == dict.fromkeys(range(3), (6, ""))
     commit(muster, group, topic, {0: (8, "a consumer went on")})
