@@ -3,6 +3,7 @@
 ``GET /v1/groups/history?group=G&limit=N``: the last rebalances of a group.
 ``GET /v1/groups/waiting``: the rebalances that wait for somebody now, of all groups.
 
+Nothing is changed by asking, and no coordinator is started by it: a partition that was never used has no groups.
 An error is ``{"error": TEXT}``: 400 for what cannot be asked, 404 for a group that does not exist, 503 while the
 coordinator is down or does not answer in time, 500 when it fails.
 """
@@ -12,14 +13,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web
 
-from actors.wire.channel import ChannelLost
+from actors.wire.channel import Channel, ChannelLost
 from gateway.questions import Answers, ask_all
 from gateway.server import Gateway
 
+T = TypeVar("T")
 DEFAULT_LIMIT, LARGEST_LIMIT = 20, 10_000
 """Rebalances in a history."""
 _READY_S = 5.0
@@ -76,26 +78,33 @@ def required(request: web.Request, name: str) -> str:
 
 def _limit(request: web.Request) -> int:
     text = request.query.get("limit", str(DEFAULT_LIMIT))
-    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:9]) <= LARGEST_LIMIT:
+    if not (text.isascii() and text.isdigit() and len(text) <= 9) or not 1 <= int(text) <= LARGEST_LIMIT:
         raise Failed(400, f"limit has to be a number from 1 to {LARGEST_LIMIT}")
     return int(text)
 
 
 async def ask_coordinator(gateway: Gateway, group: str, question: dict[str, Any]) -> dict[str, Any]:
     """What the group's coordinator answers. Failed when it refuses, is down or does not answer in time."""
+    answer = await from_coordinator(gateway, group, lambda channel: channel.ask(question))
+    if "error" in answer:
+        raise refused(answer)
+    return answer
+
+
+async def from_coordinator(gateway: Gateway, group: str, ask: Callable[[Channel], Awaitable[T]]) -> T:
+    """What the channel to the group's coordinator is asked. Failed (404, 503) when it is not there or silent."""
     partition = gateway.partition_of(group)
+    if partition not in gateway.view.offsets:
+        raise Failed(404, f"unknown group {group}")
     await gateway.coordinator_ready(partition, _READY_S)
     channel = gateway.forwarder.offsets(partition)
     if channel is None:
         raise Failed(503, f"the coordinator of the group, offsets-{partition}, is down")
     try:
         async with asyncio.timeout(_ANSWER_S):
-            answer = await channel.ask(question)
+            return await ask(channel)
     except (ChannelLost, TimeoutError) as error:
         raise Failed(503, f"the coordinator of the group, offsets-{partition}, does not answer") from error
-    if "error" in answer:
-        raise refused(answer)
-    return answer
 
 
 def refused(answer: Mapping[str, Any]) -> Failed:

@@ -17,7 +17,7 @@ from actors.wire import codec, envelope
 from actors.wire.channel import ChannelLost
 from actors.wire.codec import ErrorCode
 from gateway.forward import Key as Actor
-from gateway.http_groups import Failed, as_json, required
+from gateway.http_groups import Failed, as_json, from_coordinator, required
 from gateway.lag import End, Key, Owner, rows
 from gateway.partitions import channel_to, owner_of
 from gateway.server import Gateway
@@ -28,7 +28,6 @@ OFFSET_FETCH, DESCRIBE_GROUPS = 9, 15
 _OFFSET_FETCH_VERSION, _DESCRIBE_GROUPS_VERSION = 9, 5
 _DEAD = "Dead"
 _NOT_COMMITTED = -1
-_READY_S = 5.0
 _ANSWER_S = 5.0
 _CONTEXT = envelope.write_context("", "", "")
 """A gateway that asks for all offsets of a group, which no consumer does: it is not taken for one."""
@@ -71,19 +70,12 @@ async def _committed(gateway: Gateway, group: str) -> Any:
 
 async def _ask_coordinator(gateway: Gateway, group: str, api_key: int, version: int, body: dict[str, Any]) -> Any:
     """The answer to one of Kafka's requests about one group, as an entity. Failed if there is none, or an error."""
-    partition = gateway.partition_of(group)
-    await gateway.coordinator_ready(partition, _READY_S)
-    channel = gateway.forwarder.offsets(partition)
-    if channel is None:
-        raise Failed(503, f"the coordinator of the group, offsets-{partition}, is down")
-    try:
-        async with asyncio.timeout(_ANSWER_S):
-            frame = await channel.call(_CONTEXT, codec.encode_request(api_key, version, 0, None, body))
-    except (ChannelLost, TimeoutError) as error:
-        raise Failed(503, f"the coordinator of the group, offsets-{partition}, does not answer") from error
+    request = codec.encode_request(api_key, version, 0, None, body)
+    frame = await from_coordinator(gateway, group, lambda channel: channel.call(_CONTEXT, request))
     _, answer = codec.decode_response(api_key, version, frame)
     if failed := next((found.error_code for found in answer.groups if found.error_code is not ErrorCode.none), None):
-        raise Failed(503, f"the coordinator of the group, offsets-{partition}, answers {failed.name}")
+        partition = gateway.partition_of(group)
+        raise Failed(503, f"the coordinator of the group, offsets-{partition}, answers {failed.name.upper()}")
     return answer
 
 

@@ -61,7 +61,15 @@ def test_history_is_what_the_groups_coordinator_answers(
 
 @pytest.mark.parametrize(
     "query",
-    ["", "group=", "limit=3", *(f"group=g&limit={bad}" for bad in ("0", "-1", "x", "", "1.5", "10001", "9" * 30, "٣"))],
+    [
+        "",
+        "group=",
+        "limit=3",
+        *(
+            f"group=g&limit={bad}"
+            for bad in ("0", "-1", "x", "", "1.5", "10001", "9" * 30, "0" * 8 + "1" + "0" * 5000, "٣")
+        ),
+    ],
 )
 def test_what_cannot_be_asked_is_400(full: Serving, query: str) -> None:
     status, body = get(full, f"/v1/groups/history?{query}")
@@ -77,6 +85,23 @@ def test_what_the_coordinator_refuses(full: Serving, group: str, answers: Callab
     status, body = get(full, path)
     assert status == 500
     assert "ZeroDivisionError" in body["error"]
+
+
+@pytest.mark.parametrize("route", ["history", "lag"])
+def test_asking_starts_no_coordinator(full: Serving, monkeypatch: pytest.MonkeyPatch, route: str) -> None:
+    """Of a partition that was never used."""
+    monkeypatch.setattr(full.controller, "start_offsets", None)
+    unused = full.gateway.partition_of("nobody")
+    endpoint = full.controller.offsets.pop(unused, None)
+    full.follow(full.controller.view())
+    try:
+        assert get(full, f"/v1/groups/{route}?group=nobody") == (404, {"error": "unknown group nobody"})
+        assert unused not in full.gateway.view.offsets
+    finally:
+        if endpoint is not None:
+            full.controller.offsets[unused] = endpoint
+            full.follow(full.controller.view())
+            assert full.run(full.gateway.coordinator_ready(unused, 10))
 
 
 def test_a_group_whose_coordinator_is_down_is_503(
