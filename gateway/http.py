@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
@@ -85,6 +87,7 @@ async def start_http(app: web.Application, host: str, port: int) -> tuple[web.Ap
     :raises PortTaken: the port is in use.
     :raises OSError: the host is not an address of this machine, or the port is not permitted.
     """
+    logging.getLogger("aiohttp.server").addFilter(_in_one_line)
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
     await runner.setup()
     try:
@@ -97,3 +100,13 @@ async def start_http(app: web.Application, host: str, port: int) -> tuple[web.Ap
             ) from error
         raise
     return runner, int(runner.addresses[0][1])
+
+
+def _in_one_line(record: logging.LogRecord) -> bool:
+    """What a client sent that is no HTTP is no failure of ours: a line without a traceback."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+        record.msg = f"{record.getMessage()}: {type(error).__name__}"
+        record.args, record.exc_info = (), None
+    return True

@@ -87,6 +87,14 @@ def test_what_the_coordinator_refuses(full: Serving, group: str, answers: Callab
     assert "ZeroDivisionError" in body["error"]
 
 
+def test_what_is_no_http_has_one_line_in_the_log(full: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    status, _ = full.http(f"/v1/groups/lag?group={'x' * 9000}")
+    assert status == 400
+    [record] = [record for record in caplog.records if record.name == "aiohttp.server"]
+    assert record.getMessage() == "Error handling request from 127.0.0.1: LineTooLong"
+    assert (record.levelname, record.exc_info) == ("WARNING", None)
+
+
 @pytest.mark.parametrize("route", ["history", "lag"])
 def test_asking_starts_no_coordinator(full: Serving, monkeypatch: pytest.MonkeyPatch, route: str) -> None:
     """Of a partition that was never used."""
