@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from actors.group.events import Event, RebalanceMovedOn, RebalanceStuck
@@ -25,6 +25,8 @@ from actors.tables.rebalances import RebalanceStore, encode
 log = logging.getLogger(__name__)
 
 DEFAULT_LIMIT = 20
+MOST_BYTES = 2 << 20
+"""Most JSON in one answer, unless one entry alone is larger: while it is made, no heartbeat is answered."""
 
 
 class Recent:
@@ -48,13 +50,10 @@ class Recent:
         while self._bytes > self._most_bytes:
             self._drop(next(iter(self._entries)))
 
-    def of(self, group: str, limit: int) -> list[dict[str, Any]]:
-        """Newest first."""
+    def of(self, group: str, limit: int) -> list[bytes]:
+        """What was added, newest first."""
         numbers = [*self._by_group.get(group, ())][-limit:]
-        entries = [json.loads(self._entries[number][1]) for number in reversed(numbers)]
-        for entry in entries:
-            del entry["v"]
-        return entries
+        return [self._entries[number][1] for number in reversed(numbers)]
 
     def _drop(self, number: int) -> None:
         """Forget an entry, which is the oldest of its group."""
@@ -111,27 +110,31 @@ class RebalanceHistory:
                 log.warning("group %s: %s is over, after %.1f s", event.group, event.state.value, seconds)
 
     async def history(self, question: dict[str, Any]) -> dict[str, Any]:
-        """``entries``: the last ``limit`` rebalances of ``group`` as ``RebalanceEntry.to_json``, newest first."""
+        """``entries``: the last ``limit`` rebalances of ``group`` as ``RebalanceEntry.to_json``, newest first.
+
+        They are fewer where so many are larger than MOST_BYTES.
+        """
         group, limit = question.get("group"), question.get("limit", DEFAULT_LIMIT)
         if not isinstance(group, str) or not isinstance(limit, int) or limit < 1:
             return {"error": "history needs a group, and a limit of at least 1"}
         running = self._journal.running(group, self._now_ms())
-        entries = [*([running.to_json()] if running else ()), *self._recent.of(group, limit)][:limit]
-        if len(entries) < limit:
-            entries += await self._older(group, limit, entries)
-        if not entries and GroupId(group) not in self._core.coordinator.groups:
+        known = [*([encode(running)] if running else ()), *self._recent.of(group, limit)][:limit]
+        told = _that_fit(known, 0)
+        if len(told) == len(known) < limit:
+            told += await asyncio.to_thread(self._older, group, limit, told)
+        if not told and GroupId(group) not in self._core.coordinator.groups:
             return {"error": f"unknown group {group}"}
-        return {"group": group, "entries": entries[:limit]}
+        return {"group": group, "entries": [_to_json(encoded) for encoded in told[:limit]]}
 
     def waiting(self, question: dict[str, Any]) -> dict[str, Any]:
         """``groups``: every rebalance that has not ended, as ``RebalanceWait.to_json``."""
         return {"groups": [wait.to_json() for wait in self._core.coordinator.waiting()]}
 
-    async def _older(self, group: str, limit: int, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """From the table and its spools, what memory does not have."""
-        keys = {(each["epoch"], each["number"]) for each in known}
-        stored = await asyncio.to_thread(self._store.recent, group, limit)
-        return [entry.to_json() for entry in stored if (entry.epoch, entry.number) not in keys]
+    def _older(self, group: str, limit: int, told: list[bytes]) -> list[bytes]:
+        """From the table and its spools, what memory does not have. Blocks."""
+        known = {(entry["epoch"], entry["number"]) for entry in map(_to_json, told)}
+        stored = (entry for entry in self._store.recent(group, limit) if (entry.epoch, entry.number) not in known)
+        return _that_fit(map(encode, stored), sum(map(len, told)))
 
     def _keep(self, entry: RebalanceEntry) -> None:
         encoded = encode(entry)
@@ -150,3 +153,21 @@ class RebalanceHistory:
             except Exception:
                 log.exception("rebalances stay in their spool until the next flush")
             await asyncio.sleep(self._flush_ms / 1000)
+
+
+def _that_fit(entries: Iterable[bytes], used_bytes: int) -> list[bytes]:
+    """The first of them, up to MOST_BYTES with what is used already; one at least if nothing is."""
+    fitting: list[bytes] = []
+    for encoded in entries:
+        if used_bytes and used_bytes + len(encoded) > MOST_BYTES:
+            break
+        fitting.append(encoded)
+        used_bytes += len(encoded)
+    return fitting
+
+
+def _to_json(encoded: bytes) -> dict[str, Any]:
+    """As ``RebalanceEntry.to_json``."""
+    values: dict[str, Any] = json.loads(encoded)
+    del values["v"]
+    return values

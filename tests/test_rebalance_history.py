@@ -1,13 +1,17 @@
-"""The rebalance journal of a running coordinator: what a broken table does to it."""
+"""The rebalance journal of a running coordinator: what a table that is broken or large does to it."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
-from actors.rebalance_history import RebalanceHistory
+import pytest
+
+from actors.rebalance_history import MOST_BYTES, RebalanceHistory
 from actors.runtime import now_ms
-from actors.tables.rebalances import RebalanceStore
+from actors.tables.rebalances import RebalanceStore, encode
+from tests.tables.rebalances import A, entry
 from tests.test_offsets_shell import Shell, run
 
 
@@ -37,6 +41,30 @@ def test_flushing_goes_on_whatever_went_wrong(tmp_path: Path) -> None:
         history = RebalanceHistory(shell.partition, store, flush_ms=1, now_ms=now_ms)
         history.start()
         await flushed.wait()
+        await shell.partition.stop()
+        await history.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("added", [50, 100_000])
+def test_the_answer_about_many_large_rebalances_is_bounded(tmp_path: Path, added: int) -> None:
+    """One that alone is larger is told all the same."""
+    members = tuple(A for _ in range(added))
+
+    async def scenario() -> None:
+        shell = Shell(tmp_path / "log", 1)
+        store = RebalanceStore(tmp_path / "metrics", 0, now_ms=now_ms)
+        history = RebalanceHistory(shell.partition, store, flush_ms=60_000, now_ms=now_ms)
+        numbers = range(1, 4 + 3 * MOST_BYTES // len(encode(entry(1, added=members))))
+        for number in numbers:
+            each = entry(number, epoch=0, added=members)
+            store.add(each, encode(each))
+        answer = await history.history({"group": "billing", "limit": 10_000})
+        told = [each["number"] for each in answer["entries"]]
+        assert told == [*reversed(numbers)][: len(told)]
+        assert 1 <= len(told) < len(numbers)
+        assert len(json.dumps(answer)) <= 1.2 * MOST_BYTES or len(told) == 1
         await shell.partition.stop()
         await history.close()
 

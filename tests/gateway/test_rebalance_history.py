@@ -194,8 +194,8 @@ def test_memory_is_bounded() -> None:
     recent = Recent(per_group=3, most_bytes=1 << 20)
     for number in range(1, 6):
         recent.add(entry(number), encode(entry(number)))
-    assert [each["number"] for each in recent.of("billing", 100)] == [5, 4, 3]
-    assert [each["number"] for each in recent.of("billing", 2)] == [5, 4]
+    assert recent.of("billing", 100) == [encode(entry(number)) for number in (5, 4, 3)]
+    assert recent.of("billing", 2) == [encode(entry(number)) for number in (5, 4)]
     size = len(encode(entry(1)))
     small = Recent(per_group=100, most_bytes=size * 5 // 2)
     for number, group in enumerate(("a", "b", "c"), start=1):
