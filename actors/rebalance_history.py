@@ -18,7 +18,7 @@ from actors.group.events import Event, RebalanceMovedOn, RebalanceStuck
 from actors.group.journal import Journal
 from actors.group.journal_entry import RebalanceEntry
 from actors.group.types import GroupId
-from actors.group.watchdog import described
+from actors.group.watchdog import described, on_one_line
 from actors.offsets import OffsetsPartition
 from actors.tables.rebalances import RebalanceStore, encode
 
@@ -107,7 +107,8 @@ class RebalanceHistory:
                 log.warning("%s", described(event, now_ms))
             case RebalanceMovedOn():
                 seconds = event.duration_ms / 1000
-                log.warning("group %s: %s is over, after %.1f s", event.group, event.state.value, seconds)
+                name = on_one_line(event.group)
+                log.warning("group %s: %s is over, after %.1f s", name, event.state.value, seconds)
 
     async def history(self, question: dict[str, Any]) -> dict[str, Any]:
         """``entries``: the last ``limit`` rebalances of ``group`` as ``RebalanceEntry.to_json``, newest first.

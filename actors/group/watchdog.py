@@ -140,10 +140,15 @@ def described(stuck: RebalanceStuck, now_ms: int) -> str:
     end = ""
     if stuck.deadline_ms is not None:
         end = f"; goes on without them in {max(0, stuck.deadline_ms - now_ms) / 1000:.1f} s"
-    return (
+    return on_one_line(
         f"group {stuck.group}: {stuck.state.value} for {stuck.duration_ms / 1000:.1f} s"
         f" (generation {stuck.generation}), waits for {waits_for}{end}"
     )
+
+
+def on_one_line(text: str) -> str:
+    """What clients chose may hold line ends and other control characters: these are escaped."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def _named(who: Who, what: str) -> str:

@@ -146,3 +146,11 @@ def test_no_look_is_taken_during_the_initial_delay_however_short_the_rebalance_t
         looks += 1
     assert looks <= 3
     assert stuck(driver) == []
+
+
+def test_names_that_clients_chose_make_no_lines_of_their_own(driver: Driver) -> None:
+    driver.park(join(version=3, session_ms=60_000), client="a\nERROR")
+    driver.advance(50_000)
+    (event,) = stuck(driver)
+    assert described(event, driver.now_ms).splitlines() == [described(event, driver.now_ms)]
+    assert "client.id a\\nERROR, host" in described(event, driver.now_ms)
