@@ -33,7 +33,7 @@ class Refused(CliError):
 
 def ask(directory: Path, address: str | None, path: str, **parameters: str) -> dict[str, Any]:
     """GET the path from any gateway of the Muster that is meant: its JSON. NotTold, Refused."""
-    failure = "no gateway has an HTTP address"
+    failure = ""
     try:
         for base in _gateways(directory, address):
             try:
@@ -43,8 +43,8 @@ def ask(directory: Path, address: str | None, path: str, **parameters: str) -> d
     except Refused:
         raise
     except CliError as error:
-        raise NotTold(f"{failure}; {error.message}") from error
-    raise NotTold(f"{failure}; muster status shows what runs")
+        raise NotTold("; ".join(filter(None, (failure, error.message)))) from error
+    raise NotTold(f"{failure or 'no gateway has an HTTP address'}; muster status shows what runs")
 
 
 def _gateways(directory: Path, address: str | None) -> Iterator[str]:

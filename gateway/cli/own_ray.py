@@ -10,6 +10,7 @@ import os
 import secrets
 import shutil
 import site
+import socket
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ _LONGEST_TEMP_ROOT = 30
 _OBJECT_STORE_BYTES = 100_000_000
 """Muster keeps nothing in the object store; RayDP moves a little through it."""
 _STOP_TIMEOUT_S = 15
+_CONNECT_S = 5
 _MAX_ACTORS_STARTING = "64"
 """Ray expects one process per core and warns of more on the terminal; ours mostly wait, and take turns to start."""
 _MARKER = "MUSTER_UP_ID"
@@ -98,6 +100,7 @@ def connect(address: str, token_path: str | None) -> None:
     if token_path:
         use_token(Path(token_path))
     make_importable()
+    _check_listens(address)
     import ray
 
     try:
@@ -107,6 +110,17 @@ def connect(address: str, token_path: str | None) -> None:
             f"no Ray answers at {address}: {first_line(error)}; "
             "check the address, and RAY_AUTH_MODE=token if that Ray wants a token"
         ) from error
+
+
+def _check_listens(address: str) -> None:
+    """CliError where nobody listens at HOST:PORT, which Ray itself takes minutes to say."""
+    host, _, port = address.rpartition(":")
+    if "://" in address or not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        raise CliError(f"no Ray answers at {address}: {error}; check the address") from error
 
 
 def use_token(token_path: Path) -> None:

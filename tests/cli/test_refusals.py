@@ -136,3 +136,15 @@ def test_resets_that_make_no_sense(muster: Muster, arguments: str, why: str) -> 
     done = muster("groups", "reset-offsets", "g", *arguments.split())
     assert why in one_line(done)
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize("command", ["status", "groups list", "groups waiting"])
+def test_an_address_where_no_ray_listens(muster: Muster, command: str) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        assert f"no Ray answers at {address}: " in one_line(muster(*command.split(), "--address", address))
+
+
+def test_without_a_muster_there_is_nothing_to_ask_over_http(muster: Muster) -> None:
+    assert one_line(muster("groups", "waiting")).startswith("muster: no muster runs on storage muster-data;")
