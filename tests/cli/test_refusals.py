@@ -120,24 +120,6 @@ def test_a_name_that_is_not_utf_8(muster: Muster, arguments: str) -> None:
     assert done.returncode == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        ("", "Say where to: one of --to-earliest,"),
-        ("--to-earliest --to-latest --all-topics", "--to-earliest, --to-latest exclude each other."),
-        ("--to-earliest", "Say which partitions are meant: --topic or --all-topics."),
-        ("--to-earliest --topic t --all-topics", "--topic, --all-topics exclude each other."),
-        ("--undo --all-topics", "--undo says which partitions;"),
-        ("--to-latest --topic t --execute --dry-run", "--execute and --dry-run are opposites."),
-        ("--to-datetime yesterday --topic t", "such as 2026-01-31T09:30:00+01:00. See: muster groups reset-offsets"),
-    ],
-)
-def test_resets_that_make_no_sense(muster: Muster, arguments: str, why: str) -> None:
-    done = muster("groups", "reset-offsets", "g", *arguments.split())
-    assert why in one_line(done)
-    assert done.returncode == 2
-
-
 @pytest.mark.parametrize("command", ["status", "groups list", "groups waiting"])
 def test_an_address_where_no_ray_listens(muster: Muster, command: str) -> None:
     with socket.socket() as bound:
