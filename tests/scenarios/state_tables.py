@@ -129,7 +129,7 @@ def answers() -> str:
 
 def accepted_differences() -> str:
     """Scenario, request and reason of every difference from Kafka."""
-    rows = [(f"`{name}`", f"`{line}`", reason) for name, line, reason in differences()]
+    rows = [(f"`{name}`", f"`{line}`", reason) for name, line, reason in dict.fromkeys(differences())]
     return table(("scenario", "step", "why Muster differs"), rows)
 
 
