@@ -228,6 +228,7 @@ def by_aiokafka(muster: Muster, topic: str, group: str) -> None:
         config = {"bootstrap_servers": muster.bootstrap, "group_id": group, "auto_offset_reset": "earliest"}
         async with aiokafka.AIOKafkaConsumer(topic, enable_auto_commit=False, **config) as consumer:
             partition = aiokafka.TopicPartition(topic, 0)
+            assert await consumer.position(partition) == 0  # a reset that is under way would undo seek_to_end
             with pytest.raises(aiokafka.errors.OffsetMetadataTooLargeError):
                 await consumer.commit({partition: (4, TOO_LONG)})
             await consumer.commit({partition: (5, METADATA)})

@@ -73,10 +73,17 @@ def topic_of(muster: Muster, name: str, partitions: int = 2, records: int = RECO
 
 def append(muster: Muster, topic: str, partitions: int, records: int) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": muster.bootstrap, "linger.ms": 0})
+    failed = []
+
+    def told(error: Any, message: Any) -> None:
+        if error is not None:
+            failed.append(f"{message.partition()}: {error}")
+
     for partition in range(partitions):
         for number in range(records):
-            producer.produce(topic, b"x", partition=partition, timestamp=FIRST_MS + HOUR_MS * number)
-    assert producer.flush(WAIT_S) == 0
+            when_ms = FIRST_MS + HOUR_MS * number
+            producer.produce(topic, b"x", partition=partition, timestamp=when_ms, on_delivery=told)
+    assert (producer.flush(WAIT_S), failed) == (0, [])
 
 
 def commit(muster: Muster, group: str, topic: str, offsets: Offsets) -> None:
@@ -103,8 +110,11 @@ def test_describe_tells_members_and_lag_in_messages_and_seconds(muster: Muster, 
     after_s = datetime.now(UTC).timestamp()
     member = ConfluentMember(muster.bootstrap, topic, group, **{"client.id": "mine", "group.instance.id": "one"})
     member.start()
-    eventually(lambda: dict(member.committed), lambda found: found == {0: RECORDS, 1: RECORDS}, "all is committed")
-    member.leave()  # a static member stays in the group
+    try:
+        everything = {0: RECORDS, 1: RECORDS}
+        eventually(lambda: (dict(member.committed), member.errors), lambda found: found[0] == everything, "commits")
+    finally:
+        member.leave()  # a static member stays in the group
     commit_of = {"0": 4, "1": RECORDS}
     shown = told(muster, "describe", group)
     assert [row["lag_s"] for row in shown["offsets"]] == [0, 0]
