@@ -63,6 +63,9 @@ class Connection(asyncio.Protocol):
         self._is_writable = True
         self._is_reading = True
         self._refused: str | None = None
+        self.late_produces = 0
+        """Produce requests that wait for a view that has their topics; later ones wait behind them."""
+        self.late_turn = asyncio.Lock()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop has a class of its own

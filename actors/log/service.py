@@ -16,19 +16,15 @@ from uuid import UUID
 from actors.log import fetch as fetching
 from actors.log import progress
 from actors.log.config import LogConfig
-from actors.log.errors import (
-    InvalidRequiredAcks,
-    LogError,
-    NotLeader,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
-)
+from actors.log.errors import InvalidRequiredAcks, LogError
 from actors.log.partition import Append, AppendResult, PartitionLog
 from actors.log.partitions import Partitions
+from actors.log.routing import MAY_COME, Routing
 from actors.wire.codec import ErrorCode
 from placement.view import ClusterView, Topic
 
 _NOWHERE = -1
+_Submitting = asyncio.Future[tuple[PartitionLog, Append]]
 
 
 def _now_ms() -> int:
@@ -49,13 +45,13 @@ class LogService:
         now_ms: Callable[[], int] = _now_ms,
     ) -> None:
         """``index`` is the log actor's own; ``next_epoch(topic, partition)`` never gives an epoch twice."""
-        self._view_of = topics
         self._index = index
+        self._routing = Routing(topics, index)
         self._now_ms = now_ms
         self._partitions = Partitions(storage / "logs", config, next_epoch, now_ms)
-        self._routed_by: ClusterView | None = None
-        self._owned: dict[tuple[UUID, int], Topic] = {}
-        self._seen: ClusterView | None = None
+        self._seen = topics()
+        self._late: dict[tuple[UUID | None, int], _Submitting] = {}
+        """The last Produce of each partition that waits for a view."""
 
     async def produce(self, entity: Any) -> dict[str, Any]:
         """Produce v13. Batches get their place in the order in which this was called, partition by partition.
@@ -75,23 +71,41 @@ class LogService:
             responses.append({"topic_id": topic_id, "partition_responses": answers})
         return {"responses": responses, "throttle_time": 0}
 
-    def _submit(self, acks: int, topic_id: UUID | None, part: Any) -> asyncio.Future[tuple[PartitionLog, Append]]:
-        records = part.records or b""
+    def _submit(self, acks: int, topic_id: UUID | None, part: Any) -> _Submitting:
+        key = (topic_id, part.index)
         try:
             if acks not in (-1, 0, 1):
                 raise InvalidRequiredAcks(f"acks {acks}")
-            topic = self._topic(topic_id, part.index)
+            if key not in self._late:
+                return self._enqueue(self._routing.topic(*key), part)
+        except MAY_COME:
+            pass
         except LogError as error:
-            refused: asyncio.Future[tuple[PartitionLog, Append]] = asyncio.get_running_loop().create_future()
+            refused: _Submitting = asyncio.get_running_loop().create_future()
             refused.set_exception(error)
             refused.exception()
             return refused
+        return self._submit_late(key, part)
+
+    def _enqueue(self, topic: Topic, part: Any) -> _Submitting:
+        records = part.records or b""
         return self._partitions.use(topic, part.index, lambda log: (log, log.enqueue(records)))
 
+    def _submit_late(self, key: tuple[UUID | None, int], part: Any) -> _Submitting:
+        """Once the view has the partition, and after those of the same partition that wait already."""
+
+        async def submit(before: _Submitting | None) -> tuple[PartitionLog, Append]:
+            if before is not None:
+                await asyncio.wait([before])
+            return await self._enqueue(await self._routing.soon(lambda: self._routing.topic(*key)), part)
+
+        task = asyncio.get_running_loop().create_task(submit(self._late.get(key)))
+        self._late[key] = task
+        task.add_done_callback(lambda _: self._late.pop(key) if self._late.get(key) is task else None)
+        return task
+
     @staticmethod
-    async def _answer(
-        index: int, outcome: asyncio.Future[tuple[PartitionLog, Append]], acks_durable: bool
-    ) -> dict[str, Any]:
+    async def _answer(index: int, outcome: _Submitting, acks_durable: bool) -> dict[str, Any]:
         try:
             log, append = await outcome
             return _produced(index, await log.finish(append, acks_durable=acks_durable))
@@ -116,12 +130,13 @@ class LogService:
         What was deleted while this actor was not running is not noticed.
         """
         before = self._seen
-        if before is not None and view.order <= before.order:
+        if view.order <= before.order:
             return
         self._seen = view
+        self._routing.changed()
         for topic in view.topics.values():
             self._partitions.reconfigure(topic)
-        gone = [topic for topic in before.topics.values() if view.topic_by_id(topic.topic_id) is None] if before else []
+        gone = [topic for topic in before.topics.values() if view.topic_by_id(topic.topic_id) is None]
         for topic in gone:
             for partition in range(topic.partitions):
                 if not topic.internal and view.log_of(topic, partition) == self._index:
@@ -132,42 +147,12 @@ class LogService:
         await self._partitions.close()
 
     async def _log_by_id(self, topic_id: UUID, partition: int) -> PartitionLog:
-        return await self._partitions.use(self._topic(topic_id, partition), partition, lambda log: log)
+        topic = await self._routing.soon(lambda: self._routing.topic(topic_id, partition))
+        return await self._partitions.use(topic, partition, lambda log: log)
 
     async def _log_by_name(self, name: str, partition: int) -> PartitionLog:
-        topic = self._view().topics.get(name)
-        if topic is None:
-            raise UnknownTopicOrPartition(f"no topic {name}")
+        topic = await self._routing.soon(lambda: self._routing.named(name))
         return await self._log_by_id(topic.topic_id, partition)
-
-    def _view(self) -> ClusterView:
-        """The current view; what was derived from the one before is forgotten."""
-        view = self._view_of()
-        if view is not self._routed_by:
-            self._routed_by = view
-            self._owned.clear()
-            self._seen = self._seen or view
-        return view
-
-    def _topic(self, topic_id: UUID | None, partition: int) -> Topic:
-        """The topic of a partition that is this actor's. LogError if it is not."""
-        view = self._view()
-        if topic_id is None:
-            raise UnknownTopicId("no topic id")
-        owned = self._owned.get((topic_id, partition))
-        if owned is None:
-            owned = self._owned[topic_id, partition] = self._check_owned(view, topic_id, partition)
-        return owned
-
-    def _check_owned(self, view: ClusterView, topic_id: UUID, partition: int) -> Topic:
-        topic = view.topic_by_id(topic_id)
-        if topic is None:
-            raise UnknownTopicId(f"no topic with id {topic_id}")
-        if not 0 <= partition < topic.partitions:
-            raise UnknownTopicOrPartition(f"{topic.name} has {topic.partitions} partitions, none numbered {partition}")
-        if topic.internal or view.log_of(topic, partition) != self._index:
-            raise NotLeader(f"{topic.name}-{partition} belongs to another actor")
-        return topic
 
 
 def _produced(index: int, result: AppendResult) -> dict[str, Any]:

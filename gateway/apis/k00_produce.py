@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from actors.log import routing
 from actors.wire import codec
 from actors.wire.channel import ChannelLost, NotSent
 from actors.wire.codec import ErrorCode, field, ms
@@ -18,6 +19,7 @@ from gateway.connection import BadRequest
 from gateway.forward import Key
 from gateway.partitions import Named, ask, by_topic, existence_error, named, owner_of, repeated, summarize
 from gateway.registry import Call, Reply, api
+from placement.view import ClusterView
 
 PRODUCE = 0
 INTERNAL_VERSION = 13
@@ -28,6 +30,7 @@ _GRACE_S = 5.0
 @api(PRODUCE, "Produce")
 async def produce(call: Call) -> Reply | None:
     request = call.entity()
+    await _until_known(call, request)
     wanted = [
         (named(call.gateway, field(topic, "name", None), field(topic, "topic_id", None), data.index), data.records)
         for topic in request.topic_data
@@ -72,6 +75,28 @@ async def produce(call: Call) -> Reply | None:
             "throttle_time": 0,
         }
     )
+
+
+async def _until_known(call: Call, request: Any) -> None:
+    """Wait a little for topics that are named by an id which this gateway does not know.
+
+    Their producer has the id from another gateway, or from a view that is under way to this one, and librdkafka takes
+    UNKNOWN_TOPIC_ID as final. Requests of one connection stay in their order. Nothing is awaited when all is known.
+    """
+    gateway, connection = call.gateway, call.connection
+    ids = {topic_id for topic in request.topic_data if (topic_id := field(topic, "topic_id", None)) is not None}
+
+    def known(view: ClusterView) -> bool:
+        return all(view.topic_by_id(topic_id) is not None for topic_id in ids)
+
+    if not connection.late_produces and known(gateway.view):
+        return
+    connection.late_produces += 1
+    try:
+        async with connection.late_turn:
+            await gateway.until_view(known, routing.LATE_S)
+    finally:
+        connection.late_produces -= 1
 
 
 def _refusal(request: Any, partition: Named) -> ErrorCode | None:

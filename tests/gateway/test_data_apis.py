@@ -390,3 +390,14 @@ def waiting(full: Serving) -> list[int]:
     """How many fetches wait in each log actor."""
     assert full.actors is not None
     return [len(server._running) for server in full.actors.log_servers.values()]
+
+
+def test_a_topic_that_this_gateway_has_not_heard_of_yet_is_waited_for(full: Serving) -> None:
+    """As when another gateway created it: the producer has the topic's id from there."""
+    topic = full.controller.registry.create("late", 1, {})
+    for number in range(3):
+        full.client.request(PRODUCE, 13, produce_body((topic, 0, client_batch(1, value=b"%d" % number))))
+    eventually(lambda: 3 in [each.late_produces for each in full.gateway.connections.values()], "three wait")
+    full.follow(full.controller.view())
+    answers = [full.client.answer(PRODUCE, 13).responses[0].partition_responses[0] for _ in range(3)]
+    assert [(answer.error_code, answer.base_offset) for answer in answers] == [(0, 0), (0, 1), (0, 2)]

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from actors.log import LogConfig, LogService
+from actors.log import LogConfig, LogService, routing
 from actors.log.batch import iter_headers
 from actors.wire.codec import ErrorCode
 from placement.view import ClusterView, Topic
@@ -99,6 +99,12 @@ class Cluster:
         }
         entity = response(2, 10, await self.service.list_offsets(request(2, 10, body)))
         return entity.topics[0].partitions[0]
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Views that never come are not waited for so long."""
+    monkeypatch.setattr(routing, "LATE_S", 0.1)
 
 
 def offsets_in(records: bytes) -> list[tuple[int, int]]:
@@ -392,6 +398,33 @@ def test_a_topics_configuration_is_followed(tmp_path: Path) -> None:
         await cluster.service.view_changed(cluster.view)
         answers = await cluster.produce((FLIGHTS.topic_id, 0, batch), (FLIGHTS.topic_id, 1, batch))
         assert [answer.error_code for answer in answers] == [ErrorCode.message_too_large] * 2
+        await cluster.service.close()
+
+    run(main())
+
+
+def test_a_view_that_comes_late_is_waited_for_and_batches_keep_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "LATE_S", 20)
+
+    async def main() -> None:
+        cluster = Cluster(tmp_path, view_of(OTHER))
+        late = [asyncio.ensure_future(cluster.produce((FLIGHTS.topic_id, 0, client_batch(1)))) for _ in range(3)]
+        reader = asyncio.ensure_future(cluster.fetch((FLIGHTS.topic_id, 0, 0), max_wait_ms=20_000))
+        ends = asyncio.ensure_future(cluster.list_offset(FLIGHTS.name, 1, -1))
+        await asyncio.sleep(0)
+        cluster.view = view_of(OTHER, FLIGHTS, version=2)
+        late.append(asyncio.ensure_future(cluster.produce((FLIGHTS.topic_id, 0, client_batch(1)))))
+        await asyncio.sleep(0)
+        await cluster.service.view_changed(cluster.view)
+        answers = [answer for [answer] in await asyncio.gather(*late)]
+        assert [(answer.error_code, answer.base_offset) for answer in answers] == [(0, at) for at in range(4)]
+        [part] = await reader
+        assert part.error_code == 0
+        assert (await ends).error_code == 0
+        [known] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch(1)))
+        assert known.base_offset == 4
         await cluster.service.close()
 
     run(main())
