@@ -55,6 +55,8 @@ class Actors:
         self.log_servers: dict[int, LogServer] = {}
         self.offsets: dict[int, OffsetsPartition] = {}
         self.histories: dict[int, RebalanceHistory] = {}
+        self._all_histories: list[RebalanceHistory] = []
+        """Those of partitions that a test has started again, too: their tasks have to end."""
         controller.start_offsets = self.start_offsets
         controller.publish = partial(self._publish, controller.publish)
 
@@ -97,6 +99,7 @@ class Actors:
         )
         await asyncio.to_thread(core.load)
         core.activate()
+        self._all_histories.append(history)
         history.start()
         core.follow(self._view())
         return await self._serve(core, f"offsets-{partition}")
@@ -117,7 +120,7 @@ class Actors:
     async def stop(self) -> None:
         for core in self.offsets.values():
             await core.stop()
-        for history in self.histories.values():
+        for history in self._all_histories:
             await history.close()
         for server in self._servers:
             await server.stop()
