@@ -17,7 +17,7 @@ CORE = Path(__file__).with_name("core")
 """Played in a bare core in virtual time; their answers are Muster's own."""
 KAFKA = Path(__file__).with_name("kafka")
 """Played on sockets in real time; their answers were recorded from a real Apache Kafka."""
-SIDE_BY_SIDE = 10
+SIDE_BY_SIDE = 20
 
 Played = Scenario | ScenarioError
 
