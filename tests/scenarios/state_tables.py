@@ -78,7 +78,7 @@ def _group_in(state: GroupState) -> tuple[Driver, str, int]:
     if state is GroupState.EMPTY:
         driver.ask(leave(member))
     elif state is not GroupState.STABLE:
-        driver.send(join(member, protocols=(("range", b"changed"), ROUNDROBIN)))
+        driver.send(join(member))
         if state is GroupState.PREPARING_REBALANCE:
             driver = Driver()
             member = driver.stable()[0]
@@ -110,10 +110,12 @@ _REQUESTS: dict[str, Callable[[str, int], Request]] = {
 
 def _answer(state: GroupState, make: Callable[[str, int], Request]) -> str:
     driver, member, generation = _group_in(state)
+    group = driver.group()
+    before = group.generation
     token = driver.send(make(member, generation))
     said = "waits" if token in driver.waiting() else _name(error_of(driver.answer(token)))
-    after = driver.core.groups[next(iter(driver.core.groups))].state
-    return said if after is state else f"{said}; {after.value}"
+    went_on = group.state is not state or group.generation != before
+    return f"{said}; {group.state.value}" if went_on else said
 
 
 def _name(error: ErrorCode) -> str:
