@@ -40,7 +40,7 @@ demo: setup
 	$(PYTHON) -m demo.run
 
 test: setup
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n 2 --dist loadgroup
 
 conformance: setup
 	$(PYTHON) -m pytest conformance

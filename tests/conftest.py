@@ -1,4 +1,7 @@
-"""One running Muster for all tests that need one; each uses topics and groups of its own."""
+"""One running Muster for all tests that need one; each uses topics and groups of its own.
+
+``make test`` has two workers of pytest-xdist; a test alone needs none.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,17 @@ import pytest
 from tests.muster_process import Muster
 
 _numbers = itertools.count(1)
+
+
+# Folders whose tests share something dear that lives as long as the session.
+_SHARED = ("cluster", "spark")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What shares a fixture runs in one worker of pytest-xdist: the folders of ``_SHARED``, elsewhere a module."""
+    for item in items:
+        folder = item.path.parent.name
+        item.add_marker(pytest.mark.xdist_group(folder if folder in _SHARED else item.nodeid.partition("::")[0]))
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,8 @@ pytestmark = pytest.mark.cluster
 WAIT_S = 60
 TOPIC, GROUP, LOOP_GROUP = "kept", "readers", "loop"
 PARTITIONS, COUNT = 3, 300
+# Eight offsets partitions: each is a process, and all of them start four times.
+_PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "8"}
 
 
 def processes_of(storage: Path) -> list[psutil.Process]:
@@ -88,7 +90,7 @@ class CommitLoop(threading.Thread):
 @pytest.mark.timeout(240)
 def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
     storage = tmp_path / "storage"
-    muster = Muster(storage, ["--gateways", "1"], {"group.initial.rebalance.delay.ms": "0"})
+    muster = Muster(storage, ["--gateways", "1"], _PROPERTIES)
     with muster:
         producer = Producer(muster.bootstrap, TOPIC)
         fill(muster, producer)
