@@ -69,7 +69,7 @@ def last_array(kind: Any, frame: bytes, start: int) -> list[bytes]:
     at = start
     for declared in before:
         at = _field(kind, declared, hints[declared.name]).end(frame, at)
-    element = _entity(_nested(hints[last.name])[0])
+    element = _entity(nested_entity(hints[last.name])[0])
     count, at = _compact_length(frame, at) if kind.__flexible__ else _length(frame, at, 4)
     elements = []
     for _ in range(count):
@@ -81,7 +81,7 @@ def last_array(kind: Any, frame: bytes, start: int) -> list[bytes]:
 
 def array_head(kind: Any, count: int) -> bytes:
     """What precedes the elements of an array in an entity of class ``kind``."""
-    return _as_varint(count + 1) if kind.__flexible__ else count.to_bytes(4, "big")
+    return as_varint(count + 1) if kind.__flexible__ else count.to_bytes(4, "big")
 
 
 class _Recorded(bytes):
@@ -143,7 +143,7 @@ def _joined(shapes: list[_Shape]) -> list[Callable[[bytes, int], int]]:
 
 
 def _field(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> _Shape:
-    nested, many = _nested(hint)
+    nested, many = nested_entity(hint)
     one = _entity(nested) if nested is not None else _primitive(declared.metadata["kafka_type"], kind.__flexible__)
     if many:
         return _array(one, kind.__flexible__, is_nullable=type(None) in typing.get_args(hint))
@@ -152,14 +152,14 @@ def _field(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> _Shape:
     return one
 
 
-def _nested(hint: Any) -> tuple[Any, bool]:
+def nested_entity(hint: Any) -> tuple[Any, bool]:
     """The entity class in a type hint, if any, and whether it is an array."""
     if dataclasses.is_dataclass(hint):
         return hint, False
     parts = typing.get_args(hint)
     if typing.get_origin(hint) is tuple:
-        return _nested(parts[0])[0], True
-    found = [_nested(part) for part in parts]
+        return nested_entity(parts[0])[0], True
+    found = [nested_entity(part) for part in parts]
     return next((each for each in found if each != (None, False)), (None, False))
 
 
@@ -233,7 +233,7 @@ def _tags(known: Mapping[int, _Shape]) -> _Shape:
                 raise LengthError(f"tagged field {tag} is not of the {size} bytes that it announces")
             at = behind
         if len(kept) < count and isinstance(frame, _Recorded):
-            frame.cuts.append((begin, at, _as_varint(len(kept)) + b"".join(kept)))
+            frame.cuts.append((begin, at, as_varint(len(kept)) + b"".join(kept)))
         return at
 
     return _Shape(end, 1)
@@ -269,7 +269,7 @@ def _varint(frame: bytes, at: int) -> tuple[int, int]:
     raise LengthError(f"a varint of more than {_VARINT_BYTES} bytes")
 
 
-def _as_varint(value: int) -> bytes:
+def as_varint(value: int) -> bytes:
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import io
-import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -24,10 +22,18 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 from kio.schema.request_header.v1.header import RequestHeader as RequestHeaderV1
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
-from actors.wire.bounds import LengthError, array_head, check_lengths, last_array, without_unknown_tags
+from actors.wire.bounds import (
+    LengthError,
+    array_head,
+    check_lengths,
+    last_array,
+    nested_entity,
+    without_unknown_tags,
+)
+from actors.wire.writing import putter
 
 API_VERSIONS = 18
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -166,10 +172,10 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Mappi
 
 
 def _write(kind: Any, header: Mapping[str, Any], body: Mapping[str, Any]) -> bytes:
-    out = io.BytesIO()
-    entity_writer(kind.__header_schema__)(out, make(kind.__header_schema__, header))
-    entity_writer(kind)(out, make(kind, body))
-    return out.getvalue()
+    out = bytearray()
+    putter(kind.__header_schema__)(out, make(kind.__header_schema__, header))
+    putter(kind)(out, make(kind, body))
+    return bytes(out)
 
 
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Any]:
@@ -204,10 +210,10 @@ def join_response(
 def element(api_key: int, version: int, name: str, body: Mapping[str, Any]) -> bytes:
     """One element of the response's array ``name``, as :func:`split_response` gives it."""
     kind = response_type(api_key, version)
-    nested, _ = _nested(typing.get_type_hints(kind)[name])
-    out = io.BytesIO()
-    entity_writer(nested)(out, make(nested, body))
-    return out.getvalue()
+    nested, _ = nested_entity(typing.get_type_hints(kind)[name])
+    out = bytearray()
+    putter(nested)(out, make(nested, body))
+    return bytes(out)
 
 
 def make(kind: Any, body: Mapping[str, Any]) -> Any:
@@ -238,7 +244,7 @@ def _plan(kind: Any) -> dict[str, _Build]:
 
 
 def _builder(declared: dataclasses.Field[Any], hint: Any) -> _Build:
-    nested, many = _nested(hint)
+    nested, many = nested_entity(hint)
     if nested is not None and many:
         return lambda value: None if value is None else tuple(make(nested, item) for item in value)
     if nested is not None:
@@ -253,21 +259,6 @@ def _builder(declared: dataclasses.Field[Any], hint: Any) -> _Build:
     if kafka_type == "error_code":
         return ErrorCode
     return None
-
-
-def _nested(hint: Any) -> tuple[Any, bool]:
-    """The entity class in a type hint, if any, and whether the hint is a tuple."""
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return hint, False
-    origin = typing.get_origin(hint)
-    if origin is tuple:
-        return _nested(typing.get_args(hint)[0])[0], True
-    if origin in (types.UnionType, typing.Union):
-        for part in typing.get_args(hint):
-            found = _nested(part)
-            if found != (None, False):
-                return found
-    return None, False
 
 
 __all__ = [
