@@ -7,40 +7,28 @@ again, so it may die at any time: its successor reads ZooKeeper, finds the named
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 import os
 import re
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import ray
-from ray.exceptions import RayError
 
 from actors.admin import NewTopic, TopicOutcome
+from actors.nodes import NodeFollower, live_node_ids
 from actors.ray_actors import LogActor, OffsetsActor, ReconcilerActor
 from actors.runtime import log_to_file, now_ms
 from actors.settings import ClusterSettings
 from actors.supervisor import Managed, Supervisor, detached
-from actors.wire.codec import ErrorCode
+from actors.topics_admin import TopicsAdmin
 from placement.ephemeral import EphemeralNode
 from placement.epochs import next_controller_epoch
 from placement.layout import CONTROLLER, ControllerNode
 from placement.rendezvous import choose
-from placement.topics import (
-    InvalidPartitions,
-    InvalidTopic,
-    TopicError,
-    TopicExists,
-    TopicRegistry,
-    UnknownTopic,
-    check_name,
-    check_partitions,
-)
-from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
+from placement.topics import TopicRegistry
+from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint
 from placement.zookeeper import connect
 
 log = logging.getLogger(__name__)
@@ -52,7 +40,6 @@ _ACTIVATE_S = 30.0
 _READY_S = 300.0
 _ADOPT_S = 3.0
 """How long a new controller waits for an actor of its predecessor's; one that lives answers within milliseconds."""
-_NODES_S = 5.0
 
 
 class Controller:
@@ -63,8 +50,7 @@ class Controller:
         self._settings = settings
         self._secret = secret
         self._gateway_class = gateway_class
-        self._topics: dict[str, Topic] = {}
-        self._registry: TopicRegistry | None = None
+        self._topics: TopicsAdmin | None = None
         self._node: EphemeralNode | None = None
         self._first_broker: int | None = None
         self._epoch = 0
@@ -74,7 +60,6 @@ class Controller:
         self._supervisor = Supervisor(self._publish)
         self._starting: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._one_change = asyncio.Lock()
 
     # -- start -----------------------------------------------------------------------------------------
 
@@ -97,19 +82,17 @@ class Controller:
         await self._adopt(left)
         self._publish()
         if self._settings.gateway_ports is None:
-            self._spawn(self._follow_nodes())
+            self._spawn(NodeFollower(self._supervisor, self._manage_gateway_on).run())
         self._node = EphemeralNode(self._settings.zookeeper, CONTROLLER, self._describe_node)
         log.info("controller epoch %d serves", self._epoch)
 
     def _read_zookeeper(self) -> None:
+        config = self._settings.config
         zk = connect(self._settings.zookeeper, timeout_s=_ZOOKEEPER_S)
-        self._registry = TopicRegistry(zk)
         self._epoch = next_controller_epoch(zk)
-        self._topics = self._registry.load()
-        if OFFSETS_TOPIC not in self._topics:
-            partitions = self._settings.config.offsets_topic_num_partitions
-            config = {"cleanup.policy": "compact", "compression.type": "producer"}
-            self._topics[OFFSETS_TOPIC] = self._registry.create(OFFSETS_TOPIC, partitions, config, internal=True)
+        topics = TopicsAdmin(TopicRegistry(zk), config.num_partitions, self._publish)
+        topics.load(config.offsets_topic_num_partitions)
+        self._topics = topics
 
     async def _adopt(self, left: set[str]) -> None:
         """Wait for what a predecessor's actors say of themselves: nobody sees a view before ``start`` has ended.
@@ -136,14 +119,10 @@ class Controller:
         settings, secret = self._settings, self._secret
 
         def make() -> Any:
-            node = node_id or choose(name, self._nodes())
+            node = node_id or choose(name, live_node_ids())
             return detached(cls, name, settings.namespace, settings, secret, *args, node_id=node)
 
         return self._supervisor.manage(name, make, many=cls is OffsetsActor)
-
-    def _nodes(self) -> list[str]:
-        nodes = ray.nodes()  # type: ignore[no-untyped-call]
-        return [node["NodeID"] for node in nodes if node["Alive"]]
 
     def _manage_gateways(self, left: set[int]) -> None:
         ports = self._settings.gateway_ports
@@ -163,32 +142,6 @@ class Controller:
         config = self._settings.config
         arguments = (number, self._settings.port, config.metrics_port)
         self._manage(f"gateway-{number}", self._gateway_class, *arguments, node_id=node_id)
-
-    async def _follow_nodes(self) -> None:
-        """One gateway on every node of the Ray cluster, also on those that come later."""
-        while True:
-            served = {
-                managed.started.node_id
-                for managed in self._supervisor.actors.values()
-                if managed.name.startswith("gateway-") and managed.started
-            }
-            starting = any(
-                managed.state == "starting"
-                for managed in self._supervisor.actors.values()
-                if managed.name.startswith("gateway-")
-            )
-            for node_id in await self._live_nodes() if not starting else ():
-                if node_id not in served:
-                    numbers = [int(name.partition("-")[2]) for name in self._supervisor.actors if "gateway-" in name]
-                    self._manage_gateway_on(node_id, max(numbers, default=0) + 1)
-            await asyncio.sleep(_NODES_S if not starting else 0.5)
-
-    async def _live_nodes(self) -> list[str]:
-        try:
-            return await asyncio.to_thread(self._nodes)
-        except RayError as error:
-            log.warning("the nodes cannot be listed now: %s", error)
-            return []
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -247,7 +200,7 @@ class Controller:
             controller_epoch=self._epoch,
             version=self._version,
             brokers=tuple(sorted(brokers, key=lambda broker: broker.id)),
-            topics=dict(self._topics),
+            topics=dict(self._topics.topics) if self._topics else {},
             logs=endpoints["log"],
             offsets=endpoints["offsets"],
         )
@@ -281,65 +234,24 @@ class Controller:
 
     async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]:
         """Create topics that do not exist yet; each for itself."""
-
-        def create(topic: NewTopic, registry: TopicRegistry) -> Topic:
-            partitions = topic.partitions if topic.partitions > 0 else self._settings.config.num_partitions
-            if validate_only:
-                check_name(topic.name)
-                check_partitions(partitions)
-                if topic.name in self._topics:
-                    raise TopicExists(f"Topic '{topic.name}' already exists.")
-                return Topic(name=topic.name, topic_id=_NO_ID, partitions=partitions, config=topic.config)
-            return registry.create(topic.name, partitions, topic.config)
-
-        return await self._change([(topic.name, partial(create, topic)) for topic in topics], validate_only)
+        return await (await self._topics_admin()).create(topics, validate_only)
 
     async def delete_topics(self, names: Sequence[str]) -> list[TopicOutcome]:
         """Delete topics; their data and their committed offsets go with them."""
-
-        def delete(name: str, registry: TopicRegistry) -> Topic:
-            return registry.delete(name)
-
-        return await self._change([(name, partial(delete, name)) for name in names], False)
+        return await (await self._topics_admin()).delete(names)
 
     async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]:
         """Grow topics to these numbers of partitions."""
-
-        def grow(name: str, total: int, registry: TopicRegistry) -> Topic:
-            if validate_only:
-                if name not in self._topics:
-                    raise UnknownTopic(f"Topic '{name}' does not exist.")
-                check_partitions(total)
-                if total <= self._topics[name].partitions:
-                    raise InvalidPartitions(f"Topic '{name}' has {self._topics[name].partitions} partitions already.")
-                return dataclasses.replace(self._topics[name], partitions=total)
-            return registry.add_partitions(name, total)
-
-        return await self._change([(name, partial(grow, name, total)) for name, total in totals.items()], validate_only)
-
-    async def _change(
-        self, changes: Sequence[tuple[str, Callable[[TopicRegistry], Topic]]], validate_only: bool
-    ) -> list[TopicOutcome]:
-        """Carry the changes out in ZooKeeper one by one, then publish what is true."""
-        await self.start()
-        registry = self._registry
-        assert registry is not None
-        outcomes: list[TopicOutcome] = []
-        async with self._one_change:
-            try:
-                for name, change in changes:
-                    outcomes.append(await asyncio.to_thread(_carry_out, registry, name, change))
-            finally:  # ZooKeeper may be lost between two changes; what was done is to be seen
-                if not validate_only:
-                    self._topics = await asyncio.to_thread(registry.load)
-                    self._publish()
-        return outcomes
+        return await (await self._topics_admin()).add_partitions(totals, validate_only)
 
     async def producer_ids(self) -> range:
         """A block of producer ids that nobody had before."""
+        return await (await self._topics_admin()).producer_ids()
+
+    async def _topics_admin(self) -> TopicsAdmin:
         await self.start()
-        assert self._registry is not None
-        return await asyncio.to_thread(self._registry.next_producer_id_block)
+        assert self._topics is not None
+        return self._topics
 
     # -- operators -------------------------------------------------------------------------------------
 
@@ -361,7 +273,7 @@ class Controller:
                 for node in nodes
             ],
             "actors": [_describe_self(), *(_describe(actors[name]) for name in sorted(actors))],
-            "topics": len(self._topics),
+            "topics": len(self._topics.topics) if self._topics else 0,
         }
 
     def _describe_node(self) -> bytes:
@@ -380,13 +292,6 @@ class Controller:
         if self._node is not None:
             await asyncio.to_thread(self._node.close)
         log.info("controller stopped")
-
-
-def _carry_out(registry: TopicRegistry, name: str, change: Callable[[TopicRegistry], Topic]) -> TopicOutcome:
-    try:
-        return TopicOutcome(name, 0, None, change(registry))
-    except TopicError as error:
-        return TopicOutcome(name, int(_CODES[type(error)]), str(error))
 
 
 def _numbers(kind: str, names: set[str]) -> set[int]:
@@ -419,12 +324,3 @@ def _describe_self() -> dict[str, Any]:
         "restarts": None,
         "error": None,
     }
-
-
-_NO_ID = UUID(int=0)
-_CODES = {
-    TopicExists: ErrorCode.topic_already_exists,
-    UnknownTopic: ErrorCode.unknown_topic_or_partition,
-    InvalidTopic: ErrorCode.invalid_topic_exception,
-    InvalidPartitions: ErrorCode.invalid_partitions,
-}

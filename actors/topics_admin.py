@@ -1,0 +1,115 @@
+"""Topics as the controller changes them: in ZooKeeper one by one, then told to everybody."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from uuid import UUID
+
+from actors.admin import NewTopic, TopicOutcome
+from actors.wire.codec import ErrorCode
+from placement.topics import (
+    InvalidPartitions,
+    InvalidTopic,
+    TopicError,
+    TopicExists,
+    TopicRegistry,
+    UnknownTopic,
+    check_name,
+    check_partitions,
+)
+from placement.view import OFFSETS_TOPIC, Topic
+
+_NO_ID = UUID(int=0)
+_CODES = {
+    TopicExists: ErrorCode.topic_already_exists,
+    UnknownTopic: ErrorCode.unknown_topic_or_partition,
+    InvalidTopic: ErrorCode.invalid_topic_exception,
+    InvalidPartitions: ErrorCode.invalid_partitions,
+}
+
+
+class TopicsAdmin:
+    """``topics`` is what ZooKeeper had when it was last read: at :meth:`load` and after each change."""
+
+    def __init__(self, registry: TopicRegistry, num_partitions: int, changed: Callable[[], None]) -> None:
+        """``num_partitions`` of a topic that says none; ``changed`` is called when ``topics`` is another."""
+        self.topics: Mapping[str, Topic] = {}
+        self._registry = registry
+        self._num_partitions = num_partitions
+        self._changed = changed
+        self._one_change = asyncio.Lock()
+
+    def load(self, offsets_partitions: int) -> None:
+        """Read the topics, and make ``__consumer_offsets`` if this cluster is new; blocking."""
+        topics = self._registry.load()
+        if OFFSETS_TOPIC not in topics:
+            config = {"cleanup.policy": "compact", "compression.type": "producer"}
+            topics[OFFSETS_TOPIC] = self._registry.create(OFFSETS_TOPIC, offsets_partitions, config, internal=True)
+        self.topics = topics
+
+    async def create(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]:
+        """Create topics that do not exist yet; each for itself."""
+
+        def create(topic: NewTopic, registry: TopicRegistry) -> Topic:
+            partitions = topic.partitions if topic.partitions > 0 else self._num_partitions
+            if validate_only:
+                check_name(topic.name)
+                check_partitions(partitions)
+                if topic.name in self.topics:
+                    raise TopicExists(f"Topic '{topic.name}' already exists.")
+                return Topic(name=topic.name, topic_id=_NO_ID, partitions=partitions, config=topic.config)
+            return registry.create(topic.name, partitions, topic.config)
+
+        return await self._change([(topic.name, partial(create, topic)) for topic in topics], validate_only)
+
+    async def delete(self, names: Sequence[str]) -> list[TopicOutcome]:
+        """Delete topics; their data and their committed offsets go with them."""
+
+        def delete(name: str, registry: TopicRegistry) -> Topic:
+            return registry.delete(name)
+
+        return await self._change([(name, partial(delete, name)) for name in names], False)
+
+    async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]:
+        """Grow topics to these numbers of partitions."""
+
+        def grow(name: str, total: int, registry: TopicRegistry) -> Topic:
+            if validate_only:
+                if name not in self.topics:
+                    raise UnknownTopic(f"Topic '{name}' does not exist.")
+                check_partitions(total)
+                if total <= self.topics[name].partitions:
+                    raise InvalidPartitions(f"Topic '{name}' has {self.topics[name].partitions} partitions already.")
+                return dataclasses.replace(self.topics[name], partitions=total)
+            return registry.add_partitions(name, total)
+
+        return await self._change([(name, partial(grow, name, total)) for name, total in totals.items()], validate_only)
+
+    async def _change(
+        self, changes: Sequence[tuple[str, Callable[[TopicRegistry], Topic]]], validate_only: bool
+    ) -> list[TopicOutcome]:
+        """Carry the changes out in ZooKeeper one by one, then publish what is true."""
+        outcomes: list[TopicOutcome] = []
+        async with self._one_change:
+            try:
+                for name, change in changes:
+                    outcomes.append(await asyncio.to_thread(_carry_out, self._registry, name, change))
+            finally:  # ZooKeeper may be lost between two changes; what was done is to be seen
+                if not validate_only:
+                    self.topics = await asyncio.to_thread(self._registry.load)
+                    self._changed()
+        return outcomes
+
+    async def producer_ids(self) -> range:
+        """A block of producer ids that nobody had before."""
+        return await asyncio.to_thread(self._registry.next_producer_id_block)
+
+
+def _carry_out(registry: TopicRegistry, name: str, change: Callable[[TopicRegistry], Topic]) -> TopicOutcome:
+    try:
+        return TopicOutcome(name, 0, None, change(registry))
+    except TopicError as error:
+        return TopicOutcome(name, int(_CODES[type(error)]), str(error))
