@@ -34,7 +34,7 @@ class PartitionErrors:
         self._answered.extend(topics)
 
     def body(self) -> list[dict[str, Any]]:
-        """For ``codec.make``."""
+        """As ``codec.encode_response`` takes it."""
         return [
             {
                 "name": name,

@@ -2,16 +2,15 @@
 
 kio generates one dataclass per message *and version*. A request is read as the entity of the version that
 the client sent; whoever handles it asks for a field that only newer versions have with :func:`field`. A
-response is written from nested dicts that may name every field that *any* version has: :func:`make` keeps
-what the asked-for version knows. So a handler says what it has to say once, and versions differ in one
-place. Durations and timestamps are plain milliseconds on both sides of :func:`make`.
+response is written from nested dicts that may name every field that *any* version has: what the asked-for
+version knows is kept (``actors.wire.writing``). So a handler says what it has to say once, and versions
+differ in one place. Durations and timestamps in a body are plain milliseconds.
 
 Source of the schemas: kio, generated from Apache Kafka's message definitions.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -33,10 +32,9 @@ from actors.wire.bounds import (
     nested_entity,
     without_unknown_tags,
 )
-from actors.wire.writing import putter
+from actors.wire.writing import writer
 
 API_VERSIONS = 18
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _UNREADABLE = (SerialError, ValueError, OverflowError, KeyError)
 """What kio raises for bytes of a client; KeyError for a tagged field that the schema does not have."""
 
@@ -155,7 +153,7 @@ def ms(duration: datetime.timedelta) -> int:
 def encode_request(
     api_key: int, version: int, correlation_id: int, client_id: str | None, body: Mapping[str, Any]
 ) -> bytes:
-    """A whole request frame without its size prefix. Raises as :func:`make` does."""
+    """A whole request frame without its size prefix. Raises as ``writing.writer`` says."""
     kind = request_type(api_key, version)
     header = {
         "request_api_key": api_key,
@@ -167,15 +165,15 @@ def encode_request(
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: Mapping[str, Any]) -> bytes:
-    """A whole response frame without its size prefix. Raises as :func:`make` does."""
+    """A whole response frame without its size prefix. Raises as ``writing.writer`` says."""
     return _write(response_type(api_key, version), {"correlation_id": correlation_id}, body)
 
 
 def _write(kind: Any, header: Mapping[str, Any], body: Mapping[str, Any]) -> bytes:
-    out = bytearray()
-    putter(kind.__header_schema__)(out, make(kind.__header_schema__, header))
-    putter(kind)(out, make(kind, body))
-    return bytes(out)
+    parts: list[bytes] = []
+    writer(kind.__header_schema__)(header, parts.append)
+    writer(kind)(body, parts.append)
+    return b"".join(parts)
 
 
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Any]:
@@ -211,54 +209,9 @@ def element(api_key: int, version: int, name: str, body: Mapping[str, Any]) -> b
     """One element of the response's array ``name``, as :func:`split_response` gives it."""
     kind = response_type(api_key, version)
     nested, _ = nested_entity(typing.get_type_hints(kind)[name])
-    out = bytearray()
-    putter(nested)(out, make(nested, body))
-    return bytes(out)
-
-
-def make(kind: Any, body: Mapping[str, Any]) -> Any:
-    """An entity of class ``kind`` from a dict; nested entities from dicts and lists of dicts.
-
-    Keys that this version does not have are dropped. A field that is missing takes kio's default;
-    TypeError if it has none. Durations and timestamps are milliseconds, error codes may be ints. What is an
-    entity of that class already stays as it is.
-    """
-    if isinstance(body, kind):
-        return body
-    plan = _plan(kind)
-    values = {}
-    for name, value in body.items():
-        if name in plan:
-            build = plan[name]
-            values[name] = value if build is None else build(value)
-    return kind(**values)
-
-
-_Build = Callable[[Any], Any] | None
-
-
-@cache
-def _plan(kind: Any) -> dict[str, _Build]:
-    hints = typing.get_type_hints(kind)
-    return {f.name: _builder(f, hints[f.name]) for f in dataclasses.fields(kind)}
-
-
-def _builder(declared: dataclasses.Field[Any], hint: Any) -> _Build:
-    nested, many = nested_entity(hint)
-    if nested is not None and many:
-        return lambda value: None if value is None else tuple(make(nested, item) for item in value)
-    if nested is not None:
-        return lambda value: None if value is None else make(nested, value)
-    if many:
-        return lambda value: None if value is None else tuple(value)
-    kafka_type = declared.metadata.get("kafka_type", "")
-    if kafka_type.startswith("timedelta"):
-        return lambda value: datetime.timedelta(milliseconds=value)
-    if kafka_type.startswith("datetime"):
-        return lambda value: None if value is None else _EPOCH + datetime.timedelta(milliseconds=value)
-    if kafka_type == "error_code":
-        return ErrorCode
-    return None
+    parts: list[bytes] = []
+    writer(nested)(body, parts.append)
+    return b"".join(parts)
 
 
 __all__ = [
@@ -276,7 +229,6 @@ __all__ = [
     "encode_response",
     "field",
     "join_response",
-    "make",
     "ms",
     "request_type",
     "response_type",

@@ -1,4 +1,4 @@
-"""Our writer against kio's, byte for byte, over every class of entity that the codec knows."""
+"""The writer against kio's own, byte for byte, over every class of entity that the codec knows."""
 
 from __future__ import annotations
 
@@ -6,84 +6,123 @@ import dataclasses
 import datetime
 import io
 import random
-import struct
 import typing
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map
 from kio.serial import entity_writer
+from kio.serial._implicit_defaults import get_tagged_field_default
 
 from actors.wire import codec
 from actors.wire.bounds import nested_entity
-from actors.wire.writing import putter
+from actors.wire.writing import MissingField, Unwritable, writer
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_WIDTHS = {"int8": 8, "int16": 16, "uint16": -16, "int32": 32, "uint32": -32, "int64": 64, "uint64": -64}
+_RANGES = {
+    "int8": (-(2**7), 2**7 - 1),
+    "int16": (-(2**15), 2**15 - 1),
+    "uint16": (0, 2**16 - 1),
+    "int32": (-(2**31), 2**31 - 1),
+    "int64": (-(2**63), 2**63 - 1),
+    "timedelta_i32": (-(2**31), 2**31 - 1),
+    "timedelta_i64": (-(2**45), 2**45),
+    "datetime_i64": (0, 2**45),
+}
+HEARTBEAT = {"group_id": "g", "generation_id": 3, "member_id": "m", "group_instance_id": None}
 
 
 def kinds() -> list[Any]:
     """Every request and response of every API and version, and their headers."""
-    found = {}
+    found: dict[Any, None] = {}
     for key in api_key_map:
         for version in codec.versions_of(key):
-            for load in (load_request_schema, load_response_schema):
-                kind = load(key, version)
-                found.update(dict.fromkeys((kind, kind.__header_schema__)))
+            for kind in (codec.request_type(key, version), codec.response_type(key, version)):
+                found |= {kind.__header_schema__: None, kind: None}
     return list(found)
 
 
-def entity_of(kind: Any, draw: random.Random) -> Any:
-    """Any entity of that class; a field with a default has it half of the time."""
+KINDS = kinds()
+
+
+class Plain(typing.NamedTuple):
+    """The same said twice: as a handler says it, and as kio's entity."""
+
+    body: Any
+    entity: Any
+
+
+def anything(kind: Any, draw: random.Random) -> Plain:
+    """A field with a default is left out at times, or has its default said; keys that nobody knows are added."""
     hints = typing.get_type_hints(kind)
-    values = {}
+    said: dict[str, Any] = {"of another version": object()}
+    values: dict[str, Any] = {}
     for declared in dataclasses.fields(kind):
-        if declared.default is not dataclasses.MISSING and draw.random() < 0.5:
+        has_default = declared.default is not dataclasses.MISSING
+        if has_default and draw.random() < 0.25:
             continue
-        values[declared.name] = _value(declared, hints[declared.name], draw)
-    return kind(**values)
+        if draw.random() < 0.25 and (has_default or "tag" in declared.metadata):
+            value = get_tagged_field_default(declared)
+            values[declared.name] = value
+            said[declared.name] = _unmade(value)
+        else:
+            said[declared.name], values[declared.name] = _field(declared, hints[declared.name], draw)
+    entity = kind(**values)
+    return Plain(entity if draw.random() < 0.1 else said, entity)
 
 
-def _value(declared: dataclasses.Field[Any], hint: Any, draw: random.Random) -> Any:
+def _unmade(value: Any) -> Any:
+    """A default, as a handler would say it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _field(declared: dataclasses.Field[Any], hint: Any, draw: random.Random) -> Plain:
     nested, many = nested_entity(hint)
-    may_be_null = type(None) in typing.get_args(hint) and "tag" not in declared.metadata
-    if may_be_null and draw.random() < 0.3:
-        return None
-    if many:
-        kafka_type = declared.metadata.get("kafka_type")
-        count = draw.choice((0, 1, 3, 130 if nested is None else 2))
-        return tuple(entity_of(nested, draw) if nested else _one(kafka_type, draw) for _ in range(count))
-    return entity_of(nested, draw) if nested else _one(declared.metadata["kafka_type"], draw)
+    is_nullable = type(None) in typing.get_args(hint) and "tag" not in declared.metadata
+    if is_nullable and draw.random() < 0.3:
+        return Plain(None, None)
+    if not many:
+        return anything(nested, draw) if nested else _one(declared.metadata["kafka_type"], draw)
+    count = draw.choice((0, 1, 2) if nested else (0, 1, 3, 126, 127, 300))
+    items = [anything(nested, draw) if nested else _one(declared.metadata["kafka_type"], draw) for _ in range(count)]
+    said = [item.body if nested else item.entity for item in items]
+    return Plain(draw.choice((list, tuple, iter))(said), tuple(item.entity for item in items))
 
 
-def _one(kafka_type: str, draw: random.Random) -> Any:
-    if kafka_type in _WIDTHS:
-        bits = _WIDTHS[kafka_type]
-        low, high = (0, 2**-bits - 1) if bits < 0 else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-        return draw.choice((low, high, draw.randint(low, high)))
+def _one(kafka_type: str, draw: random.Random) -> Plain:
+    if kafka_type in _RANGES:
+        low, high = _RANGES[kafka_type]
+        number = draw.choice((low, high, draw.randint(low, high)))
+        if kafka_type.startswith("timedelta"):
+            duration = datetime.timedelta(milliseconds=number)
+            return Plain(draw.choice((number, duration)), duration)
+        if kafka_type.startswith("datetime"):
+            moment = _EPOCH + datetime.timedelta(milliseconds=number)
+            return Plain(draw.choice((number, moment)), moment)
+        return Plain(number, number)
     match kafka_type:
-        case "bool":
-            return draw.random() < 0.5
-        case "float64":
-            return draw.random()
-        case "string":
-            return "".join(draw.choices("aß水🙂", k=draw.choice((0, 1, 40, 200))))
-        case "bytes" | "records":
-            return draw.randbytes(draw.choice((0, 1, 127, 20_000)))
-        case "uuid":
-            return UUID(bytes=draw.randbytes(16))
         case "error_code":
-            return draw.choice(list(ErrorCode))
-        case "timedelta_i32":
-            return datetime.timedelta(milliseconds=draw.randint(-(2**31), 2**31 - 1))
-        case "timedelta_i64":
-            return datetime.timedelta(milliseconds=draw.randint(0, 2**40))
-        case "datetime_i64":
-            return _EPOCH + datetime.timedelta(milliseconds=draw.randint(0, 2**41))
-    raise AssertionError(kafka_type)
+            code = draw.choice(list(ErrorCode))
+            return Plain(draw.choice((int(code), code)), code)
+        case "bool":
+            value: Any = draw.random() < 0.5
+        case "float64":
+            value = draw.uniform(-1e300, 1e300)
+        case "string":
+            value = "".join(draw.choices("aß水🙂", k=draw.choice((0, 1, 40, 200))))
+        case "bytes" | "records":
+            value = draw.randbytes(draw.choice((0, 1, 126, 127, 17_000)))
+        case "uuid":
+            value = draw.choice((None, UUID(int=0), UUID(bytes=draw.randbytes(16))))
+        case _:
+            raise AssertionError(kafka_type)
+    return Plain(value, value)
 
 
 def by_kio(kind: Any, entity: Any) -> bytes:
@@ -92,44 +131,117 @@ def by_kio(kind: Any, entity: Any) -> bytes:
     return out.getvalue()
 
 
-def ours(kind: Any, entity: Any) -> bytes:
-    out = bytearray(b"before")
-    putter(kind)(out, entity)
-    assert out.startswith(b"before")
-    return bytes(out[6:])
+def written(kind: Any, body: Any) -> bytes:
+    parts: list[bytes] = []
+    writer(kind)(body, parts.append)
+    return b"".join(parts)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(5))
 def test_every_class_byte_for_byte(seed: int) -> None:
     draw = random.Random(seed)
-    for kind in kinds():
-        entity = entity_of(kind, draw)
-        assert ours(kind, entity) == by_kio(kind, entity), entity
+    for kind in KINDS:
+        body, entity = anything(kind, draw)
+        expected = by_kio(kind, entity)
+        assert written(kind, body) == expected, entity
+        assert written(kind, entity) == expected, entity
 
 
-def test_no_class_is_left_to_kio_that_is_sent_in_great_number() -> None:
-    for api_key, name in ((15, "members"), (11, "members"), (9, "topics"), (3, "topics"), (16, "groups")):
-        kind = codec.response_type(api_key, codec.versions_of(api_key)[-1])
-        assert putter(kind).__qualname__ == "putter.<locals>.put", (kind, name)
+@pytest.mark.parametrize("version", codec.versions_of(15))
+def test_an_element_is_written_as_in_its_response(version: int) -> None:
+    kind = codec.response_type(15, version)
+    draw = random.Random(version)
+    body, entity = anything(_element(kind, "groups"), draw)
+    assert codec.element(15, version, "groups", body) == by_kio(type(entity), entity)
+
+
+def test_a_field_without_a_default_must_be_there() -> None:
+    missing = 0
+    for kind in KINDS:
+        body, entity = anything(kind, random.Random(1))
+        if not isinstance(body, Mapping):
+            continue
+        required = [one.name for one in dataclasses.fields(kind) if one.default is dataclasses.MISSING]
+        for name in required:
+            whole = {one.name: getattr(entity, one.name) for one in dataclasses.fields(kind)}
+            del whole[name]
+            with pytest.raises(MissingField, match=f"{kind.__name__}.{name} is missing"):
+                written(kind, whole)
+            missing += 1
+    assert missing > 1000
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "error"),
+    ("kafka_type", "unfit"),
     [
-        ("generation_id", 2**31, struct.error),
-        ("generation_id", None, struct.error),
-        ("member_id", None, TypeError),
-        ("member_id", 7, AttributeError),
+        *((kafka_type, low - 1) for kafka_type, (low, _) in _RANGES.items() if kafka_type[-2:] != "64"),
+        *((kafka_type, high + 1) for kafka_type, (_, high) in _RANGES.items() if kafka_type[-2:] != "64"),
+        *((kafka_type, wrong) for kafka_type in _RANGES for wrong in (2**63, -(2**63) - 1, "1", 1.5)),
+        *((kafka_type, wrong) for kafka_type in ("string", "bytes", "uuid", "float64") for wrong in (7j, object())),
+        *(("error_code", wrong) for wrong in (9999, None, "none", [])),
+        ("string", b"x"),
+        ("string", "\ud800"),
+        ("bytes", "x"),
     ],
 )
-def test_what_does_not_fit_is_never_written(name: str, value: Any, error: type[Exception]) -> None:
-    kind = codec.request_type(12, 4)
-    body = {"group_id": "g", "generation_id": 3, "member_id": "m", "group_instance_id": None, name: value}
-    with pytest.raises(error):
-        ours(kind, kind(**body))
+def test_what_does_not_fit_is_refused_by_its_name(kafka_type: str, unfit: Any) -> None:
+    kind, name = _field_of(kafka_type)
+    entity = anything(kind, random.Random(0)).entity
+    whole = {one.name: getattr(entity, one.name) for one in dataclasses.fields(kind)}
+    with pytest.raises(Unwritable, match=f"{kind.__name__} v.*{name}"):
+        written(kind, {**whole, name: unfit})
 
 
-def test_a_string_that_a_short_length_cannot_hold_is_refused() -> None:
-    kind = codec.request_type(12, 3)
-    with pytest.raises(struct.error):
-        ours(kind, kind(group_id="x" * 40_000, generation_id=1, member_id="m", group_instance_id=None))
+@cache
+def _field_of(kafka_type: str) -> tuple[Any, str]:
+    """A class, maybe a nested one, and the name of a field of that type in it."""
+    pending = list(KINDS)
+    for kind in pending:
+        hints = typing.get_type_hints(kind)
+        for declared in dataclasses.fields(kind):
+            nested, many = nested_entity(hints[declared.name])
+            if nested is not None:
+                pending.append(nested)
+            elif not many and declared.metadata["kafka_type"] == kafka_type:
+                return kind, declared.name
+    raise AssertionError(kafka_type)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_null_where_it_may_not_be_is_refused(version: int) -> None:
+    for name in ("group_id", "generation_id", "member_id"):
+        with pytest.raises(Unwritable, match=name):
+            codec.encode_request(12, version, 1, "c", {**HEARTBEAT, name: None})
+    for members in (None, [None]):
+        body = {"group_id": "g", "members": members}
+        with pytest.raises(Unwritable, match=r"members|MemberIdentity"):
+            codec.encode_request(13, version, 1, "c", body)
+
+
+def test_no_text_before_flexible_versions_is_longer_than_its_length_can_say() -> None:
+    assert len(codec.encode_request(12, 3, 1, "c", {**HEARTBEAT, "member_id": "x" * 32_767})) > 32_767
+    with pytest.raises(Unwritable, match=r"member_id.* 32768 bytes"):
+        codec.encode_request(12, 3, 1, "c", {**HEARTBEAT, "member_id": "ä" * 16_384})
+    with pytest.raises(Unwritable, match="client_id"):
+        codec.encode_request(12, 4, 1, "c" * 32_768, HEARTBEAT)
+
+
+def test_the_error_names_the_innermost_field() -> None:
+    partition = {"partition_index": 2**31, "error_code": 0}
+    with pytest.raises(Unwritable, match=r"^OffsetCommitResponsePartition v8, partition_index: "):
+        codec.encode_response(8, 8, 1, {"throttle_time": 0, "topics": [{"name": "t", "partitions": [partition]}]})
+
+
+def _element(kind: Any, name: str) -> Any:
+    return nested_entity(typing.get_type_hints(kind)[name])[0]
+
+
+def test_tagged_fields_at_their_default_are_left_out() -> None:
+    kind = _element(_element(codec.response_type(1, 16), "responses"), "partitions")
+    least = {"partition_index": 1, "error_code": 0, "high_watermark": 5, "aborted_transactions": None, "records": None}
+    plain = written(kind, least)
+    assert plain.endswith(b"\0")
+    said = {**least, "current_leader": {"leader_id": -1, "leader_epoch": -1}}
+    assert written(kind, said) == plain
+    said["current_leader"]["leader_epoch"] = 7  # type: ignore[index]
+    assert written(kind, said) == plain[:-1] + b"\x01\x01\x09" + b"\xff" * 4 + b"\0\0\0\x07" + b"\0"
