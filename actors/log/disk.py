@@ -36,6 +36,28 @@ class Disk:
     def truncate(self, fd: int, size_bytes: int) -> None:
         os.ftruncate(fd, size_bytes)
 
+    def rename(self, path: Path, target: Path) -> None:
+        """Put a file in the place of another, or of none, durably: a reader sees the one or the other."""
+        path.replace(target)
+        sync_directory(target.parent)
+
+    def unlink(self, path: Path) -> None:
+        """A power failure may bring the file back."""
+        path.unlink(missing_ok=True)
+
+    def replace_unsynced(self, path: Path, content: bytes, temporary_suffix: str) -> None:
+        """A reader sees the old content or the new. After a power failure it may be neither: for what has a CRC."""
+        temporary = path.with_name(f"{path.name}.{temporary_suffix}.tmp")
+        fd = os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        try:
+            self.write(fd, content, 0)
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(fd)
+
 
 DISK = Disk()
 

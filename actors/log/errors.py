@@ -113,6 +113,10 @@ class StorageError(LogError):
     code = ErrorCode.kafka_storage_error
 
 
+class CorruptSegment(StorageError):
+    """A segment that is set aside: the offsets in it are not served."""
+
+
 class UnknownTopicId(LogError):
     """No topic has that id."""
 

@@ -1,24 +1,31 @@
-"""One segment file and its index in memory.
+"""One segment file: its batches, found by its index (``actors.log.index``), each checked before it is given away.
 
 The name is ``<base offset, 20 digits>.<leader epoch>.<serial>.log``: Kafka's tools, which take the digits before the
 first dot, read it. The serial counts the segments of one leader epoch, so that no name is ever used twice. All
-batches of a segment carry the leader epoch in its name.
+batches of a segment carry the leader epoch in its name, except in ``<...>.<serial>.cleaned.log``: what the cleaner
+of that epoch made of older segments, with a serial of its own count.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from array import array
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from crc32c import crc32c
+
+from actors.log import index as indexes
 from actors.log.batch import HEADER, HEADER_BYTES, BatchHeader, crc_matches, is_plausible
 from actors.log.disk import Disk
+from actors.log.errors import CorruptSegment
+from actors.log.index import Head, SparseIndex
 
-_NAME = re.compile(r"(\d{20})\.(\d{1,10})\.(\d{1,10})\.log")
+log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"(\d{20})\.(\d{1,10})\.(\d{1,10})(\.cleaned)?\.log")
 _SCAN_BYTES = 256 << 10
 _LOOKUP_BYTES = 8 << 10
 NO_TIMESTAMP = -1
@@ -29,14 +36,15 @@ class SegmentName:
     epoch: int
     serial: int
     base_offset: int
+    cleaned: bool = False
 
     @classmethod
     def parse(cls, file_name: str) -> SegmentName | None:
         match = _NAME.fullmatch(file_name)
-        return cls(int(match[2]), int(match[3]), int(match[1])) if match else None
+        return cls(int(match[2]), int(match[3]), int(match[1]), match[4] is not None) if match else None
 
     def __str__(self) -> str:
-        return f"{self.base_offset:020d}.{self.epoch}.{self.serial}.log"
+        return f"{self.base_offset:020d}.{self.epoch}.{self.serial}{'.cleaned' if self.cleaned else ''}.log"
 
 
 def walk(
@@ -71,20 +79,22 @@ def walk(
 class Segment:
     """Durable batches only: the writer adds a batch here when it is on disk.
 
-    The index has an entry per ``index_interval_bytes``: offset and position of a batch, and the largest timestamp
-    of the batches before it. Not safe for use by two threads.
+    It has an index entry per ``index_interval_bytes``. Reads raise OSError and CorruptSegment. Not safe for use by two
+    threads, but that a closed one may be read by any number of them.
     """
 
     __slots__ = (
-        "_before_ms",
+        "_head",
+        "_index",
         "_interval_bytes",
-        "_offsets",
-        "_positions",
+        "corrupt",
         "fd",
+        "last_position",
         "max_timestamp_ms",
         "max_timestamp_position",
         "name",
         "next_offset",
+        "on_corrupt",
         "path",
         "size_bytes",
     )
@@ -95,12 +105,17 @@ class Segment:
         self.fd = fd
         self.size_bytes = 0
         self.next_offset = name.base_offset
+        self.last_position = 0
+        """Of the last batch."""
         self.max_timestamp_ms = NO_TIMESTAMP
         self.max_timestamp_position = 0
+        self.corrupt: str | None = None
+        """What is wrong with it; None if nothing is known to be."""
+        self.on_corrupt: Callable[[Segment], None] = _report
         self._interval_bytes = index_interval_bytes
-        self._offsets = array("q")
-        self._positions = array("q")
-        self._before_ms = array("q")
+        self._index: SparseIndex | None = SparseIndex()
+        self._head: Head | None = None
+        """Of the index file, which then holds the index."""
 
     @classmethod
     def create(cls, directory: Path, name: SegmentName, index_interval_bytes: int, disk: Disk) -> Segment:
@@ -117,7 +132,7 @@ class Segment:
         limit: int | None,
         verify: bool,
         index_interval_bytes: int,
-        on_batch: Callable[[BatchHeader], object],
+        on_batch: Callable[[BatchHeader], object] | None = None,
     ) -> Segment:
         """Scan a file up to its first batch that is torn, out of order or at ``limit`` (an offset). OSError.
 
@@ -132,10 +147,46 @@ class Segment:
                 if header.base_offset < segment.next_offset or (limit is not None and header.next_offset > limit):
                     break
                 segment.add(header)
-                on_batch(header)
+                if on_batch is not None:
+                    on_batch(header)
         except OSError:
             os.close(fd)
             raise
+        return segment
+
+    @classmethod
+    def open_indexed(
+        cls, directory: Path, name: SegmentName, *, end: int | None, index_interval_bytes: int
+    ) -> Segment | None:
+        """The segment as its index file has it, without reading it; None if that file does not vouch for it. OSError.
+
+        ``end`` is the offset at which the segment ends. None: nobody else knows, so that the index has to tell of
+        every byte of the file. The first and the last batch are read and checked.
+        """
+        path = directory / str(name)
+        head = Head.read(path.with_suffix(indexes.SUFFIX))
+        if head is None or SegmentName(head.epoch, head.serial, head.base_offset) != name or not head.entries:
+            return None
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        segment = cls(path, name, fd, index_interval_bytes)
+        segment._adopt(head)
+        try:
+            size_bytes = os.fstat(fd).st_size
+            known = size_bytes == head.size_bytes if end is None else end == head.next_offset
+            if known and size_bytes >= head.size_bytes and segment._ends_are_sound():
+                return segment
+        except OSError:
+            os.close(fd)
+            raise
+        os.close(fd)
+        return None
+
+    @classmethod
+    def lost(cls, directory: Path, name: SegmentName, next_offset: int, reason: str) -> Segment:
+        """One whose offsets are known, and that cannot be read."""
+        segment = cls(directory / str(name), name, -1, 1)
+        segment.next_offset = next_offset
+        segment.corrupt = reason
         return segment
 
     @property
@@ -146,20 +197,48 @@ class Segment:
     def epoch(self) -> int:
         return self.name.epoch
 
+    @property
+    def is_indexed(self) -> bool:
+        """Whether the index file tells of every batch."""
+        return self._head is not None
+
     def add(self, header: BatchHeader) -> None:
         """The batch that lies at ``size_bytes`` is there now."""
-        if not self._positions or self.size_bytes - self._positions[-1] >= self._interval_bytes:
-            self._offsets.append(header.base_offset)
-            self._positions.append(self.size_bytes)
-            self._before_ms.append(self.max_timestamp_ms)
+        index = self._growing_index()
+        if index.is_due(self.size_bytes, self._interval_bytes):
+            index.add(header.base_offset, self.size_bytes, self.max_timestamp_ms)
         if header.max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = header.max_timestamp_ms
             self.max_timestamp_position = self.size_bytes
+        self.last_position = self.size_bytes
         self.size_bytes += header.size_bytes
         self.next_offset = header.next_offset
 
+    def keep_index(self, disk: Disk) -> None:
+        """Write the index file if it is not there; nothing is added any more. OSError: the index stays in memory."""
+        index = self._index
+        if index is None or not self.size_bytes or self.corrupt is not None:
+            return
+        entries = index.to_bytes()
+        head = Head(
+            epoch=self.name.epoch,
+            serial=self.name.serial,
+            base_offset=self.name.base_offset,
+            size_bytes=self.size_bytes,
+            next_offset=self.next_offset,
+            last_position=self.last_position,
+            max_timestamp_ms=self.max_timestamp_ms,
+            max_timestamp_position=self.max_timestamp_position,
+            entries=len(index),
+            entries_crc=crc32c(entries),
+        )
+        indexes.write(self.path.with_suffix(indexes.SUFFIX), head, entries, disk)
+        self._head = head
+        self._index = None
+
     def locate(self, offset: int) -> int:
         """Position of the first batch that ends at or after the offset; the segment's size if there is none."""
+        self._check_sound()
         if offset <= self.base_offset:
             return 0
         found = self._find(offset)
@@ -167,14 +246,14 @@ class Segment:
 
     def header_of(self, offset: int) -> BatchHeader | None:
         """Of the first batch that ends at or after the offset; None if there is none."""
+        self._check_sound()
         found = self._find(offset)
         return found[1] if found else None
 
     def _find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        if offset >= self.next_offset:
+        if offset >= self.next_offset or not self.size_bytes:
             return None
-        entry = max(bisect_right(self._offsets, offset) - 1, 0)
-        batches = walk(self.fd, self._positions[entry], self.size_bytes)
+        batches = self._walk(self._indexed().at_offset(offset))
         return next((found for found in batches if found[1].last_offset >= offset), None)
 
     def read(self, start: int, max_bytes: int, *, at_least_one: bool) -> bytes:
@@ -182,17 +261,19 @@ class Segment:
 
         With ``at_least_one`` the first comes also if it alone is larger.
         """
+        self._check_sound()
         end = self._cut(start, max_bytes, at_least_one)
-        return os.pread(self.fd, end - start, start) if end > start else b""
+        content = os.pread(self.fd, end - start, start) if end > start else b""
+        self._check_batches(content, start, end)
+        return content
 
     def _cut(self, start: int, max_bytes: int, at_least_one: bool) -> int:
         """Where the last batch ends that fits."""
         bound = start + max(max_bytes, 0)
         if bound >= self.size_bytes:
             return self.size_bytes
-        entry = max(bisect_right(self._positions, bound) - 1, 0)
-        end = max(start, self._positions[entry])
-        for position, header in walk(self.fd, end, self.size_bytes):
+        end = max(start, self._indexed().at_position(bound))
+        for position, header in self._walk(end):
             batch_end = position + header.size_bytes
             if batch_end > bound and not (at_least_one and position == start):
                 break
@@ -201,43 +282,141 @@ class Segment:
 
     def batches(self, buffer_bytes: int) -> Iterator[tuple[BatchHeader, bytes]]:
         """Every batch, whole. One read takes in as many as fit into the buffer, or one that is larger."""
+        self._check_sound()
         buffer_bytes = max(buffer_bytes, HEADER_BYTES)
         position, wanted_bytes = 0, buffer_bytes
-        while position + HEADER_BYTES <= self.size_bytes:
+        while position < self.size_bytes:
             chunk = os.pread(self.fd, min(wanted_bytes, self.size_bytes - position), position)
             at = 0
             while at + HEADER_BYTES <= len(chunk):
                 header = BatchHeader._make(HEADER.unpack_from(chunk, at))
                 end = at + header.size_bytes
                 if not is_plausible(header) or position + end > self.size_bytes:
-                    return
+                    raise self._found_corrupt(position + at, "no batch begins there")
                 if end > len(chunk):
                     break
-                yield header, chunk[at:end]
+                batch = chunk[at:end]
+                if not crc_matches(batch, header):
+                    raise self._found_corrupt(position + at, "the batch does not match its CRC")
+                yield header, batch
                 at = end
             if at == 0 and len(chunk) < wanted_bytes:
-                return  # the file is shorter than it was when it was opened
+                raise self._found_corrupt(position, "the file is shorter than it was")
             wanted_bytes = buffer_bytes if at else header.size_bytes
             position += at
 
     def batches_since(self, timestamp_ms: int) -> Iterator[tuple[BatchHeader, bytes]]:
         """The batches whose largest timestamp is at or after the given one."""
+        self._check_sound()
         if self.max_timestamp_ms < timestamp_ms or not self.size_bytes:
             return
-        entry = max(bisect_left(self._before_ms, timestamp_ms) - 1, 0)
-        for position, header in walk(self.fd, self._positions[entry], self.size_bytes):
+        for position, header in self._walk(self._indexed().at_time(timestamp_ms)):
             if header.max_timestamp_ms >= timestamp_ms:
                 yield header, self.batch_at(position, header)
 
     def batch_with_max_timestamp(self) -> tuple[BatchHeader, bytes]:
         """The first batch that holds the segment's largest timestamp. The segment is not empty."""
-        position, header = next(walk(self.fd, self.max_timestamp_position, self.size_bytes))
+        self._check_sound()
+        position, header = next(self._walk(self.max_timestamp_position))
         return header, self.batch_at(position, header)
 
     def batch_at(self, position: int, header: BatchHeader) -> bytes:
-        return os.pread(self.fd, header.size_bytes, position)
+        """The batch with that header."""
+        batch = os.pread(self.fd, header.size_bytes, position)
+        self._check_batches(batch, position, position + header.size_bytes)
+        return batch
 
     def close(self) -> None:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+        indexes.CACHE.forget(self.path)
+
+    def _growing_index(self) -> SparseIndex:
+        """For a segment that is written to again."""
+        if self._index is None:
+            self._index, self._head = self._indexed(), None
+            indexes.CACHE.forget(self.path)
+        return self._index
+
+    def _indexed(self) -> SparseIndex:
+        index = self._index
+        return index if index is not None else indexes.CACHE.get(self.path, self._read_index)
+
+    def _read_index(self) -> SparseIndex:
+        path = self.path.with_suffix(indexes.SUFFIX)
+        index = indexes.read_entries(path, self._head) if self._head is not None else None
+        if index is None:
+            log.warning("%s is torn or damaged; its segment is read instead", path)
+            index = self._rebuilt_index()
+        return index
+
+    def _rebuilt_index(self) -> SparseIndex:
+        index, largest_ms = SparseIndex(), NO_TIMESTAMP
+        for position, header in self._walk(0):
+            if index.is_due(position, self._interval_bytes):
+                index.add(header.base_offset, position, largest_ms)
+            largest_ms = max(largest_ms, header.max_timestamp_ms)
+        return index
+
+    def _adopt(self, head: Head) -> None:
+        self._head, self._index = head, None
+        self.size_bytes = head.size_bytes
+        self.next_offset = head.next_offset
+        self.last_position = head.last_position
+        self.max_timestamp_ms = head.max_timestamp_ms
+        self.max_timestamp_position = head.max_timestamp_position
+
+    def _ends_are_sound(self) -> bool:
+        first = next(walk(self.fd, 0, self.size_bytes, verify=True), None)
+        last = next(walk(self.fd, self.last_position, self.size_bytes, verify=True), None)
+        if first is None or last is None or first[1].base_offset < self.base_offset:
+            return False
+        return last[0] + last[1].size_bytes == self.size_bytes and last[1].next_offset == self.next_offset
+
+    def _walk(self, start: int) -> Iterator[tuple[int, BatchHeader]]:
+        """:func:`walk` to the end of the segment. CorruptSegment if that is not reached."""
+        position = start
+        for position, header in walk(self.fd, start, self.size_bytes):
+            yield position, header
+            position += header.size_bytes
+        if position != self.size_bytes:
+            raise self._found_corrupt(position, "no batch begins there")
+
+    def _check_batches(self, content: bytes, start: int, end: int) -> None:
+        """That the bytes between two positions are whole batches of this segment, in order."""
+        view, at, size, offset = memoryview(content), 0, len(content), self.base_offset
+        if size != end - start:
+            raise self._found_corrupt(start + size, "the file is shorter than it was")
+        while at < size:
+            if at + HEADER_BYTES > size:
+                raise self._found_corrupt(start + at, "no batch begins there")
+            header = BatchHeader._make(HEADER.unpack_from(content, at))
+            batch_end = at + header.size_bytes
+            if not is_plausible(header) or batch_end > size:
+                raise self._found_corrupt(start + at, "no batch begins there")
+            if not crc_matches(view[at:batch_end], header):
+                raise self._found_corrupt(start + at, "the batch does not match its CRC")
+            if header.base_offset < offset or header.next_offset > self.next_offset:
+                raise self._found_corrupt(start + at, f"a batch with offset {header.base_offset} lies there")
+            at, offset = batch_end, header.next_offset
+
+    def _check_sound(self) -> None:
+        if self.corrupt is not None:
+            raise self._error()
+
+    def _found_corrupt(self, position: int, what: str) -> CorruptSegment:
+        if self.corrupt is None:
+            self.corrupt = f"byte {position}: {what}"
+            self.on_corrupt(self)
+        return self._error()
+
+    def _error(self) -> CorruptSegment:
+        return CorruptSegment(
+            f"{self.path.parent.name}: {self.path.name} is corrupt ({self.corrupt}), offsets {self.base_offset} to "
+            f"{self.next_offset - 1} are not served"
+        )
+
+
+def _report(segment: Segment) -> None:
+    log.error("%s", segment._error())

@@ -1,0 +1,217 @@
+"""The sparse index of a segment, in memory and in a file ``<name of the segment>.index`` beside it.
+
+An entry per ``index.interval.bytes``: offset and position of a batch, and the largest timestamp of the batches before
+it. One file serves for what Kafka keeps in ``.index`` and ``.timeindex``.
+
+**The file** is written when its segment is closed, and never synced. All numbers are big-endian::
+
+    magic "MIDX" | version u16 | reserved u16 | leader epoch i64 | serial i64 | base offset i64
+    size of the segment i64 | next offset i64 | position of the last batch i64
+    largest timestamp i64 | its position i64 | entries i64 | crc of the entries u32 | crc of all before u32
+    offsets i64 * entries | positions i64 * entries | timestamps i64 * entries
+
+It is believed only if both CRC-32Cs match and it is that of the segment whose name it has: no name of a segment is
+used twice and no byte of a segment is written twice, so what a whole index says of the first ``size`` bytes is true
+for ever. The head is read when a log is opened, the entries when they are first needed.
+
+**Memory.** The segment that is written to has its index in memory, 24 bytes per entry. All others share
+:data:`CACHE`, which forgets the one that was not used for longest.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+import sys
+import threading
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from crc32c import crc32c
+
+from actors.log.disk import Disk
+
+SUFFIX = ".index"
+_MAGIC = b"MIDX"
+_VERSION = 1
+_FIELDS = struct.Struct(">4sHHqqqqqqqqqI")
+_CRC = struct.Struct(">I")
+HEAD_BYTES = _FIELDS.size + _CRC.size
+ENTRY_BYTES = 24
+CACHE_BYTES = 64 << 20
+
+log = logging.getLogger(__name__)
+
+
+class SparseIndex:
+    """Entries ascend. The first is that of the first batch."""
+
+    __slots__ = ("_before_ms", "_offsets", "_positions")
+
+    def __init__(self) -> None:
+        self._offsets = array("q")
+        self._positions = array("q")
+        self._before_ms = array("q")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def memory_bytes(self) -> int:
+        return len(self) * ENTRY_BYTES
+
+    def is_due(self, position: int, interval_bytes: int) -> bool:
+        """Whether the batch at that position, behind all others, gets an entry."""
+        return not self._positions or position - self._positions[-1] >= interval_bytes
+
+    def add(self, offset: int, position: int, before_ms: int) -> None:
+        """``before_ms``: the largest timestamp of the batches before."""
+        self._offsets.append(offset)
+        self._positions.append(position)
+        self._before_ms.append(before_ms)
+
+    def at_offset(self, offset: int) -> int:
+        """Position from which on to look for the batch that holds the offset. IndexError if empty, as the others."""
+        return self._positions[max(bisect_right(self._offsets, offset) - 1, 0)]
+
+    def at_position(self, position: int) -> int:
+        """Position of a batch at or before that one."""
+        return self._positions[max(bisect_right(self._positions, position) - 1, 0)]
+
+    def at_time(self, timestamp_ms: int) -> int:
+        """Position before which no batch has that timestamp or a later one."""
+        return self._positions[max(bisect_left(self._before_ms, timestamp_ms) - 1, 0)]
+
+    def to_bytes(self) -> bytes:
+        return b"".join(_big_endian(column).tobytes() for column in (self._offsets, self._positions, self._before_ms))
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> SparseIndex:
+        index = cls()
+        size = len(content) // 3
+        for number, column in enumerate((index._offsets, index._positions, index._before_ms)):
+            column.frombytes(content[number * size : (number + 1) * size])
+            if sys.byteorder == "little":
+                column.byteswap()
+        return index
+
+
+def _big_endian(column: array[int]) -> array[int]:
+    if sys.byteorder == "big":
+        return column
+    swapped = array("q", column)
+    swapped.byteswap()
+    return swapped
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What an index file says of its segment."""
+
+    epoch: int
+    serial: int
+    base_offset: int
+    size_bytes: int
+    """Up to where the segment is told of."""
+    next_offset: int
+    last_position: int
+    """Of the last batch."""
+    max_timestamp_ms: int
+    max_timestamp_position: int
+    entries: int
+    entries_crc: int
+
+    @classmethod
+    def read(cls, path: Path) -> Head | None:
+        """None if there is no such file, or one that is not whole. OSError for everything else."""
+        try:
+            with path.open("rb") as file:
+                content = file.read(HEAD_BYTES)
+                size_bytes = os.fstat(file.fileno()).st_size
+        except FileNotFoundError:
+            return None
+        head = cls._parse(content)
+        if head is None or size_bytes != HEAD_BYTES + head.entries * ENTRY_BYTES:
+            log.warning("%s is torn or damaged; it is made anew", path)
+            return None
+        return head
+
+    @classmethod
+    def _parse(cls, content: bytes) -> Head | None:
+        if len(content) < HEAD_BYTES or crc32c(content[: _FIELDS.size]) != _CRC.unpack_from(content, _FIELDS.size)[0]:
+            return None
+        magic, version, _, *fields = _FIELDS.unpack_from(content)
+        return cls(*fields) if magic == _MAGIC and version == _VERSION else None
+
+    def to_bytes(self) -> bytes:
+        fields = _FIELDS.pack(
+            *(_MAGIC, _VERSION, 0, self.epoch, self.serial, self.base_offset, self.size_bytes, self.next_offset),
+            *(self.last_position, self.max_timestamp_ms, self.max_timestamp_position, self.entries, self.entries_crc),
+        )
+        return fields + _CRC.pack(crc32c(fields))
+
+
+def read_entries(path: Path, head: Head) -> SparseIndex | None:
+    """The entries that belong to the head; None if they are not there or damaged. OSError."""
+    try:
+        with path.open("rb") as file:
+            file.seek(HEAD_BYTES)
+            content = file.read()
+    except FileNotFoundError:
+        return None
+    if len(content) != head.entries * ENTRY_BYTES or crc32c(content) != head.entries_crc:
+        return None
+    return SparseIndex.from_bytes(content)
+
+
+def write(path: Path, head: Head, entries: bytes, disk: Disk) -> None:
+    """Put the file there, whole or not at all unless the power fails. ``entries``: as ``head`` counts them. OSError."""
+    disk.replace_unsynced(path, head.to_bytes() + entries, f"{os.getpid()}")
+
+
+class IndexCache:
+    """Indexes of closed segments by path, together at most so many bytes. For any thread."""
+
+    def __init__(self, max_bytes: int = CACHE_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._held: OrderedDict[Path, SparseIndex] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._bytes
+
+    def get(self, path: Path, load: Callable[[], SparseIndex]) -> SparseIndex:
+        """The index of that path, loaded if it is not held."""
+        with self._lock:
+            held = self._held.get(path)
+            if held is not None:
+                self._held.move_to_end(path)
+                return held
+        loaded = load()
+        with self._lock:
+            self._drop(path)
+            self._held[path] = loaded
+            self._bytes += loaded.memory_bytes
+            while self._bytes > self._max_bytes and len(self._held) > 1:
+                self._drop(next(iter(self._held)))
+        return loaded
+
+    def forget(self, path: Path) -> None:
+        """Its segment is closed or set aside."""
+        with self._lock:
+            self._drop(path)
+
+    def _drop(self, path: Path) -> None:
+        dropped = self._held.pop(path, None)
+        if dropped is not None:
+            self._bytes -= dropped.memory_bytes
+
+
+CACHE = IndexCache()
