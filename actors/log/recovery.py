@@ -1,29 +1,26 @@
 """From the files in a partition's directory to the log in memory.
 
-The manifest of an epoch, ``segments-<epoch>``, says what the log was when that epoch began: the first line is the
-offset at which it began, each further line the name of a segment and the offset at which it ends. What the epoch
-wrote itself is in the segments that carry its number. Why: see ``actors.log.partition``.
+What counts is in the highest manifest (``actors.log.manifest``); what its epoch wrote after that is scanned. Why:
+see ``actors.log.partition``.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import re
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from actors.log.directory import Claim
-from actors.log.disk import Disk, write_atomically
+from actors.log.disk import Disk
 from actors.log.errors import FencedEpoch, StorageError
+from actors.log.manifest import Manifest, is_leftover, manifests
 from actors.log.producers import ProducerStates
 from actors.log.segment import Segment, SegmentName
 
 log = logging.getLogger(__name__)
-
-_MANIFEST = re.compile(r"segments-(\d{10})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,37 +28,8 @@ class Recovered:
     segments: list[Segment]
     """Ascending; the last is new, empty and of the epoch that recovers."""
     producers: ProducerStates
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    epoch: int
-    base_offset: int
-    """Where the epoch began to write."""
-    ends: dict[SegmentName, int]
-    """Where each earlier segment ends, ascending."""
-
-    @classmethod
-    def read(cls, path: Path, epoch: int) -> Manifest:
-        """OSError; StorageError if it makes no sense."""
-        try:
-            first, *lines = path.read_text(encoding="ascii").splitlines()
-            ends = dict(map(cls._segment, lines))
-            return cls(epoch, int(first), ends)
-        except ValueError as error:
-            raise StorageError(f"{path} is not readable: {error}") from error
-
-    @staticmethod
-    def _segment(line: str) -> tuple[SegmentName, int]:
-        file_name, _, end = line.partition(" ")
-        name = SegmentName.parse(file_name)
-        if name is None:
-            raise ValueError(f"{file_name!r} is no segment")
-        return name, int(end)
-
-    def write(self, directory: Path) -> None:
-        lines = [str(self.base_offset), *(f"{name} {end}" for name, end in self.ends.items())]
-        write_atomically(directory / f"segments-{self.epoch:010d}", "\n".join(lines).encode("ascii"), "new")
+    log_start_offset: int
+    cleaned_offset: int
 
 
 _NO_MANIFEST = Manifest(-1, 0, {})
@@ -73,23 +41,27 @@ def recover(directory: Path, epoch: int, claim: Claim, index_interval_bytes: int
     StorageError for a damaged segment before the tail; the tail ends where it is torn or corrupt. FencedEpoch if
     a newer epoch came in between. OSError.
     """
-    files = _segment_names(directory)  # before the manifests: an epoch writes its manifest before its first segment
-    manifests = _manifests(directory)
-    before = max(manifests, default=-1)
+    files = _file_names(directory)  # before the manifests: an epoch writes its manifest before its first segment
+    found = manifests(directory)
+    before = max(found, default=-1)
     if before >= epoch:
         raise FencedEpoch(f"{directory.name}: leader epoch {epoch} comes after {before}")
-    earlier = Manifest.read(manifests[before], before) if manifests else _NO_MANIFEST
-    if not manifests and files:
+    named = [name for file in files if (name := SegmentName.parse(file))]
+    if not found and named:
         raise StorageError(f"{directory} has segments but no manifest")
+    earlier = Manifest.read(found[before], before) if found else _NO_MANIFEST
     producers = ProducerStates()
     loaded: list[Segment] = []
     try:
-        _load(directory, _ends(earlier, files), producers, loaded, index_interval_bytes)
+        counting = earlier.counting(named)
+        _load(directory, counting, producers, loaded, index_interval_bytes)
         segments = [segment for segment in loaded if segment.size_bytes > 0]
         if segments:
             disk.sync(segments[-1].fd)
-        base_offset = segments[-1].next_offset if segments else earlier.base_offset
-        Manifest(epoch, base_offset, {segment.name: segment.next_offset for segment in segments}).write(directory)
+        base_offset = _end_offset(earlier, counting, loaded, segments)
+        ends = {segment.name: segment.next_offset for segment in segments}
+        cleaned_offset = min(earlier.cleaned_offset, base_offset)
+        Manifest(epoch, base_offset, ends, earlier.log_start_offset, cleaned_offset).write(directory, disk)
         segments.append(Segment.create(directory, SegmentName(epoch, 0, base_offset), index_interval_bytes, disk))
         loaded.append(segments[-1])
         claim.check()
@@ -97,30 +69,31 @@ def recover(directory: Path, epoch: int, claim: Claim, index_interval_bytes: int
         for segment in loaded:
             segment.close()
         raise
-    kept = {segment.name for segment in segments}
+    kept = {segment.path.stem for segment in segments}
     for segment in loaded:
-        if segment.name not in kept:
+        if segment.path.stem not in kept:
             segment.close()
-    _tidy(directory, segments[:-1], [str(name) for name in files if name not in kept], manifests, disk)
-    return Recovered(segments, producers)
+    _tidy(directory, segments[:-1], [file for file in files if _is_dead(file, kept, epoch)], disk)
+    return Recovered(segments, producers, earlier.log_start_offset, cleaned_offset)
 
 
-def _segment_names(directory: Path) -> list[SegmentName]:
-    return sorted(name for entry in directory.iterdir() if (name := SegmentName.parse(entry.name)))
+def _file_names(directory: Path) -> list[str]:
+    return sorted(entry.name for entry in directory.iterdir())
 
 
-def _manifests(directory: Path) -> dict[int, Path]:
-    return {int(match[1]): entry for entry in directory.iterdir() if (match := _MANIFEST.fullmatch(entry.name))}
+def _is_dead(file: str, kept: set[str], epoch: int) -> bool:
+    """A segment that does not count, or what lies beside one; a manifest of before."""
+    stem = Path(file).stem
+    return is_leftover(file, epoch) or (SegmentName.parse(f"{stem}.log") is not None and stem not in kept)
 
 
-def _ends(manifest: Manifest, files: list[SegmentName]) -> dict[SegmentName, int | None]:
-    """Which segments count, ascending, and where each ends; None: at its last whole batch."""
-    ends: dict[SegmentName, int | None] = dict(manifest.ends)
-    own = [name for name in files if name.epoch == manifest.epoch]
-    ends.update((name, following.base_offset) for name, following in pairwise(own))
-    if own:
-        ends[own[-1]] = None
-    return ends
+def _end_offset(
+    earlier: Manifest, ends: dict[SegmentName, int | None], loaded: list[Segment], filled: list[Segment]
+) -> int:
+    """Where the log goes on: behind all that it ever held, unless its tail is damaged."""
+    if filled and ends[filled[-1].name] not in (None, filled[-1].next_offset):
+        return max(filled[-1].next_offset, earlier.log_start_offset)
+    return max(earlier.base_offset, earlier.log_start_offset, *(segment.next_offset for segment in loaded))
 
 
 def _load(
@@ -153,14 +126,14 @@ def _size_bytes(directory: Path, name: SegmentName) -> int:
     return (directory / str(name)).stat().st_size
 
 
-def _tidy(directory: Path, segments: list[Segment], dead: list[str], manifests: dict[int, Path], disk: Disk) -> None:
+def _tidy(directory: Path, segments: list[Segment], dead: Iterable[str], disk: Disk) -> None:
     """Only once the claim was seen to hold after the manifest was written. What fails is left for the next time."""
     if segments:
         with suppress(OSError):
             _cut(segments[-1], disk)
-    for path in [*(directory / name for name in dead), *manifests.values()]:
+    for file in dead:
         with suppress(OSError):
-            path.unlink()
+            disk.unlink(directory / file)
 
 
 def _cut(tail: Segment, disk: Disk) -> None:

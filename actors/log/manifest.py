@@ -1,0 +1,113 @@
+"""The manifest of a leader epoch: which files are the log.
+
+``segments-<epoch>`` is written when the epoch begins and rewritten, by its own writer only, whenever segments are
+removed or replaced or the log start moves. One value per line: the offset at which the epoch's open part begins,
+then ``<keyword> <number>`` (a manifest of an older version has none), then ``<segment> <end>`` for each closed
+segment, ascending, where the end is the offset behind its last batch.
+
+What the epoch wrote behind that is found in the directory: the segments that carry its number and a serial of at
+least ``first-serial``. A cleaned segment (see :class:`actors.log.segment.SegmentName`) counts only where it is
+listed. Why all of this is safe: ``actors.log.partition``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from actors.log.disk import Disk
+from actors.log.errors import StorageError
+from actors.log.segment import SegmentName
+
+_NAME = re.compile(r"segments-(\d{10})(\.new\.tmp)?")
+_LOG_START, _CLEANED, _FIRST_SERIAL = "log-start-offset", "cleaned-offset", "first-serial"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    epoch: int
+    base_offset: int
+    """Where the open part begins: the log ends here or later."""
+    ends: dict[SegmentName, int]
+    """Where each closed segment ends, ascending. Between two of them offsets may be missing: they were cleaned."""
+    log_start_offset: int = 0
+    """Nothing below it is read, even if the first segment holds it."""
+    cleaned_offset: int = 0
+    """Below it no key comes twice: the cleaner has been here."""
+    first_serial: int = 0
+    """Segments of the epoch with a lower serial do not count unless they are listed."""
+
+    @classmethod
+    def read(cls, path: Path, epoch: int) -> Manifest:
+        """OSError; StorageError if it makes no sense."""
+        try:
+            first, *lines = path.read_text(encoding="ascii").splitlines()
+            numbers = {_LOG_START: 0, _CLEANED: 0, _FIRST_SERIAL: 0}
+            ends: dict[SegmentName, int] = {}
+            for line in lines:
+                word, _, number = line.partition(" ")
+                if word in numbers:
+                    numbers[word] = int(number)
+                else:
+                    ends[_segment(word)] = int(number)
+            return cls(epoch, int(first), ends, numbers[_LOG_START], numbers[_CLEANED], numbers[_FIRST_SERIAL])
+        except ValueError as error:
+            raise StorageError(f"{path} is not readable: {error}") from error
+
+    def write(self, directory: Path, disk: Disk) -> None:
+        """Durable on return, and a reader sees the one before or this one. OSError: nobody knows which."""
+        lines = [
+            str(self.base_offset),
+            f"{_LOG_START} {self.log_start_offset}",
+            f"{_CLEANED} {self.cleaned_offset}",
+            f"{_FIRST_SERIAL} {self.first_serial}",
+            *(f"{name} {end}" for name, end in self.ends.items()),
+        ]
+        path = directory / f"segments-{self.epoch:010d}"
+        temporary = path.with_name(f"{path.name}.new.tmp")
+        temporary.unlink(missing_ok=True)
+        fd = disk.create_unsynced(temporary)
+        try:
+            disk.write(fd, "\n".join(lines).encode("ascii"), 0)
+            disk.sync(fd)
+        finally:
+            os.close(fd)
+        disk.rename(temporary, path)
+
+    def counting(self, files: Iterable[SegmentName]) -> dict[SegmentName, int | None]:
+        """Which of the directory's segments count, ascending, and where each ends; None: at its last whole batch."""
+        ends: dict[SegmentName, int | None] = dict(self.ends)
+        own = sorted(
+            name
+            for name in files
+            if name.epoch == self.epoch and name.serial >= self.first_serial and not name.cleaned and name not in ends
+        )
+        for name, following in pairwise(own):
+            if following.base_offset > name.base_offset:  # else it was given up before it held anything
+                ends[name] = following.base_offset
+        if own:
+            ends[own[-1]] = None
+        return ends
+
+
+def _segment(file_name: str) -> SegmentName:
+    name = SegmentName.parse(file_name)
+    if name is None:
+        raise ValueError(f"{file_name!r} is no segment")
+    return name
+
+
+def manifests(directory: Path) -> dict[int, Path]:
+    """By epoch. OSError."""
+    found = ((_NAME.fullmatch(entry.name), entry) for entry in directory.iterdir())
+    return {int(match[1]): entry for match, entry in found if match and not match[2]}
+
+
+def is_leftover(name: str, epoch: int) -> bool:
+    """Whether a file of that name is a manifest, whole or not, of a lower epoch."""
+    match = _NAME.fullmatch(name)
+    return match is not None and int(match[1]) < epoch
