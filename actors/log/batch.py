@@ -49,6 +49,7 @@ _CONTROL = 0x20
 _LAST_CODEC = 4
 
 _PREFIX = struct.Struct(">qii")
+_CHECKED = struct.Struct(">qi4xbI2xi")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _TIMESTAMP = struct.Struct(">q")
@@ -127,6 +128,29 @@ def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
             raise CorruptMessage(f"no whole record batch at byte {at} of {len(buffer)}")
         yield at, header
         at += header.size_bytes
+
+
+def find_damage(content: Buffer, first_offset: int, end_offset: int) -> tuple[int, str] | None:
+    """(index, what is wrong there) of the first byte at which no sound batch begins; None if all are whole and sound.
+
+    Offsets ascend from ``first_offset`` on and end at ``end_offset`` or before. In one loop, since all that is fetched
+    goes through it.
+    """
+    view, at, size = memoryview(content), 0, len(content)
+    unpack, offset = _CHECKED.unpack_from, first_offset
+    while at < size:
+        if at + HEADER_BYTES > size:
+            return at, "no batch begins there"
+        base_offset, length, magic, crc, last_offset_delta = unpack(content, at)
+        end = at + LENGTH_OVERHEAD + length
+        if magic != 2 or end < at + HEADER_BYTES or end > size or last_offset_delta < 0:
+            return at, "no batch begins there"
+        if crc32c(view[at + _ATTRIBUTES_AT : end]) != crc:
+            return at, "the batch does not match its CRC"
+        if base_offset < offset or base_offset + last_offset_delta >= end_offset:
+            return at, f"a batch with offset {base_offset} lies there"
+        at, offset = end, base_offset + last_offset_delta + 1
+    return None
 
 
 def crc_matches(batch: Buffer, header: BatchHeader) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 from crc32c import crc32c
 
 from actors.log import index as indexes
-from actors.log.batch import HEADER, HEADER_BYTES, BatchHeader, crc_matches, is_plausible
+from actors.log.batch import HEADER, HEADER_BYTES, BatchHeader, crc_matches, find_damage, is_plausible
 from actors.log.disk import Disk
 from actors.log.errors import CorruptSegment
 from actors.log.index import Head, SparseIndex
@@ -385,21 +385,11 @@ class Segment:
 
     def _check_batches(self, content: bytes, start: int, end: int) -> None:
         """That the bytes between two positions are whole batches of this segment, in order."""
-        view, at, size, offset = memoryview(content), 0, len(content), self.base_offset
-        if size != end - start:
-            raise self._found_corrupt(start + size, "the file is shorter than it was")
-        while at < size:
-            if at + HEADER_BYTES > size:
-                raise self._found_corrupt(start + at, "no batch begins there")
-            header = BatchHeader._make(HEADER.unpack_from(content, at))
-            batch_end = at + header.size_bytes
-            if not is_plausible(header) or batch_end > size:
-                raise self._found_corrupt(start + at, "no batch begins there")
-            if not crc_matches(view[at:batch_end], header):
-                raise self._found_corrupt(start + at, "the batch does not match its CRC")
-            if header.base_offset < offset or header.next_offset > self.next_offset:
-                raise self._found_corrupt(start + at, f"a batch with offset {header.base_offset} lies there")
-            at, offset = batch_end, header.next_offset
+        if len(content) != end - start:
+            raise self._found_corrupt(start + len(content), "the file is shorter than it was")
+        damage = find_damage(content, self.base_offset, self.next_offset)
+        if damage is not None:
+            raise self._found_corrupt(start + damage[0], damage[1])
 
     def _check_sound(self) -> None:
         if self.corrupt is not None:
