@@ -31,6 +31,7 @@ from actors.config_types import (
     CleanupPolicy,
     Compression,
     ConfigType,
+    Double,
     Int,
     List,
     Long,
@@ -45,12 +46,14 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 9092
 _MAX_INT = 2**31 - 1
+_MAX_LONG = 2**63 - 1
 
 NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"broker\.id|node\.id|reserved\.broker\.max\.id", "gateways number themselves"),
     (r"log\.dirs?", "say storage.path"),
     (r"log\.flush\..*", "what is acknowledged has been synced to disk"),
     (r"replica\..*|min\.insync\.replicas|unclean\..*|leader\..*|auto\.leader\..*", "one copy, in storage.path"),
+    (r"log\.cleaner\.(threads|io\..*)", "each actor cleans its own logs, one at a time"),
     (r"num\.(io|network|recovery|replica)\..*", "there are no thread pools to size"),
     (r"group\.coordinator\.((background\.)?threads|new\.enable)", "each offsets partition is an actor of its own"),
     (r"group\.coordinator\.cached\.buffer\.max\.bytes", "a batch has a buffer of its own"),
@@ -63,7 +66,6 @@ NO_EFFECT: tuple[tuple[str, str], ...] = (
 LATER: tuple[str, ...] = (
     r"ssl\..*|sasl\..*|security\..*|authorizer\..*|principal\..*|.*quota.*",
     r"transaction\..*|transactional\..*|group\.(consumer|share|streams)\..*",
-    r"log\.retention\.check\.interval\.ms|log\.cleaner\..*",
 )
 """Kafka properties of features that Muster does not have yet, as patterns."""
 
@@ -97,10 +99,44 @@ class MusterConfig(BaseModel):
     log_retention_minutes: Int | None = Field(None, ge=-1, description="As log.retention.ms; goes before .hours.")
     log_retention_hours: Int = Field(168, ge=-1, description="As log.retention.ms.")
     log_retention_bytes: Long = Field(-1, ge=-1, description="Size at which a partition loses old segments; -1: none.")
+    log_retention_check_interval_ms: Long = Field(
+        300_000, ge=1, description="How often records are looked for that are to be removed, in ms."
+    )
+    log_roll_ms: Long | None = Field(
+        None, ge=1, description="How old a segment may become before the next begins, in ms. Goes before .hours."
+    )
+    log_roll_hours: Int = Field(168, ge=1, description="As log.roll.ms.")
     log_message_timestamp_type: TimestampType = Field(
         "CreateTime", description="Whether a record's time is the producer's or the time of the append."
     )
     log_cleanup_policy: CleanupPolicy = Field("delete", description="delete, compact, or both.")
+    log_cleaner_enable: Bool = Field(True, description="Whether logs are cleaned (compacted).")
+    log_cleaner_backoff_ms: Long = Field(
+        15_000, ge=1, description="How often the cleaner looks for a log to be cleaned, in ms."
+    )
+    log_cleaner_dedupe_buffer_size: Long = Field(
+        134_217_728,
+        ge=1 << 20,
+        description="Memory for the keys of one run of the cleaner, in bytes, per actor; 160 are counted for each key. "
+        "More keys are cleaned in several runs.",
+    )
+    log_cleaner_delete_retention_ms: Long = Field(
+        86_400_000, ge=0, description="For how long the cleaner keeps a tombstone that it has seen, in ms."
+    )
+    log_cleaner_min_cleanable_ratio: Double = Field(
+        0.5, ge=0, le=1, description="Share of a log, by bytes, that has to be new before it is cleaned."
+    )
+    log_cleaner_min_compaction_lag_ms: Long = Field(
+        0, ge=0, description="How old a record has to be before it is cleaned, in ms."
+    )
+    log_cleaner_max_compaction_lag_ms: Long = Field(
+        _MAX_LONG,
+        ge=1,
+        description="How old a record may become before its log is cleaned whatever its dirty ratio is, in ms.",
+    )
+    producer_id_expiration_ms: Int = Field(
+        86_400_000, ge=1, description="When a partition forgets an idempotent producer that writes no more, in ms."
+    )
 
     # groups
     group_min_session_timeout_ms: Int = Field(
@@ -263,6 +299,11 @@ class MusterConfig(BaseModel):
         return self.log_retention_hours * 3_600_000 if self.log_retention_hours >= 0 else -1
 
     @property
+    def roll_ms(self) -> int:
+        """How old a segment may become before the next begins, in ms; .ms goes before .hours."""
+        return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * 3_600_000
+
+    @property
     def listener(self) -> tuple[str, int]:
         """Host ("" if none is named) and port of ``listeners``."""
         return _listener(self.listeners)
@@ -318,12 +359,16 @@ def log_config(config: MusterConfig, topic_overrides: Mapping[str, str] = Mappin
     """What the log of a topic obeys. ``topic_overrides`` were checked by :func:`topic_config_errors`."""
     from actors.log.config import LogConfig
 
-    return LogConfig(**_known_to(LogConfig, topic_values(config, topic_overrides)))
+    return LogConfig(**_known_to(LogConfig, dict(config) | topic_values(config, topic_overrides)))
 
 
 def offsets_log_config(config: MusterConfig) -> LogConfig:
     """What the log of a partition of ``__consumer_offsets`` obeys."""
-    own = {"segment.bytes": str(config.offsets_topic_segment_bytes), "message.timestamp.type": "CreateTime"}
+    own = {
+        "segment.bytes": str(config.offsets_topic_segment_bytes),
+        "message.timestamp.type": "CreateTime",
+        "cleanup.policy": "compact",
+    }
     return dataclasses.replace(
         log_config(config, own),
         own_codec=config.offsets_topic_compression_codec,

@@ -16,6 +16,7 @@ from actors.config_types import (
     CleanupPolicy,
     Compression,
     ConfigType,
+    Double,
     Int,
     Long,
     TimestampType,
@@ -63,6 +64,18 @@ class TopicConfigs(BaseModel):
         description="The producer's own compression is kept.",
         json_schema_extra={"synonym": "compression_type"},
     )
+    delete_retention_ms: Long | None = Field(
+        None,
+        ge=0,
+        description="For how long the cleaner keeps a tombstone that it has seen, in ms.",
+        json_schema_extra={"synonym": "log_cleaner_delete_retention_ms"},
+    )
+    max_compaction_lag_ms: Long | None = Field(
+        None,
+        ge=1,
+        description="How old a record may become before its log is cleaned whatever its dirty ratio is, in ms.",
+        json_schema_extra={"synonym": "log_cleaner_max_compaction_lag_ms"},
+    )
     max_message_bytes: Int | None = Field(
         None,
         ge=0,
@@ -73,6 +86,19 @@ class TopicConfigs(BaseModel):
         None,
         description="Whether a record's time is the producer's or the time of the append.",
         json_schema_extra={"synonym": "log_message_timestamp_type"},
+    )
+    min_cleanable_dirty_ratio: Double | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Share of a log, by bytes, that has to be new before it is cleaned.",
+        json_schema_extra={"synonym": "log_cleaner_min_cleanable_ratio"},
+    )
+    min_compaction_lag_ms: Long | None = Field(
+        None,
+        ge=0,
+        description="How old a record has to be before it is cleaned, in ms.",
+        json_schema_extra={"synonym": "log_cleaner_min_compaction_lag_ms"},
     )
     min_insync_replicas: Int | None = Field(
         None,
@@ -97,14 +123,25 @@ class TopicConfigs(BaseModel):
         description="Size of a log segment file, in bytes.",
         json_schema_extra={"synonym": "log_segment_bytes"},
     )
+    segment_ms: Long | None = Field(
+        None,
+        ge=1,
+        description="How old a segment may become before the next begins, in ms.",
+        json_schema_extra={"synonym": "log_roll_ms"},
+    )
 
+
+_BY_UNIT = {
+    "log_retention_ms": ("log_retention_ms", "log_retention_minutes", "log_retention_hours"),
+    "log_roll_ms": ("log_roll_ms", "log_roll_hours"),
+}
+"""Broker properties that say the same in other units, the one that goes first first."""
 
 TOPIC_CONFIGS: tuple[str, ...] = tuple(str(field.alias) for field in TopicConfigs.model_fields.values())
 """Names that can be set on a topic."""
 
 TOPIC_CONFIGS_WITHOUT_EFFECT = frozenset(
     {
-        "delete.retention.ms",
         "file.delete.delay.ms",
         "flush.messages",
         "flush.ms",
@@ -113,19 +150,15 @@ TOPIC_CONFIGS_WITHOUT_EFFECT = frozenset(
         "leader.replication.throttled.replicas",
         "local.retention.bytes",
         "local.retention.ms",
-        "max.compaction.lag.ms",
         "message.downconversion.enable",
         "message.format.version",
         "message.timestamp.after.max.ms",
         "message.timestamp.before.max.ms",
         "message.timestamp.difference.max.ms",
-        "min.cleanable.dirty.ratio",
-        "min.compaction.lag.ms",
         "preallocate",
         "remote.storage.enable",
         "segment.index.bytes",
         "segment.jitter.ms",
-        "segment.ms",
         "unclean.leader.election.enable",
     }
 )
@@ -190,16 +223,17 @@ def _broker_value(config: MusterConfig, field: FieldInfo) -> Any:
     synonym = _synonym(field)
     if synonym is None:
         return 1
-    return config.retention_ms if synonym == "log_retention_ms" else getattr(config, synonym)
+    if synonym in _BY_UNIT:
+        return config.retention_ms if synonym == "log_retention_ms" else config.roll_ms
+    return getattr(config, synonym)
 
 
 def _broker_synonyms(config: MusterConfig, field: FieldInfo) -> tuple[tuple[str, str | None, ConfigSource], ...]:
     match _synonym(field):
         case None:
             return ()
-        case "log_retention_ms":
-            names = ("log_retention_ms", "log_retention_minutes", "log_retention_hours")
-            found = [entry for name in names for entry in _own_and_default(config, name)]
+        case str(synonym) if synonym in _BY_UNIT:
+            found = [entry for name in _BY_UNIT[synonym] for entry in _own_and_default(config, name)]
             return tuple(entry for entry in found if entry[1] is not None)
         case synonym:
             return _own_and_default(config, synonym)

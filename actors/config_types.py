@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from enum import IntEnum
 from typing import Annotated, Any
@@ -32,6 +33,17 @@ def _integer(value: Any) -> Any:
         if not re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
             raise ValueError("is not a whole number")
         return int(value)
+    return value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            raise ValueError("is not a number") from None
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("is not a number")
     return value
 
 
@@ -77,6 +89,7 @@ def _producers_own(value: str) -> str:
 Bool = Annotated[bool, BeforeValidator(_boolean), ConfigType.BOOLEAN]
 Int = Annotated[int, BeforeValidator(_integer), Field(ge=-(2**31), le=2**31 - 1), ConfigType.INT]
 Long = Annotated[int, BeforeValidator(_integer), Field(ge=-(2**63), le=2**63 - 1), ConfigType.LONG]
+Double = Annotated[float, BeforeValidator(_number), ConfigType.DOUBLE]
 Text = Annotated[str, BeforeValidator(_text), ConfigType.STRING]
 CleanupPolicy = Annotated[str, BeforeValidator(_text), AfterValidator(_policies), ConfigType.LIST]
 TimestampType = Annotated[str, BeforeValidator(_text), _one_of("CreateTime", "LogAppendTime"), ConfigType.STRING]

@@ -11,6 +11,10 @@ from actors.log.compression import CODECS, NO_COMPRESSION
 
 CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
+FOR_EVER = -1
+_DAY_MS = 86_400_000
+_MAX_LONG = 2**63 - 1
+_TYPES: Mapping[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +31,29 @@ class LogConfig:
     """offsets.topic.compression.codec: of the batches that are built by the log's owner, not by a producer."""
     load_buffer_bytes: int = 256 << 10
     """offsets.load.buffer.size: how much ``replay`` reads at a time; a larger batch is read whole."""
+    cleanup_policy: str = "delete"
+    """cleanup.policy: delete, compact, or both with a comma."""
+    retention_ms: int = 7 * _DAY_MS
+    """retention.ms, with the policy delete; -1: for ever."""
+    retention_bytes: int = -1
+    """retention.bytes, with the policy delete; -1: no limit."""
+    segment_ms: int = 7 * _DAY_MS
+    """segment.ms: a segment that began longer ago is closed, so that it can be removed or cleaned."""
+    delete_retention_ms: int = _DAY_MS
+    """delete.retention.ms: for how long the cleaner keeps a tombstone that it has seen."""
+    min_cleanable_dirty_ratio: float = 0.5
+    """min.cleanable.dirty.ratio: above it, by bytes, a log is cleaned."""
+    min_compaction_lag_ms: int = 0
+    """min.compaction.lag.ms: younger records are not cleaned."""
+    max_compaction_lag_ms: int = _MAX_LONG
+    """max.compaction.lag.ms: with older records a log is cleaned whatever its ratio is."""
+    log_retention_check_interval_ms: int = 300_000
+    log_cleaner_enable: bool = True
+    log_cleaner_backoff_ms: int = 15_000
+    """How often the cleaner looks for something to do."""
+    log_cleaner_dedupe_buffer_size: int = 128 << 20
+    """How much memory the cleaner's map of keys may take."""
+    producer_id_expiration_ms: int = _DAY_MS
 
     def __post_init__(self) -> None:
         if min(self.segment_bytes, self.max_message_bytes, self.index_interval_bytes) <= 0:
@@ -35,6 +62,21 @@ class LogConfig:
             raise ValueError("a codec is one of 0-4, and a buffer holds something")
         if self.message_timestamp_type not in (CREATE_TIME, LOG_APPEND_TIME):
             raise ValueError(f"message.timestamp.type is {CREATE_TIME} or {LOG_APPEND_TIME}")
+
+    @property
+    def deletes(self) -> bool:
+        """Whether records go by age and size, and may be deleted."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def compacts(self) -> bool:
+        """Whether the last record of each key is kept."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def roll_ms(self) -> int:
+        """How old a segment may become before the next begins."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
 
     @property
     def max_batch_bytes(self) -> int:
@@ -47,5 +89,5 @@ class LogConfig:
         for declared in dataclasses.fields(self):
             text = topic.get(declared.name.replace("_", "."))
             if text is not None:
-                changes[declared.name] = text if declared.type == "str" else int(text)
+                changes[declared.name] = _TYPES[str(declared.type)](text)
         return dataclasses.replace(self, **changes) if changes else self
