@@ -57,9 +57,20 @@ def test_a_storage_path_in_use(muster: Muster, tmp_path: Path) -> None:
         assert "in use by the muster up with pid 4711" in one_line(muster("up", "--storage", "."))
 
 
+def listener_behind_a_free_port() -> socket.socket:
+    """Below the ports that the kernel hands out, where nobody takes the one before it meanwhile."""
+    for port in range(20_001, 32_000, 2):
+        try:
+            with socket.create_server(("127.0.0.1", port - 1)):
+                return socket.create_server(("127.0.0.1", port))
+        except OSError:
+            continue
+    raise AssertionError("no two free ports side by side")
+
+
 @pytest.mark.parametrize("which", ["kafka", "second kafka", "metrics"])
 def test_a_taken_port(muster: Muster, which: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with listener_behind_a_free_port() as taken:
         port = taken.getsockname()[1]
         arguments = {
             "kafka": ["--port", str(port)],
