@@ -23,7 +23,7 @@ from placement.mirror import Mirror
 from placement.registration import Registration
 from placement.repair import Node, Plan, Suspect, plan
 from placement.view import OFFSETS_TOPIC
-from placement.zookeeper import client
+from placement.zookeeper import ZooKeeperUnreachable, client
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +32,7 @@ Registrations = Callable[[], Awaitable[Mapping[int, tuple[Registration, ...]]]]
 
 _ASK_S = 5.0
 _SNAPSHOT_S = 2.0
+_AWAY = "ZooKeeper is away, or has no __consumer_offsets"
 
 
 class Reconciler:
@@ -124,7 +125,11 @@ class Reconciler:
     async def _guarded_round(self) -> None:
         try:
             done = await self.round()
-            self._trouble = None if done is not None else "ZooKeeper is away, or has no __consumer_offsets"
+            self._trouble = None if done is not None else _AWAY
+        except ZooKeeperUnreachable:  # the client has said so
+            self._trouble = _AWAY
+            self._counts["skipped"] += 1
+            self._suspects = frozenset()
         except Exception as error:
             if repr(error) != self._trouble:
                 log.exception("a round of the reconciler failed; trying again every %g s", self._interval_s)

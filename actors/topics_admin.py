@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TypeVar
 from uuid import UUID
 
 from actors.admin import NewTopic, TopicOutcome
@@ -21,7 +24,16 @@ from placement.topics import (
     check_partitions,
 )
 from placement.view import OFFSETS_TOPIC, Topic
+from placement.zookeeper import ZooKeeperUnreachable
 
+T = TypeVar("T")
+
+_PATIENCE_S = 20.0
+"""How long a change waits for those before it; then it is not begun. Gateways wait 30 s for its answer."""
+_RELOAD_S = 0.5
+_UNKNOWN = "ZooKeeper is away; whether this was done is not known."
+_NOT_BEGUN = "ZooKeeper is away; this was not begun."
+_BUSY = "Other changes of topics take too long; this was not begun."
 _NO_ID = UUID(int=0)
 _CODES = {
     TopicExists: ErrorCode.topic_already_exists,
@@ -32,7 +44,11 @@ _CODES = {
 
 
 class TopicsAdmin:
-    """``topics`` is what ZooKeeper had when it was last read: at :meth:`load` and after each change."""
+    """``topics`` is what ZooKeeper had when it was last read: at :meth:`load` and after each change.
+
+    While ZooKeeper is away, changes get REQUEST_TIMED_OUT in bounded time, each with whether it may have been done;
+    as soon as it is back, the topics are read again.
+    """
 
     def __init__(self, registry: TopicRegistry, num_partitions: int, changed: Callable[[], None]) -> None:
         """``num_partitions`` of a topic that says none; ``changed`` is called when ``topics`` is another."""
@@ -41,6 +57,9 @@ class TopicsAdmin:
         self._num_partitions = num_partitions
         self._changed = changed
         self._one_change = asyncio.Lock()
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="topics")
+        """Of its own: whatever waits for ZooKeeper must not hold up what else the process does in threads."""
+        self._reloading: asyncio.Task[None] | None = None
 
     def load(self, offsets_partitions: int) -> None:
         """Read the topics, and make ``__consumer_offsets`` if this cluster is new; blocking."""
@@ -92,20 +111,65 @@ class TopicsAdmin:
         self, changes: Sequence[tuple[str, Callable[[TopicRegistry], Topic]]], validate_only: bool
     ) -> list[TopicOutcome]:
         """Carry the changes out in ZooKeeper one by one, then publish what is true."""
-        outcomes: list[TopicOutcome] = []
-        async with self._one_change:
+        async with self._turn() as has_turn:
+            if not has_turn:
+                return [_timed_out(name, _BUSY) for name, _ in changes]
             try:
-                for name, change in changes:
-                    outcomes.append(await asyncio.to_thread(_carry_out, self._registry, name, change))
+                return await self._carry_out_all(changes)
             finally:  # ZooKeeper may be lost between two changes; what was done is to be seen
                 if not validate_only:
-                    self.topics = await asyncio.to_thread(self._registry.load)
-                    self._changed()
+                    await self._reload()
+
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncIterator[bool]:
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._one_change.acquire()
+        except TimeoutError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            self._one_change.release()
+
+    async def _carry_out_all(
+        self, changes: Sequence[tuple[str, Callable[[TopicRegistry], Topic]]]
+    ) -> list[TopicOutcome]:
+        outcomes: list[TopicOutcome] = []
+        for name, change in changes:
+            try:
+                outcomes.append(await self._in_thread(partial(_carry_out, self._registry, name, change)))
+            except ZooKeeperUnreachable:
+                rest = [_timed_out(other, _NOT_BEGUN) for other, _ in changes[len(outcomes) + 1 :]]
+                return [*outcomes, _timed_out(name, _UNKNOWN), *rest]
         return outcomes
 
+    async def _reload(self) -> None:
+        try:
+            self.topics = await self._in_thread(self._registry.load)
+        except ZooKeeperUnreachable:
+            if self._reloading is None or self._reloading.done():
+                self._reloading = asyncio.get_running_loop().create_task(self._reload_later())
+            return
+        self._changed()
+
+    async def _reload_later(self) -> None:
+        """What became of a change during an outage is known when ZooKeeper is back."""
+        while True:
+            await asyncio.sleep(_RELOAD_S)
+            async with self._one_change:
+                with contextlib.suppress(ZooKeeperUnreachable):
+                    self.topics = await self._in_thread(self._registry.load)
+                    self._changed()
+                    return
+
     async def producer_ids(self) -> range:
-        """A block of producer ids that nobody had before."""
-        return await asyncio.to_thread(self._registry.next_producer_id_block)
+        """A block of producer ids that nobody had before. ZooKeeperUnreachable."""
+        return await self._in_thread(self._registry.next_producer_id_block)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
 def _carry_out(registry: TopicRegistry, name: str, change: Callable[[TopicRegistry], Topic]) -> TopicOutcome:
@@ -113,3 +177,7 @@ def _carry_out(registry: TopicRegistry, name: str, change: Callable[[TopicRegist
         return TopicOutcome(name, 0, None, change(registry))
     except TopicError as error:
         return TopicOutcome(name, int(_CODES[type(error)]), str(error))
+
+
+def _timed_out(name: str, why: str) -> TopicOutcome:
+    return TopicOutcome(name, int(ErrorCode.request_timed_out), why)

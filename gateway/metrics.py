@@ -24,6 +24,7 @@ from prometheus_client.registry import Collector
 
 from gateway.attribution.account import Series
 from gateway.attribution.ledger import Amount
+from placement.outages import connectivity
 
 LATENCY_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 """Up to a Heartbeat's fraction of a millisecond, and up to a JoinGroup that waits for a whole rebalance."""
@@ -219,6 +220,16 @@ class GatewayMetrics(Collector):
         registrations = self._books.registrations()
         yield self._gauge(
             "registrations", "Clients that the group coordinators named to this gateway.", (), [((), registrations)]
+        )
+        zookeeper = connectivity()
+        yield self._gauge(
+            "zookeeper_connected",
+            "1 while this gateway is connected to ZooKeeper.",
+            (),
+            [((), int(zookeeper.connected))],
+        )
+        yield self._plain_counter(
+            "zookeeper_outages", "Times that this gateway lost its connection to ZooKeeper.", zookeeper.outages
         )
 
     def _counter(

@@ -16,6 +16,7 @@ from gateway.attribution.account import Account
 from gateway.connection import Connection
 from gateway.forward import Forwarder
 from gateway.metrics import GatewayMetrics
+from gateway.producer_ids import ProducerIds
 from placement.hashing import partition_for
 from placement.registration import Registration, Statement
 from placement.view import OFFSETS_TOPIC, ClusterView, Topic
@@ -66,8 +67,7 @@ class Gateway:
         self.forwarder = Forwarder(node_id, self._heard)
         self.connections: dict[str, Connection] = {}
         self._accepted = 0
-        self._producer_ids: list[int] = []
-        self._producer_ids_lock = asyncio.Lock()
+        self._producer_ids = ProducerIds(controller.producer_ids)
         self._activating: dict[int, asyncio.Task[None]] = {}
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -79,6 +79,7 @@ class Gateway:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._accept, host, port, backlog=1024)
         self._sweeper = loop.create_task(self._close_idle())
+        self._producer_ids.prepare()
         return int(self._server.sockets[0].getsockname()[1])
 
     @property
@@ -176,10 +177,7 @@ class Gateway:
 
     async def next_producer_id(self) -> int:
         """An id that no other producer of this cluster has or had. ControllerUnavailable."""
-        async with self._producer_ids_lock:
-            if not self._producer_ids:
-                self._producer_ids = list(reversed(await self.controller.producer_ids()))
-            return self._producer_ids.pop()
+        return await self._producer_ids.next()
 
     async def stop(self) -> None:
         """Take no more connections, close those that are there."""

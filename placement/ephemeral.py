@@ -50,7 +50,10 @@ class EphemeralNode:
             self._due.clear()
             try:
                 self._create()
-            except (KazooException, ZooKeeperUnreachable) as error:
+            except ZooKeeperUnreachable:  # the client says so; the next session finds the node due
+                self._due.set()
+                self._closed.wait(_RETRY_S)
+            except KazooException as error:
                 log.warning("%s cannot be created now: %r", self._path, error)
                 self._due.set()
                 self._closed.wait(_RETRY_S)

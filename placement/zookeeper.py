@@ -29,15 +29,17 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import Watch, write_string
 from kazoo.protocol.states import EVENT_TYPE_MAP, Callback, KazooState, WatchedEvent, ZnodeStat
-from kazoo.retry import KazooRetry
+from kazoo.retry import ForceRetryError, KazooRetry
 
-log = logging.getLogger(__name__)
+from placement.outages import outages_of
 
 SESSION_TIMEOUT_S = 10.0
 """Asked of the server, which may grant less. Ephemeral nodes outlive their owner by up to that."""
 _MAX_RECONNECT_DELAY_S = 2.0
 _READ_WINDOW = 1000
 _NOTICE_STOP_S = 0.2
+_LONG_AWAY_S = 10.0
+_LONG_AWAY_PATIENCE_S = 1.0
 _RETRIABLE = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
 
 
@@ -62,6 +64,13 @@ class _AddRecursiveWatch:
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
+    def _connect_loop(self, retry: KazooRetry) -> Any:
+        try:
+            return super()._connect_loop(retry)
+        except ForceRetryError:  # all hosts were tried
+            self.client.found_no_server()
+            raise
+
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         event, _ = Watch.deserialize(buffer, offset)
         if event.type in EVENT_TYPE_MAP:
@@ -83,15 +92,46 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         self.hosts_text = hosts
         self._connection = _Connection(self, self._conn_retry.copy(), logger=logger)
         self._tree_watchers: dict[str, Callable[[WatchedEvent], None]] = {}
+        self._outages = outages_of(hosts.partition("/")[0])
+        self._away_since: float | None = None
+        self._tells_first_attempts = True
+        self.add_listener(self._state_changed)
+
+    def found_no_server(self) -> None:
+        """There is no connection, or none of the hosts gave one; kazoo goes on trying."""
+        if self._live.is_set() or self._stopped.is_set():
+            return
+        if self._away_since is None:
+            self._away_since = time.monotonic()
+        if self._tells_first_attempts:
+            self._outages.lost(self)
+
+    def _state_changed(self, state: str) -> None:
+        if self._stopped.is_set():
+            self._outages.closed(self)
+        elif state == KazooState.CONNECTED:
+            self._away_since = None
+            self._tells_first_attempts = True
+            self._outages.found(self)
+        elif state == KazooState.SUSPENDED:
+            self.found_no_server()
+        else:
+            self._outages.expired()
+
+    def _patience_s(self, timeout_s: float) -> float:
+        since = self._away_since
+        is_long = since is not None and time.monotonic() - since > _LONG_AWAY_S
+        return min(timeout_s, _LONG_AWAY_PATIENCE_S) if is_long else timeout_s
 
     def ask(self, operation: Callable[..., Any], *args: Any, timeout_s: float = SESSION_TIMEOUT_S, **named: Any) -> Any:
         """Call one of kazoo's ``*_async`` methods and wait; its result, or what ZooKeeper answered as error.
 
         A lost connection is waited out and the call made again, up to ``timeout_s`` in all; then
-        ZooKeeperUnreachable. So the call may have been carried out although it failed, or twice: use it
-        with operations for which that does no harm. A client that is not started, or is closed meanwhile,
-        does not wait.
+        ZooKeeperUnreachable. When ZooKeeper has been away for more than 10 s already, that is 1 s at most. So
+        the call may have been carried out although it failed, or twice: use it with operations for which that
+        does no harm. A client that is not started, or is closed meanwhile, does not wait.
         """
+        timeout_s = self._patience_s(timeout_s)
         deadline = time.monotonic() + timeout_s
         while (left_s := deadline - time.monotonic()) > 0:
             if self._stopped.is_set():
@@ -167,18 +207,18 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
             self.stop()
         with contextlib.suppress(Exception):
             self.close()
+        self._outages.closed(self)
 
 
 def client(hosts: str) -> ZooKeeperClient:
     """A client that is not started. ZooKeeperUnreachable if ``hosts`` is no connect string."""
-    # kazoo logs every attempt to reconnect; one line when it is gone and one when it is back are enough.
+    # kazoo logs every attempt to reconnect; the two lines of placement.outages are enough.
     quiet = logging.getLogger("kazoo.quiet")
     quiet.setLevel(logging.ERROR)
     try:
         zk = ZooKeeperClient(hosts, logger=quiet)
     except (ValueError, KazooException) as error:
         raise ZooKeeperUnreachable(f"not a ZooKeeper connect string: {hosts!r} ({error})") from error
-    zk.add_listener(_ConnectionLog(hosts))
     return zk
 
 
@@ -189,22 +229,9 @@ def connect(hosts: str, *, timeout_s: float) -> ZooKeeperClient:
     for as long as it takes, with a new session where the old one expired.
     """
     zk = client(hosts)
+    zk._tells_first_attempts = False  # whoever called is told
     if not zk.start_async().wait(timeout_s):
         # kazoo may need its whole connect timeout to give up an attempt; nobody has to wait for that.
         threading.Thread(target=zk.shut, name="zookeeper-give-up", daemon=True).start()
         raise ZooKeeperUnreachable(f"no ZooKeeper answers at {hosts} within {timeout_s:g} s")
     return zk
-
-
-class _ConnectionLog:
-    def __init__(self, hosts: str) -> None:
-        self._hosts = hosts
-        self._lost_at: float | None = None
-
-    def __call__(self, state: str) -> None:
-        if state == KazooState.CONNECTED and self._lost_at is not None:
-            log.warning("ZooKeeper at %s is back after %.1f s", self._hosts, time.monotonic() - self._lost_at)
-            self._lost_at = None
-        elif state == KazooState.SUSPENDED and self._lost_at is None:
-            log.warning("ZooKeeper at %s is away, reconnecting", self._hosts)
-            self._lost_at = time.monotonic()

@@ -1,0 +1,85 @@
+"""What this process knows of its connections to ZooKeeper: one line when the first is lost, one when all are back."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+
+log = logging.getLogger("placement.zookeeper")
+
+
+@dataclass(frozen=True, slots=True)
+class Connectivity:
+    """Of a process, over all that it has to do with ZooKeeper."""
+
+    connected: bool
+    """False from the first connection lost until every one is back."""
+    outages: int
+    """Begun since the process started."""
+
+
+class Outages:
+    """The outages of one ZooKeeper as seen by one process, however many clients of it there are. Thread-safe."""
+
+    def __init__(self, hosts: str) -> None:
+        self._hosts = hosts
+        self._lock = threading.Lock()
+        self._without: set[object] = set()
+        self._since: float | None = None
+        self._count = 0
+        self._expired = False
+
+    def lost(self, client: object) -> None:
+        """The client has no connection. May be told again."""
+        with self._lock:
+            self._without.add(client)
+            if self._since is None:
+                self._since = time.monotonic()
+                self._count += 1
+                self._expired = False
+                log.warning("ZooKeeper at %s is away, reconnecting", self._hosts)
+
+    def expired(self) -> None:
+        """A client's session was ended by the server."""
+        with self._lock:
+            self._expired = True
+
+    def found(self, client: object) -> None:
+        """The client is connected."""
+        with self._lock:
+            self._without.discard(client)
+            if self._since is None or self._without:
+                return
+            session = ", with a new session" if self._expired else ""
+            log.warning("ZooKeeper at %s is back after %.1f s%s", self._hosts, time.monotonic() - self._since, session)
+            self._since = None
+
+    def closed(self, client: object) -> None:
+        """The client is of no interest any more; if it was the last that waited, nobody knows when the outage ends."""
+        with self._lock:
+            self._without.discard(client)
+            if not self._without:
+                self._since = None
+
+    def now(self) -> Connectivity:
+        with self._lock:
+            return Connectivity(self._since is None, self._count)
+
+
+_ALL: dict[str, Outages] = {}
+_ALL_LOCK = threading.Lock()
+
+
+def outages_of(hosts: str) -> Outages:
+    """Those of the ensemble; ``hosts`` without chroot."""
+    with _ALL_LOCK:
+        return _ALL.setdefault(hosts, Outages(hosts))
+
+
+def connectivity() -> Connectivity:
+    """Of this process now; connected as well if it never had to do with ZooKeeper."""
+    with _ALL_LOCK:
+        states = [outages.now() for outages in _ALL.values()]
+    return Connectivity(all(state.connected for state in states), sum(state.outages for state in states))

@@ -1,0 +1,60 @@
+"""Topics, while ZooKeeper is away and after: the controller's part without Ray, beside a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.admin import NewTopic
+from actors.topics_admin import TopicsAdmin
+from actors.wire.codec import ErrorCode
+from actors.zookeeper import EmbeddedZooKeeper
+from placement.topics import TopicRegistry
+from placement.zookeeper import connect
+
+WAIT_S = 60
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
+    """One of the test's own, to be stopped."""
+    with EmbeddedZooKeeper.start(tmp_path) as running:
+        yield running
+
+
+def test_a_change_during_an_outage_is_refused_in_time_and_done_soon_after(
+    server: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("placement.zookeeper._LONG_AWAY_S", 1.0)
+    zk = connect(server.hosts, timeout_s=10)
+
+    async def run() -> None:
+        published = asyncio.Event()
+        admin = TopicsAdmin(TopicRegistry(zk), 1, published.set)
+        await asyncio.to_thread(admin.load, 1)
+        assert [outcome.error for outcome in await admin.create([NewTopic("before", 1, {})], False)] == [0]
+        published.clear()
+        server.stop()
+        async with asyncio.timeout(WAIT_S):
+            first, second = await admin.create([NewTopic("first", 1, {}), NewTopic("second", 1, {})], False)
+            crowd = await asyncio.gather(*(admin.delete(["before"]) for _ in range(5)))
+        assert {first.error, second.error} == {int(ErrorCode.request_timed_out)}
+        assert (first.message, second.message) == (
+            "ZooKeeper is away; whether this was done is not known.",
+            "ZooKeeper is away; this was not begun.",
+        )
+        assert {outcome.error for (outcome,) in crowd} == {int(ErrorCode.request_timed_out)}
+        assert "before" in admin.topics
+        assert not published.is_set()
+        with EmbeddedZooKeeper.start(server.data_dir, server.port):
+            async with asyncio.timeout(WAIT_S):
+                await published.wait()
+                made = await admin.create([NewTopic("after", 2, {})], False)
+            assert [outcome.error for outcome in made] == [0]
+            assert {"before", "after"} <= admin.topics.keys()
+            zk.shut()
+
+    asyncio.run(run())
