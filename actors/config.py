@@ -236,7 +236,11 @@ class MusterConfig(BaseModel):
         description="How long a phase of a rebalance may last before the coordinator's log names the members that it "
         "waits for, in ms; half the group's rebalance timeout if that is shorter.",
     )
-    fault_injection_enable: Bool = Field(False, description="Reserved: fault injection comes with a later version.")
+    fault_injection_enable: Bool = Field(
+        False,
+        description="Whether faults can be injected (docs/faults.md). For test clusters only: whoever reaches a "
+        "gateway's HTTP port may then break the cluster.",
+    )
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> MusterConfig:
@@ -250,13 +254,6 @@ class MusterConfig(BaseModel):
         if problems:
             raise ConfigError("; ".join(problems))
         return config
-
-    @field_validator("fault_injection_enable")
-    @classmethod
-    def _faults_come_later(cls, enabled: bool) -> bool:
-        if enabled:
-            raise ValueError("fault injection comes with a later version")
-        return enabled
 
     @field_validator("listeners")
     @classmethod

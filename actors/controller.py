@@ -17,9 +17,12 @@ from typing import Any
 import ray
 
 from actors.admin import NewTopic, TopicOutcome
+from actors.faults.control import FaultControl, Process
+from actors.faults.ray_cluster import RayCluster
+from actors.faults.registry import FaultRegistry
 from actors.nodes import NodeFollower, live_node_ids
 from actors.ray_actors import LogActor, OffsetsActor, ReconcilerActor
-from actors.runtime import log_to_file, now_ms
+from actors.runtime import log_to_file, now_ms, wall_ms
 from actors.settings import ClusterSettings
 from actors.supervisor import Managed, Supervisor, detached
 from actors.topics_admin import TopicsAdmin
@@ -58,6 +61,7 @@ class Controller:
         self._view: ClusterView | None = None
         self._news = asyncio.Condition()
         self._supervisor = Supervisor(self._publish)
+        self._faults = self._fault_control() if settings.config.fault_injection_enable else None
         self._starting: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -72,6 +76,8 @@ class Controller:
     async def _start(self) -> None:
         left = await asyncio.to_thread(self._left_behind)
         await asyncio.to_thread(self._read_zookeeper)
+        if self._faults is not None:
+            await self._faults.begin(fresh=left <= {"controller"})
         for index in range(self._settings.config.log_actors):
             self._manage(f"log-{index}", LogActor, index)
         with_data = await asyncio.to_thread(self._offsets_with_data)
@@ -85,6 +91,15 @@ class Controller:
             self._spawn(NodeFollower(self._supervisor, self._manage_gateway_on).run())
         self._node = EphemeralNode(self._settings.zookeeper, CONTROLLER, self._describe_node)
         log.info("controller epoch %d serves", self._epoch)
+
+    def _fault_control(self) -> FaultControl:
+        own = Process(os.getpid(), ray.get_runtime_context().get_node_id())
+        registry = FaultRegistry(Path(self._settings.storage) / "run" / "faults.json", wall_ms)
+        return FaultControl(registry, RayCluster(self._supervisor, own, self._offsets_partitions))
+
+    def _offsets_partitions(self) -> int:
+        assert self._topics is not None
+        return self._topics.topics[OFFSETS_TOPIC].partitions
 
     def _read_zookeeper(self) -> None:
         config = self._settings.config
@@ -248,6 +263,13 @@ class Controller:
         """A block of producer ids that nobody had before."""
         return await (await self._topics_admin()).producer_ids()
 
+    async def faults(self, what: str, *arguments: Any) -> dict[str, Any]:
+        """What ``FaultControl.ask`` answers. RuntimeError unless fault injection is enabled."""
+        await self.start()
+        if self._faults is None:
+            raise RuntimeError("fault injection is off")
+        return await self._faults.ask(what, *arguments)
+
     async def _topics_admin(self) -> TopicsAdmin:
         await self.start()
         assert self._topics is not None
@@ -286,6 +308,8 @@ class Controller:
         """Stop in order: gateways, so that no request comes; coordinators; logs; the rest."""
         for task in list(self._tasks):
             task.cancel()
+        if self._faults is not None:
+            await self._faults.stop()
         names = list(self._supervisor.actors)
         for kind in ("gateway", "reconciler", "offsets", "log"):
             await self._supervisor.stop([name for name in names if name.partition("-")[0] == kind])

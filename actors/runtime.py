@@ -18,6 +18,11 @@ def now_ms() -> int:
     return _STARTED_WALL_MS + (time.monotonic_ns() - _STARTED_MONOTONIC_NS) // 1_000_000
 
 
+def wall_ms() -> int:
+    """Milliseconds since the Unix epoch as the machine's clock says; for times that other processes compare."""
+    return time.time_ns() // 1_000_000
+
+
 def socket_path(cluster_id: str, actor: str) -> Path:
     """A node-local path for an actor's Unix domain socket; short, since such paths end at 107 bytes.
 

@@ -14,12 +14,15 @@ from ray.exceptions import RayError
 
 import gateway.apis  # registers the handlers
 from actors.admin import NewTopic, Started, TopicOutcome
+from actors.faults.registry import Book
 from actors.follow import ViewFollower, controller_of
 from actors.runtime import log_to_file, now_ms
 from actors.settings import ClusterSettings
 from actors.storage import check_shared
 from actors.tables.spool import Sample, SampleStore
 from gateway.attribution.account import Account
+from gateway.fault_controller import RayFaults
+from gateway.faults import GatewayFaults
 from gateway.http import gateway_app, start_http
 from gateway.metrics import GatewayMetrics
 from gateway.server import ControllerUnavailable, Gateway
@@ -77,6 +80,7 @@ class GatewayActor:
         self._ports = (port, metrics_port)
         self._started: asyncio.Future[Started] | None = None
         self._loops: list[asyncio.Task[None]] = []
+        self._faults: GatewayFaults | None = None
 
     async def start(self) -> Started:
         """Come up; the same answer however often it is asked. OSError when a port is taken."""
@@ -102,6 +106,11 @@ class GatewayActor:
             metrics=metrics,
             view=view,
         )
+        if config.fault_injection_enable:
+            faults = RayFaults(await controller_of(settings))
+            self._faults = GatewayFaults(self._gateway, faults)
+            self._faults.take(await faults.book())
+            self._gateway.faults = self._faults
         self._follower.follow(self._gateway.follow)
         port, metrics_port = self._ports
         bound = await self._gateway.listen(settings.host or "0.0.0.0", port)
@@ -148,6 +157,16 @@ class GatewayActor:
         """Returns only when this is not the process that was started: else Ray tells the caller of its death."""
         if pid == os.getpid():
             await asyncio.Event().wait()
+
+    async def take_faults(self, book: Book) -> None:
+        """Inject these from now on. A gateway that only starts asks for them later."""
+        if self._faults is not None:
+            self._faults.take(book)
+
+    async def report_faults(self) -> None:
+        """Returns when the controller has heard what was injected here."""
+        if self._faults is not None:
+            await self._faults.reported()
 
     async def flush(self) -> int:
         """Write the samples so far as Parquet; the number of rows."""

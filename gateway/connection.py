@@ -149,7 +149,9 @@ class Connection(asyncio.Protocol):
         started_s = time.perf_counter()
         outcome = "CLOSED"
         try:
-            reply = await known.handler(call)
+            faults = self.gateway.faults
+            served = known.handler(call) if faults is None else faults.serve(call, known.name, known.handler)
+            reply = await served
             outcome = "ANSWERED"
             return reply
         except codec.UndecodableRequest as error:

@@ -14,7 +14,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gateway import http_groups, http_lag
+from gateway import http_faults, http_groups, http_lag
 from gateway.group_metrics import Scrape, scrape
 from gateway.server import Gateway
 
@@ -40,6 +40,7 @@ def gateway_app(gateway: Gateway) -> web.Application:
     app = make_app(gateway.metrics.registry, lambda: gateway.serving, lambda: scrape(gateway))
     http_groups.add_routes(app, gateway)
     http_lag.add_routes(app, gateway)
+    http_faults.add_routes(app, gateway)
     return app
 
 

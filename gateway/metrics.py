@@ -81,6 +81,7 @@ class GatewayMetrics(Collector):
         self._produced: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
         self._forward_errors: defaultdict[str, int] = defaultdict(int)
         self._group_scrape_errors: defaultdict[str, int] = defaultdict(int)
+        self._faults: defaultdict[tuple[str, str, str], int] = defaultdict(int)
         self._connections = 0
         self._connections_opened = 0
         self._received_bytes = 0
@@ -125,6 +126,10 @@ class GatewayMetrics(Collector):
     def group_scrape_error(self, actor: str) -> None:
         """That offsets actor said nothing of its groups in a scrape."""
         self._group_scrape_errors[actor] += 1
+
+    def fault_injected(self, action: str, *, api: str = "", actor: str = "") -> None:
+        """A fault acted on a request of that API, or was sent to that actor through this gateway."""
+        self._faults[action, api, actor] += 1
 
     def view(self, order: tuple[int, int]) -> None:
         """This ClusterView (its ``order``) is now in use."""
@@ -214,6 +219,14 @@ class GatewayMetrics(Collector):
         for actor, count in self._group_scrape_errors.items():
             unscraped.add_metric((self._gateway, label_value(actor)), count)
         yield unscraped
+        faults = CounterMetricFamily(
+            "muster_faults_injected",
+            "Faults that acted on a request of that API, or were done to that actor (fault.injection.enable).",
+            labels=("gateway", "action", "api", "actor"),
+        )
+        for labels, count in self._faults.items():
+            faults.add_metric((self._gateway, *map(label_value, labels)), count)
+        yield faults
         epoch, version = self._view_order
         yield self._gauge("controller_epoch", "Epoch of the controller whose view is in use.", (), [((), epoch)])
         yield self._gauge("view_version", "Version of the cluster view in use.", (), [((), version)])

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from actors.admin import NewTopic, TopicOutcome
@@ -20,6 +20,9 @@ from gateway.producer_ids import ProducerIds
 from placement.hashing import partition_for
 from placement.registration import Registration, Statement
 from placement.view import OFFSETS_TOPIC, ClusterView, Topic
+
+if TYPE_CHECKING:
+    from gateway.faults import GatewayFaults
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +69,8 @@ class Gateway:
         self.view = view
         self.forwarder = Forwarder(node_id, self._heard)
         self.connections: dict[str, Connection] = {}
+        self.faults: GatewayFaults | None = None
+        """Set before the gateway listens where fault injection is enabled."""
         self._accepted = 0
         self._producer_ids = ProducerIds(controller.producer_ids)
         self._activating: dict[int, asyncio.Task[None]] = {}

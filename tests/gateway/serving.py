@@ -24,6 +24,7 @@ from actors.tables.spool import Sample, SampleStore
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
 from gateway.attribution.account import Account
+from gateway.faults import GatewayFaults
 from gateway.http import gateway_app, start_http
 from gateway.metrics import GatewayMetrics
 from gateway.server import ControllerUnavailable, Gateway
@@ -31,6 +32,7 @@ from placement.topics import InvalidPartitions, InvalidTopic, TopicError, TopicE
 from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
 from placement.zookeeper import ZooKeeperClient
 from tests.gateway.local_actors import Actors
+from tests.gateway.local_faults import LocalFaults
 
 CLUSTER_ID = "muster-test-cluster-id"
 BROKERS = (
@@ -57,6 +59,7 @@ class RegistryController:
         self.away = False
         self.mute = False
         self.publish: Callable[[ClusterView], None] = lambda view: None
+        self.faults: LocalFaults | None = None
         self.logs: dict[int, Endpoint | None] = {0: None, 1: None}
         self.offsets: dict[int, Endpoint | None] = {}
         self.start_offsets: Callable[[int], Awaitable[Endpoint]] | None = None
@@ -220,14 +223,18 @@ class Serving:
     def without_brokers(self) -> None:
         self.follow(replace(self.controller.view(), brokers=()))
 
-    def http(self, path: str, **headers: str) -> tuple[int, str]:
-        """GET on the gateway's HTTP side, which is started if it is not: status and body."""
+    @property
+    def http_url(self) -> str:
+        """Of the gateway's HTTP side, which is started if it is not."""
         if self._http is None:
             self._http = self.run(start_http(gateway_app(self.gateway), "127.0.0.1", 0))
+        return f"http://127.0.0.1:{self._http[1]}"
+
+    def http(self, path: str, **headers: str) -> tuple[int, str]:
+        """GET on the gateway's HTTP side: status and body."""
+        url = f"{self.http_url}{path}"
 
         async def get() -> tuple[int, str]:
-            assert self._http is not None
-            url = f"http://127.0.0.1:{self._http[1]}{path}"
             async with ClientSession() as session, session.get(url, headers=headers) as response:
                 return response.status, await response.text()
 
@@ -270,6 +277,8 @@ def serving(
     finally:
         served.client.close()
         served.stop_http()
+        if controller.faults is not None:
+            run(controller.faults.control.stop())
         run(server.stop())
         if served.actors is not None:
             run(served.actors.stop())
@@ -295,4 +304,7 @@ async def _listen(
         view=await asyncio.to_thread(controller.view),
     )
     controller.publish = server.follow
+    if config.fault_injection_enable:
+        controller.faults = LocalFaults(controller, server, directory)
+        server.faults = GatewayFaults(server, controller.faults)
     return server, controller, await server.listen("127.0.0.1", 0)

@@ -1,0 +1,37 @@
+"""What the requests of each Kafka API name, for faults that are scoped by it. No other API can be named in a fault.
+
+Source: the request schemas of Apache Kafka 4. ``tests/gateway/test_faults.py`` holds it against what gateways serve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+GROUP, MEMBER, TOPIC, PARTITION = "group", "member", "topic", "partition"
+
+NAMED_BY: Mapping[str, frozenset[str]] = {
+    "Produce": frozenset({TOPIC, PARTITION}),
+    "Fetch": frozenset({TOPIC, PARTITION}),
+    "ListOffsets": frozenset({TOPIC, PARTITION}),
+    "Metadata": frozenset({TOPIC}),
+    "OffsetCommit": frozenset({GROUP, MEMBER, TOPIC, PARTITION}),
+    "OffsetFetch": frozenset({GROUP, MEMBER, TOPIC, PARTITION}),
+    "FindCoordinator": frozenset({GROUP}),
+    "JoinGroup": frozenset({GROUP, MEMBER}),
+    "Heartbeat": frozenset({GROUP, MEMBER}),
+    "LeaveGroup": frozenset({GROUP, MEMBER}),
+    "SyncGroup": frozenset({GROUP, MEMBER}),
+    "DescribeGroups": frozenset({GROUP}),
+    "ListGroups": frozenset(),
+    "ApiVersions": frozenset(),
+    "CreateTopics": frozenset({TOPIC}),
+    "DeleteTopics": frozenset({TOPIC}),
+    "DeleteRecords": frozenset({TOPIC, PARTITION}),
+    "InitProducerId": frozenset(),
+    "DescribeConfigs": frozenset(),
+    "CreatePartitions": frozenset({TOPIC}),
+    "DeleteGroups": frozenset({GROUP}),
+    "OffsetDelete": frozenset({GROUP, TOPIC, PARTITION}),
+    "DescribeCluster": frozenset(),
+}
+"""By Kafka's name of the API. ``partition`` stands for a topic's; that of a group follows from ``group``."""

@@ -1,0 +1,222 @@
+"""The controller's part in faults: takes them, tells every gateway, counts, ends them, and sends signals to actors.
+
+Where actors are and how a gateway is told is behind :class:`Cluster`: Ray in a cluster, and without it in tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from actors.faults import processes
+from actors.faults.errors import FaultError, UnknownTarget
+from actors.faults.holder import started_of
+from actors.faults.model import CONTINUE, LASTING, PAUSE, Fault
+from actors.faults.registry import Book, Entry, FaultRegistry, Target
+
+log = logging.getLogger(__name__)
+
+_SWEEP_S = 0.1
+_CONTROLLER = "controller"
+
+
+class Process(NamedTuple):
+    """Where an actor runs."""
+
+    pid: int
+    node_id: str
+
+
+class Cluster(Protocol):
+    """What faults need of the cluster."""
+
+    @property
+    def node_id(self) -> str:
+        """The node of the controller."""
+
+    def actor_of_group(self, group: str) -> str:
+        """The offsets actor that owns the group."""
+
+    def process_of(self, actor: str) -> Process:
+        """Where the actor runs now. UnknownTarget if it does not."""
+
+    def gateways(self) -> list[str]:
+        """Gateways that serve."""
+
+    async def tell(self, book: Book, paused: set[str]) -> list[str]:
+        """Every gateway takes the book; those that live and did not in time. ``paused`` ones are not waited for."""
+
+    async def gather(self, paused: set[str]) -> None:
+        """Have every gateway report what it injected."""
+
+    async def run(self, node_id: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Call the function in a process on that node."""
+
+
+class FaultControl:
+    """All methods are for the controller's event loop."""
+
+    def __init__(self, registry: FaultRegistry, cluster: Cluster) -> None:
+        self._registry = registry
+        self._cluster = cluster
+        self._sweeper: asyncio.Task[None] | None = None
+        self._tells = asyncio.Lock()
+
+    async def ask(self, what: str, *arguments: Any) -> dict[str, Any]:
+        """One of the methods below, by name: ``{"answer": ...}``, or ``{"refused": TEXT, "kind": NAME}``."""
+        try:
+            return {"answer": await _ASKED[what](self, *arguments)}
+        except FaultError as error:
+            return {"refused": str(error), "kind": type(error).__name__}
+
+    async def book(self) -> Book:
+        """What a gateway that starts has to know."""
+        return self._registry.book()
+
+    async def draw(self, fault_id: str) -> bool:
+        """A request matched that fault: whether it is to act on it."""
+        return self._registry.draw(fault_id)
+
+    async def report(self, counts: Mapping[str, int]) -> None:
+        """So often did a gateway inject faults that act always."""
+        self._registry.report(counts)
+
+    async def inject(self, fault: Fault, by: str) -> dict[str, Any]:
+        """``{"id": ID, "late_gateways": [...]}``: it is in force, on every gateway that lives but the late ones.
+
+        An actor fault on the controller, or on ``by``, the gateway that asks, is left to that gateway: ``{"id": ID,
+        "left": {...}}`` with arguments for :func:`do_left`. UnknownTarget when there is no such actor.
+        """
+        if fault.is_of_actor:
+            return await self._inject_in_actor(fault, by)
+        entry = self._registry.add(self._registry.next_id(), fault)
+        self._watch()
+        log.info("fault %s: %s", entry.id, fault.to_json())
+        return {"id": entry.id, "late_gateways": await self._tell()}
+
+    async def _inject_in_actor(self, fault: Fault, by: str) -> dict[str, Any]:
+        actor = fault.actor or self._cluster.actor_of_group(fault.group or "")
+        held = [entry for entry in self._registry.entries if entry.target is not None and entry.target.actor == actor]
+        if fault.action == CONTINUE and held:
+            await self._end(held)
+            return _told(held[-1].id, actor, held[-1].target)
+        where = self._cluster.process_of(actor)
+        self._check_that_somebody_can_end_it(fault, actor)
+        fault_id = self._registry.next_id()
+        await self._end(held)
+        log.info("fault %s: %s of %s, pid %d: %s", fault_id, fault.action, actor, where.pid, fault.to_json())
+        told = _told(fault_id, actor, where)
+        if actor in (by, _CONTROLLER) and fault.action != CONTINUE:
+            return told | {"left": {"fault": fault, "fault_id": fault_id, "actor": actor, "where": where}}
+        holder = await self._cluster.run(
+            where.node_id, processes.do, fault.action, where.pid, fault.speed, fault.expires_ms
+        )
+        if fault.action in LASTING:
+            await self.held(fault_id, fault, actor, where, holder)
+        return told
+
+    async def held(self, fault_id: str, fault: Fault, actor: str, where: Process, holder: int) -> None:
+        """An actor fault that lasts is there."""
+        target = Target(actor=actor, pid=where.pid, node_id=where.node_id, holder=holder)
+        self._registry.add(fault_id, fault, target).hits = 1
+        self._watch()
+
+    def _check_that_somebody_can_end_it(self, fault: Fault, actor: str) -> None:
+        if fault.action != PAUSE or fault.expires_ms is not None:
+            return
+        if actor == _CONTROLLER or self._cluster.gateways() == [actor]:
+            raise UnknownTarget(f"nobody could end a pause of {actor}: say expires_ms, when it ends by itself")
+
+    async def faults(self) -> list[dict[str, Any]]:
+        """What is in force, with ``matched`` (requests it was for) and ``hits`` (those it acted on)."""
+        await self._cluster.gather(self._paused())
+        await self._end(self._over())
+        return [entry.to_json() for entry in self._registry.entries]
+
+    async def clear(self, fault_id: str | None) -> list[str]:
+        """End the fault, or all: their ids. UnknownTarget if there is none with that id."""
+        ended = self._registry.entries if fault_id is None else [self._known(fault_id)]
+        await self._end(ended)
+        return [entry.id for entry in ended]
+
+    def _known(self, fault_id: str) -> Entry:
+        entry = self._registry.get(fault_id)
+        if entry is None:
+            there = ", ".join(entry.id for entry in self._registry.entries) or "none"
+            raise UnknownTarget(f"there is no fault {fault_id}; there are: {there}")
+        return entry
+
+    async def begin(self, fresh: bool) -> None:
+        """Take up what a predecessor left, unless this is a new run of the cluster."""
+        self._registry.forget() if fresh else self._registry.load()
+        if self._registry.entries:
+            self._watch()
+
+    async def stop(self) -> None:
+        """No actor stays paused, so that all can be stopped."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        await self._end([entry for entry in self._registry.entries if entry.target is not None])
+
+    def _watch(self) -> None:
+        if self._sweeper is None or self._sweeper.done():
+            self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+
+    async def _sweep(self) -> None:
+        """End what expires, and holds of processes that are gone, while there is anything."""
+        while self._registry.entries:
+            await asyncio.sleep(_SWEEP_S)
+            try:
+                await self._end(self._over())
+            except Exception:
+                log.exception("faults that are over could not be ended; it is tried again")
+
+    def _over(self) -> list[Entry]:
+        gone = [entry for entry in self._registry.entries if entry.target is not None and self._is_gone(entry.target)]
+        return list({entry.id: entry for entry in (*self._registry.expired(), *gone)}.values())
+
+    def _is_gone(self, target: Target) -> bool:
+        """Whether the process has ended. One that was replaced is still there, and held; of other nodes nobody says."""
+        return target.node_id == self._cluster.node_id and started_of(target.pid) is None
+
+    async def _end(self, entries: list[Entry]) -> None:
+        gone = self._registry.remove(*(entry.id for entry in entries))
+        for entry in gone:
+            log.info("fault %s is over, after %d of %d requests: %s", entry.id, entry.hits, entry.matched, entry.fault)
+            if entry.target is not None:
+                where = entry.target
+                await self._cluster.run(where.node_id, processes.release, where.holder, where.pid)
+        if any(not entry.fault.is_of_actor for entry in gone):
+            await self._tell()
+
+    def _paused(self) -> set[str]:
+        return {entry.target.actor for entry in self._registry.entries if entry.target is not None}
+
+    async def _tell(self) -> list[str]:
+        async with self._tells:
+            started_s = time.monotonic()
+            late = await self._cluster.tell(self._registry.book(), self._paused())
+            if late:
+                log.warning("%s did not take the faults within %.1f s", ", ".join(late), time.monotonic() - started_s)
+            return late
+
+
+def _told(fault_id: str, actor: str, where: Process | Target | None) -> dict[str, Any]:
+    return {"id": fault_id, "actor": actor, "pid": where.pid if where else None, "late_gateways": []}
+
+
+_ASKED: Mapping[str, Callable[..., Any]] = {
+    method.__name__: method
+    for method in (
+        FaultControl.book,
+        FaultControl.draw,
+        FaultControl.report,
+        FaultControl.inject,
+        FaultControl.held,
+        FaultControl.faults,
+        FaultControl.clear,
+    )
+}

@@ -1,0 +1,63 @@
+"""Holds a process back by SIGSTOP and SIGCONT: ``python holder.py PID SPEED EXPIRES_MS``; needs nothing but Python.
+
+SPEED 0 stops it, a fraction lets it run that part of every period; EXPIRES_MS 0 is for ever. It runs apart from whoever
+started it, so that no death leaves a process stopped: it ends when the process does, when it expires, and at SIGTERM,
+and lets the process run on then. Prints its own pid once the process is stopped for the first time.
+"""
+
+import os
+import signal
+import sys
+import time
+
+PERIOD_S = 0.1
+_LOOK_S = 0.05
+
+
+def started_of(pid: int) -> str | None:
+    """When the process was started, which tells it from a later one of the same pid; None if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - starts faster
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def hold(pid: int, speed: float, expires_ms: int) -> None:
+    """Returns when the process is gone or the time is over; SystemExit at SIGTERM. The process then runs."""
+    started = started_of(pid)
+    deadline_s = time.monotonic() + expires_ms / 1000 if expires_ms else float("inf")
+    try:
+        while time.monotonic() < deadline_s and started is not None and started_of(pid) == started:
+            os.kill(pid, signal.SIGSTOP)
+            _tell()
+            time.sleep(max(0.0, min(PERIOD_S * (1 - speed) if speed else _LOOK_S, deadline_s - time.monotonic())))
+            if speed:
+                os.kill(pid, signal.SIGCONT)
+                time.sleep(max(0.0, min(PERIOD_S * speed, deadline_s - time.monotonic())))
+    finally:
+        if started is not None and started_of(pid) == started:
+            os.kill(pid, signal.SIGCONT)
+
+
+def _tell() -> None:
+    if not sys.stdout.closed:
+        print(os.getpid(), flush=True)
+        os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+        sys.stdout.close()
+
+
+def main() -> None:
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        hold(int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))
+    except ProcessLookupError:
+        return
+
+
+if __name__ == "__main__":
+    main()

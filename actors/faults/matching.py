@@ -1,0 +1,84 @@
+"""Which requests a fault is for, and which of them it acts on. Pure: the same answers whenever they are asked.
+
+What a request names is told as :class:`Facts`; the number of the match (from 1, counted over the cluster) decides
+with the fault's ``when`` alone, so a run with the same seed and the same matches has the same faults.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from actors.faults.model import ALWAYS, ONCE, Fault
+
+_WHOLE = 2**64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is said in a request's body."""
+
+    groups: frozenset[str] = frozenset()
+    members: frozenset[str] = frozenset()
+    """Member ids and group.instance.ids."""
+    topics: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """Partitions of each topic that it names; empty where the API names none."""
+    offsets_partitions: frozenset[int] = frozenset()
+    """Partitions of __consumer_offsets of its groups."""
+
+
+def may_match(fault: Fault, *, gateway: int, api: str, client_id: str | None) -> bool:
+    """Whether what is known without reading the request's body is what the fault is for."""
+    return (
+        not fault.is_of_actor
+        and fault.gateway in (None, gateway)
+        and fault.api in (None, api)
+        and fault.client_id in (None, client_id)
+    )
+
+
+def needs_facts(fault: Fault) -> bool:
+    """Whether the request's body has to be read to know."""
+    return any(scope is not None for scope in (fault.group, fault.member, fault.topic, fault.partition))
+
+
+def matches(fault: Fault, facts: Facts) -> bool:
+    """Whether the body is what the fault is for; where it names several groups or topics, any of them will do."""
+    return (
+        (fault.group is None or fault.group in facts.groups)
+        and (fault.member is None or fault.member in facts.members)
+        and (fault.topic is None or fault.topic in facts.topics)
+        and (fault.partition is None or _names_partition(fault, fault.partition, facts))
+    )
+
+
+def _names_partition(fault: Fault, partition: int, facts: Facts) -> bool:
+    if fault.topic is None:
+        return partition in facts.offsets_partitions
+    return partition in facts.topics[fault.topic]
+
+
+def fires(fault: Fault, match: int) -> bool:
+    """Whether the fault acts on the request that matched as the ``match``-th, from 1."""
+    when = fault.when
+    if when == ALWAYS:
+        return True
+    if when == ONCE:
+        return match == 1
+    assert isinstance(when, Mapping)
+    if "nth" in when:
+        return bool(match == when["nth"])
+    return bool(drawn(when["seed"], match) < when["probability"] * _WHOLE)
+
+
+def drawn(seed: int, number: int) -> int:
+    """A number below 2**64 that looks random and is always the same for a seed and a number."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}:{number}".encode(), digest_size=8).digest(), "big")
+
+
+def is_spent(fault: Fault, match: int) -> bool:
+    """Whether no later match can make the fault act again."""
+    if fault.when == ONCE:
+        return match >= 1
+    return isinstance(fault.when, Mapping) and "nth" in fault.when and match >= fault.when["nth"]

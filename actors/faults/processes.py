@@ -1,0 +1,42 @@
+"""Signals to the processes of actors. What is here runs on the node of the process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from actors.faults import holder
+from actors.faults.errors import FaultError
+from actors.faults.model import CONTINUE, KILL
+
+_START_S = 20.0
+
+
+def do(action: str, pid: int, speed: float | None, expires_ms: int | None) -> int:
+    """Kill, continue, or hold the process; the pid of what holds it, else 0. FaultError if it is gone."""
+    if action in (KILL, CONTINUE):
+        try:
+            os.kill(pid, signal.SIGKILL if action == KILL else signal.SIGCONT)
+        except (ProcessLookupError, PermissionError) as error:
+            raise FaultError(f"process {pid} cannot be sent a signal: {error.strerror}") from error
+        return 0
+    command = [sys.executable, "-I", "-S", str(Path(holder.__file__)), str(pid), str(speed or 0), str(expires_ms or 0)]
+    started = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=_START_S, cwd="/", check=False
+    )
+    if not started.stdout.strip():
+        raise FaultError(f"process {pid} cannot be held; is it there?")
+    return int(started.stdout)
+
+
+def release(holder_pid: int, pid: int) -> None:
+    """End the hold; the process runs on. Nothing happens to what is gone already."""
+    with contextlib.suppress(OSError):
+        if Path(holder.__file__).name.encode() in Path(f"/proc/{holder_pid}/cmdline").read_bytes():
+            os.kill(holder_pid, signal.SIGTERM)
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGCONT)

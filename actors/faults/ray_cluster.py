@@ -1,0 +1,100 @@
+"""Faults in a cluster on Ray: where actors are, how gateways are told, and how something is done on another node."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from actors.faults.control import Process
+from actors.faults.errors import FaultError, UnknownTarget
+from actors.faults.model import near_miss
+from actors.faults.registry import Book
+from actors.supervisor import Managed, Supervisor
+from placement.hashing import partition_for
+
+log = logging.getLogger(__name__)
+
+_TELL_S = 5.0
+"""How long a gateway that lives may take to answer before the fault counts as injected without it."""
+_ELSEWHERE_S = 30.0
+
+
+class RayCluster:
+    """For the controller's process; an :class:`actors.faults.control.Cluster`."""
+
+    def __init__(self, supervisor: Supervisor, own: Process, offsets_partitions: Callable[[], int]) -> None:
+        """``own``: where the controller itself runs."""
+        self._supervisor = supervisor
+        self._own = own
+        self._offsets_partitions = offsets_partitions
+
+    @property
+    def node_id(self) -> str:
+        return self._own.node_id
+
+    def actor_of_group(self, group: str) -> str:
+        return f"offsets-{partition_for(group, self._offsets_partitions())}"
+
+    def process_of(self, actor: str) -> Process:
+        if actor == "controller":
+            return self._own
+        managed = self._supervisor.actors.get(actor)
+        if managed is None:
+            hint = near_miss(actor, self._supervisor.actors)
+            raise UnknownTarget(f"there is no {actor}, or it never ran{hint}; muster status shows what there is")
+        if managed.started is None or managed.state != "alive":
+            raise UnknownTarget(f"{actor} does not run now, it is {managed.state}")
+        return Process(managed.started.pid, managed.started.node_id)
+
+    def gateways(self) -> list[str]:
+        return [gateway.name for gateway in self._gateways() if gateway.state == "alive"]
+
+    def _gateways(self) -> list[Managed]:
+        actors = list(self._supervisor.actors.values())
+        return [managed for managed in actors if managed.name.startswith("gateway-") and managed.handle is not None]
+
+    async def tell(self, book: Book, paused: set[str]) -> list[str]:
+        """A gateway that is only starting gets it too, since it may have asked a moment before."""
+        return await self._each(lambda gateway: gateway.take_faults.remote(book), paused)
+
+    async def gather(self, paused: set[str]) -> None:
+        await self._each(lambda gateway: gateway.report_faults.remote(), paused)
+
+    async def _each(self, ask: Callable[[Any], Any], paused: set[str]) -> list[str]:
+        calls = {gateway: asyncio.ensure_future(_answer(ask(gateway.handle))) for gateway in self._gateways()}
+        waited = [call for gateway, call in calls.items() if gateway.state == "alive" and gateway.name not in paused]
+        if waited:
+            await asyncio.wait(waited, timeout=_TELL_S)
+        return [gateway.name for gateway, call in calls.items() if call in waited and not call.done()]
+
+    async def run(self, node_id: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        """FaultError if it cannot be done there."""
+        if node_id == self._own.node_id:
+            return await asyncio.to_thread(work, *arguments)
+        return await run_on(node_id, work, *arguments)
+
+
+async def _answer(call: Any) -> None:
+    """A gateway that died asks for the faults when it starts again."""
+    try:
+        await call
+    except RayError as error:
+        log.info("a gateway did not hear of the faults: %s", type(error).__name__)
+
+
+async def run_on(node_id: str, work: Callable[..., Any], *arguments: Any) -> Any:
+    """Call the function in a process of Ray's on that node. FaultError if it fails or the node does not answer."""
+    here = NodeAffinitySchedulingStrategy(node_id, soft=False)
+    task = ray.remote(work).options(num_cpus=0, max_retries=0, scheduling_strategy=here)
+    try:
+        async with asyncio.timeout(_ELSEWHERE_S):
+            return await task.remote(*arguments)
+    except (RayError, TimeoutError) as error:
+        cause = (str(error).strip() or type(error).__name__).splitlines()[-1]
+        raise FaultError(f"node {node_id} did not do it: {cause}") from error

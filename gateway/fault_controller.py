@@ -1,0 +1,71 @@
+"""The controller's side of faults, asked by a gateway over Ray."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+from ray.exceptions import RayError
+
+from actors.faults import errors
+from actors.faults.model import Fault
+from actors.faults.registry import Book
+from gateway.server import ControllerUnavailable
+
+_ASK_S = 15.0
+_DRAW_S = 5.0
+"""A request waits for it."""
+
+
+class RayFaults:
+    """A :class:`gateway.faults.FaultController`."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    async def book(self) -> Book:
+        """What is in force."""
+        book: Book = await self._ask(_ASK_S, "book")
+        return book
+
+    async def inject(self, fault: Fault, by: str) -> dict[str, Any]:
+        done: dict[str, Any] = await self._ask(_ASK_S, "inject", fault, by)
+        return done
+
+    async def held(self, *arguments: Any) -> None:
+        await self._ask(_ASK_S, "held", *arguments)
+
+    async def faults(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = await self._ask(_ASK_S, "faults")
+        return found
+
+    async def clear(self, fault_id: str | None) -> list[str]:
+        ended: list[str] = await self._ask(_ASK_S, "clear", fault_id)
+        return ended
+
+    async def draw(self, fault_id: str) -> bool:
+        acts: bool = await self._ask(_DRAW_S, "draw", fault_id)
+        return acts
+
+    async def report(self, counts: dict[str, int]) -> None:
+        await self._ask(_ASK_S, "report", counts)
+
+    async def _ask(self, timeout_s: float, what: str, *arguments: Any) -> Any:
+        return unpacked(await _in_time(timeout_s, self._handle.faults.remote(what, *arguments)))
+
+
+async def _in_time(timeout_s: float, call: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await call
+    except (RayError, TimeoutError) as error:
+        text = (str(error).strip() or type(error).__name__).splitlines()[-1]
+        raise ControllerUnavailable(text) from error
+
+
+def unpacked(answer: dict[str, Any]) -> Any:
+    """What ``FaultControl.ask`` answers, or the FaultError that it refuses with."""
+    if "refused" in answer:
+        raise getattr(errors, answer["kind"])(answer["refused"])
+    return answer["answer"]

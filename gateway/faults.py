@@ -1,0 +1,289 @@
+"""Request faults: what a gateway does to requests when ``fault.injection.enable=true``. See docs/faults.md.
+
+One fault acts on a request: the first injected of those that match and whose turn it is. Requests of a connection that
+match wait for each other, and those behind them for them, since a broker serves one request of a connection after the
+other. Nothing of this costs anything to a request while no fault may match it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from actors.faults.matching import Facts, matches, may_match, needs_facts
+from actors.faults.model import ALWAYS, CLOSE, DELAY, DROP, ERROR, NO_ANSWER, Fault
+from actors.wire import codec
+from actors.wire.codec import field
+from gateway.connection import BadRequest
+from gateway.fault_answers import error_reply
+from gateway.server import ControllerUnavailable
+
+if TYPE_CHECKING:
+    from actors.faults.registry import Book
+    from gateway.registry import Call, Handler, Reply
+    from gateway.server import Gateway
+
+log = logging.getLogger(__name__)
+
+_GROUP = 0
+"""Key type of FindCoordinator."""
+
+
+class FaultController(Protocol):
+    """What a gateway asks of the controller. ControllerUnavailable, and the FaultError that it is refused with."""
+
+    async def inject(self, fault: Fault, by: str) -> dict[str, Any]: ...
+    async def held(self, *arguments: Any) -> None: ...
+    async def faults(self) -> list[dict[str, Any]]: ...
+    async def clear(self, fault_id: str | None) -> list[str]: ...
+    async def draw(self, fault_id: str) -> bool: ...
+    async def report(self, counts: dict[str, int]) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class _Active:
+    """A fault that is in force here."""
+
+    id: str
+    fault: Fault
+    over: asyncio.Event
+    timer: asyncio.TimerHandle | None = None
+
+
+class _Turn:
+    """The requests of one connection that wait for each other."""
+
+    __slots__ = ("lock", "users")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.users = 0
+
+
+class GatewayFaults:
+    """The request faults of one gateway; all methods are for its event loop."""
+
+    def __init__(self, gateway: Gateway, controller: FaultController) -> None:
+        self.controller = controller
+        self._gateway = gateway
+        self._version = -1
+        self._active: dict[str, _Active] = {}
+        self._turns: dict[str, _Turn] = {}
+        self._unreported: Counter[str] = Counter()
+        self._reporting: asyncio.Task[None] | None = None
+
+    def take(self, book: Book) -> None:
+        """These faults and no others are in force from now on; an older book is ignored."""
+        if book.version < self._version:
+            return
+        self._version = book.version
+        for fault_id in self._active.keys() - {fault_id for fault_id, _, _ in book.faults}:
+            self._end(fault_id)
+        for fault_id, fault, left_ms in book.faults:
+            if fault_id not in self._active and fault.gateway in (None, self._gateway.id):
+                self._begin(fault_id, fault, left_ms)
+
+    def _begin(self, fault_id: str, fault: Fault, left_ms: int | None) -> None:
+        active = self._active[fault_id] = _Active(fault_id, fault, asyncio.Event())
+        if left_ms is not None:
+            active.timer = asyncio.get_running_loop().call_later(left_ms / 1000, self._end, fault_id)
+
+    def _end(self, fault_id: str) -> None:
+        active = self._active.pop(fault_id, None)
+        if active is not None:
+            if active.timer is not None:
+                active.timer.cancel()
+            active.over.set()
+
+    async def serve(self, call: Call, api: str, handler: Handler) -> Reply | None:
+        """What the handler answers, unless a fault has it otherwise. BadRequest to close the connection."""
+        turn = self._turns.get(call.connection.id)
+        if turn is None and not any(self._candidates(call, api)):
+            return await handler(call)
+        after = await self._in_turn(call, api)
+        if isinstance(after, _Done):
+            return after.reply
+        reply = await handler(call)
+        return reply if after is None else await self._after(after, call, reply)
+
+    async def _in_turn(self, call: Call, api: str) -> _Active | _Done | None:
+        """The fault that acts after the handler, or what was done in its place. The handler is to start at once."""
+        turn = self._turns.setdefault(call.connection.id, _Turn())
+        turn.users += 1
+        try:
+            async with turn.lock:
+                chosen = await self._chosen(call, api)
+                if chosen is None:
+                    return None
+                self._say(chosen, call, api)
+                return chosen if chosen.fault.phase == "after" else await self._before(chosen, call)
+        finally:
+            turn.users -= 1
+            if not turn.users:
+                self._turns.pop(call.connection.id, None)
+
+    def _candidates(self, call: Call, api: str) -> Iterator[_Active]:
+        client_id, own = call.header.client_id, self._gateway.id
+        for active in self._active.values():
+            if may_match(active.fault, gateway=own, api=api, client_id=client_id):
+                yield active
+
+    async def _chosen(self, call: Call, api: str) -> _Active | None:
+        facts: Facts | None = None
+        for active in list(self._candidates(call, api)):
+            if needs_facts(active.fault):
+                try:
+                    facts = facts or facts_of(call)
+                except codec.UndecodableRequest:
+                    return None
+                if not matches(active.fault, facts):
+                    continue
+            if await self._acts(active) and not active.over.is_set():
+                return active
+        return None
+
+    async def _acts(self, active: _Active) -> bool:
+        if active.fault.when == ALWAYS:
+            self._unreported[active.id] += 1
+            self._report()
+            return True
+        try:
+            return await self.controller.draw(active.id)
+        except ControllerUnavailable as error:
+            log.warning("fault %s does not act on a request that it matches: nobody counts it (%s)", active.id, error)
+            return False
+
+    def _report(self) -> None:
+        if self._reporting is None or self._reporting.done():
+            self._reporting = asyncio.get_running_loop().create_task(self._send_reports())
+
+    async def _send_reports(self) -> None:
+        while self._unreported:
+            counts, self._unreported = self._unreported, Counter()
+            try:
+                await self.controller.report(dict(counts))
+            except ControllerUnavailable:
+                self._unreported.update(counts)
+                return
+
+    async def reported(self) -> None:
+        """Returns when the controller has heard of everything that was injected here, as far as it can hear."""
+        if self._unreported:
+            self._report()
+        if self._reporting is not None:
+            await asyncio.shield(self._reporting)
+
+    async def _before(self, active: _Active, call: Call) -> _Done | None:
+        fault = active.fault
+        if fault.action == DELAY:
+            await self._delay(active)
+            return None
+        return _Done(await self._instead(active, call, None))
+
+    async def _after(self, active: _Active, call: Call, reply: Reply | None) -> Reply | None:
+        if active.fault.action == DELAY:
+            await self._delay(active)
+            return reply
+        return await self._instead(active, call, reply)
+
+    async def _instead(self, active: _Active, call: Call, reply: Reply | None) -> Reply | None:
+        """What the client gets in place of an answer."""
+        fault = active.fault
+        if fault.action == ERROR:
+            assert fault.error is not None
+            return error_reply(call, fault.error)
+        if fault.action == DROP:
+            return None
+        if fault.action == NO_ANSWER:
+            await active.over.wait()
+            raise BadRequest(f"fault {active.id}, which withheld an answer, is over")
+        assert fault.action == CLOSE
+        raise BadRequest(f"fault {active.id}")
+
+    async def _delay(self, active: _Active) -> None:
+        """Ends early when the fault is cleared."""
+        assert active.fault.delay_ms is not None
+        try:
+            async with asyncio.timeout(active.fault.delay_ms / 1000):
+                await active.over.wait()
+        except TimeoutError:
+            return
+
+    def _say(self, active: _Active, call: Call, api: str) -> None:
+        fault, connection = active.fault, call.connection
+        what = fault.action if fault.error is None else f"{fault.action} {fault.error}"
+        self._gateway.metrics.fault_injected(fault.action, api=api)
+        log.warning(
+            "fault %s: %s (%s) to %s, correlation id %d, of client %.200r, connection %s of %s:%d",
+            *(active.id, what, fault.phase, api, call.header.correlation_id, call.header.client_id),
+            *(connection.id, connection.host, connection.port),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """The request needs no handler any more: this is what is sent."""
+
+    reply: Reply | None
+
+
+def facts_of(call: Call) -> Facts:
+    """What the request's body names. codec.UndecodableRequest."""
+    gateway, request = call.gateway, call.entity()
+    groups = {group for group in _groups(request) if group}
+    return Facts(
+        groups=frozenset(groups),
+        members=frozenset(member for member in _members(request) if member),
+        topics=_topics(gateway, request),
+        offsets_partitions=frozenset(map(gateway.partition_of, groups)),
+    )
+
+
+def _groups(request: Any) -> Iterator[str | None]:
+    yield field(request, "group_id", None)
+    yield from field(request, "groups_names", ())
+    for group in field(request, "groups", ()):
+        yield group if isinstance(group, str) else group.group_id
+    if field(request, "key_type", _GROUP) == _GROUP:
+        yield field(request, "key", None)
+        yield from field(request, "coordinator_keys", ())
+
+
+def _members(request: Any) -> Iterator[str | None]:
+    for item in (request, *field(request, "members", ()), *field(request, "groups", ())):
+        yield field(item, "member_id", None)
+        yield field(item, "group_instance_id", None)
+
+
+def _topics(gateway: Gateway, request: Any) -> dict[str, frozenset[int]]:
+    """Partitions by name of the topic; one that is named by an id which is not known here is left out."""
+    found: dict[str, set[int]] = {name: set() for name in field(request, "topic_names", ())}
+    of_groups = (field(group, "topics", ()) or () for group in field(request, "groups", ()))
+    own = field(request, "topics", None) or field(request, "topic_data", None) or ()
+    for topic in (*own, *(topic for topics in of_groups for topic in topics)):
+        if name := _name(gateway, topic):
+            found.setdefault(name, set()).update(_partitions(topic))
+    return {name: frozenset(partitions) for name, partitions in found.items()}
+
+
+def _name(gateway: Gateway, topic: Any) -> str | None:
+    if isinstance(topic, str):
+        return topic
+    name: str | None = field(topic, "name", None) or field(topic, "topic", None)
+    if name:
+        return name
+    known = gateway.topic(None, field(topic, "topic_id", None))
+    return known.name if known else None
+
+
+def _partitions(topic: Any) -> Iterator[int]:
+    yield from field(topic, "partition_indexes", ())
+    for partition in (*(field(topic, "partitions", ()) or ()), *field(topic, "partition_data", ())):
+        for name in ("index", "partition", "partition_index"):
+            if (index := field(partition, name, None)) is not None:
+                yield index
+                break

@@ -1,0 +1,166 @@
+"""The fault API over HTTP, under /v1/faults; described for other languages at /v1/openapi.json. See docs/faults.md.
+
+Everything but the description is answered 403 unless ``fault.injection.enable=true``. An error is ``{"error": TEXT}``,
+for a fault that cannot be (400) with ``problems``, a text for each thing that is wrong with it. A body has to be
+``application/json``: a page in somebody's browser can then not send one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from actors.faults import processes
+from actors.faults.errors import FaultError, FaultsDisabled, InvalidFault, UnknownTarget, Unreachable
+from actors.faults.model import LASTING, Fault
+from actors.faults.plan import Plan, Run, Step
+from gateway.faults import GatewayFaults
+from gateway.openapi_faults import document
+from gateway.server import ControllerUnavailable, Gateway
+
+log = logging.getLogger(__name__)
+
+DISABLED = "fault injection is off; start the cluster with --set fault.injection.enable=true (test clusters only)"
+_JSON = "application/json"
+_SOON_S = 0.1
+"""How long the answer has to get out before this gateway's own process is stopped."""
+Route = Callable[[web.Request, GatewayFaults], Awaitable[web.StreamResponse]]
+
+
+def add_routes(app: web.Application, gateway: Gateway) -> None:
+    """Serve the routes of this module; the app has not been started yet."""
+    api = _Api(gateway)
+    app.router.add_post("/v1/faults", api.route(api.inject))
+    app.router.add_get("/v1/faults", api.route(api.listed))
+    app.router.add_delete("/v1/faults", api.route(api.clear))
+    app.router.add_delete("/v1/faults/{id}", api.route(api.clear))
+    app.router.add_post("/v1/faults/plan", api.route(api.plan))
+    app.router.add_get("/v1/openapi.json", api.described)
+
+
+class _Api:
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def route(self, answer: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """The answer, or in which words and with which status there is none."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                if self._gateway.faults is None:
+                    raise FaultsDisabled(DISABLED)
+                return await answer(request, self._gateway.faults)
+            except InvalidFault as error:
+                return _failed(400, str(error), problems=list(error.problems))
+            except FaultError as error:
+                return _failed(_STATUS.get(type(error), 409), str(error))
+            except ControllerUnavailable as error:
+                return _failed(503, f"the controller does not answer, whether it was done is not known: {error}")
+
+        return handle
+
+    async def inject(self, request: web.Request, faults: GatewayFaults) -> web.Response:
+        fault = Fault.from_json(await _body(request))
+        return web.json_response(await self._inject(fault, faults), status=201)
+
+    async def _inject(self, fault: Fault, faults: GatewayFaults) -> dict[str, Any]:
+        done = await faults.controller.inject(fault, f"gateway-{self._gateway.id}")
+        left = done.pop("left", None)
+        if fault.is_of_actor:
+            self._gateway.metrics.fault_injected(fault.action, actor=done["actor"])
+            log.warning("fault %s: %s %s, pid %d", done["id"], fault.action, done["actor"], done["pid"])
+        if left is not None and left["actor"] == f"gateway-{self._gateway.id}":
+            self._spawn(self._do_soon(left, faults))
+        elif left is not None:
+            await _do(left, faults)
+        return done
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _do_soon(self, left: dict[str, Any], faults: GatewayFaults) -> None:
+        await asyncio.sleep(_SOON_S)
+        await _do(left, faults)
+
+    async def listed(self, request: web.Request, faults: GatewayFaults) -> web.Response:
+        await faults.reported()
+        return web.json_response({"faults": await faults.controller.faults()})
+
+    async def clear(self, request: web.Request, faults: GatewayFaults) -> web.Response:
+        return web.json_response({"cleared": await faults.controller.clear(request.match_info.get("id"))})
+
+    async def plan(self, request: web.Request, faults: GatewayFaults) -> web.StreamResponse:
+        """A line of JSON for each step when it is done. A client that goes away ends the plan and clears its faults."""
+        plan = Plan.from_json(await _body(request))
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        await response.prepare(request)
+        loop = asyncio.get_running_loop()
+        running, started_s, complete = Run(plan), loop.time(), False
+        try:
+            for step in plan.steps:
+                await asyncio.sleep(max(0.0, started_s + step.at_ms / 1000 - loop.time()))
+                await response.write(_line(step, await self._step(step, running, faults)))
+            complete = True
+        except (FaultError, ControllerUnavailable) as error:
+            await response.write(_line(step, {"error": str(error)}))
+        finally:
+            if not complete:
+                await asyncio.shield(self._clear_all(running, faults))
+        return response
+
+    async def _step(self, step: Step, running: Run, faults: GatewayFaults) -> dict[str, Any]:
+        if step.fault is not None:
+            fault_id = str((await self._inject(step.fault, faults))["id"])
+            running.injected(step, fault_id)
+            return {"id": fault_id}
+        try:
+            return {"cleared": await faults.controller.clear(running.to_clear(step))}
+        except UnknownTarget:
+            return {"cleared": []}
+
+    async def _clear_all(self, running: Run, faults: GatewayFaults) -> None:
+        for fault_id in running.ids:
+            with contextlib.suppress(FaultError, ControllerUnavailable):
+                await faults.controller.clear(fault_id)
+
+    async def described(self, request: web.Request) -> web.Response:
+        return web.json_response(document())
+
+
+_STATUS: dict[type[FaultError], int] = {FaultsDisabled: 403, UnknownTarget: 404, Unreachable: 503}
+
+
+async def _body(request: web.Request) -> Any:
+    if request.content_type != _JSON:
+        raise web.HTTPUnsupportedMediaType(
+            text=json.dumps({"error": f"the body has to be {_JSON}, say so in Content-Type"}), content_type=_JSON
+        )
+    try:
+        return json.loads(await request.read())
+    except ValueError as error:
+        raise InvalidFault([f"the body is no JSON: {error}"]) from error
+
+
+async def _do(left: dict[str, Any], faults: GatewayFaults) -> None:
+    """What the controller could not do to itself, or to this process before it had answered."""
+    fault, where = left["fault"], left["where"]
+    holder = await asyncio.to_thread(processes.do, fault.action, where.pid, fault.speed, fault.expires_ms)
+    if fault.action in LASTING:
+        await faults.controller.held(left["fault_id"], fault, left["actor"], where, holder)
+
+
+def _line(step: Step, result: dict[str, Any]) -> bytes:
+    return json.dumps({"step": step.number, "at_ms": step.at_ms, "does": str(step), **result}).encode() + b"\n"
+
+
+def _failed(status: int, text: str, **more: Any) -> web.Response:
+    return web.json_response({"error": text, **more}, status=status)

@@ -1,0 +1,168 @@
+"""The OpenAPI 3.1 description of the fault API, made of the table of a fault's fields."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from actors.faults.model import ACTIONS, FIELDS, PHASES, SLOW
+
+_TEXT = {"type": "string"}
+_COUNT = {"type": "integer", "minimum": 0}
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The whole description; do not change it."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Muster: faults",
+            "version": "1",
+            "description": "Faults, for test clusters: refused unless fault.injection.enable=true.",
+        },
+        "paths": _paths(),
+        "components": {"schemas": _schemas(), "responses": _responses()},
+    }
+
+
+def _paths() -> dict[str, Any]:
+    return {
+        "/v1/faults": {
+            "post": {
+                "operationId": "injectFault",
+                "summary": "Inject a fault. It is in force on every gateway that lives when this is answered.",
+                "requestBody": _content("Fault", required=True),
+                "responses": _answers({"201": ("Injected", "It is in force.")}, "400", "404", "409", "415"),
+            },
+            "get": {
+                "operationId": "listFaults",
+                "summary": "What is in force, in the order of injection.",
+                "responses": _answers({"200": ("Faults", "All of them.")}),
+            },
+            "delete": {
+                "operationId": "clearFaults",
+                "summary": "End all faults.",
+                "responses": _answers({"200": ("Cleared", "They are over.")}),
+            },
+        },
+        "/v1/faults/{id}": {
+            "delete": {
+                "operationId": "clearFault",
+                "summary": "End one fault.",
+                "parameters": [{"name": "id", "in": "path", "required": True, "schema": _TEXT}],
+                "responses": _answers({"200": ("Cleared", "It is over.")}, "404"),
+            }
+        },
+        "/v1/faults/plan": {
+            "post": {
+                "operationId": "runPlan",
+                "summary": "Run a plan for as long as the client listens: one line of JSON for each step, when it is "
+                "done. A client that goes away ends the plan and its faults.",
+                "requestBody": _content("Plan", required=True),
+                "responses": {
+                    "200": {
+                        "description": "The steps as they are done.",
+                        "content": {"application/x-ndjson": {"schema": _ref("StepDone")}},
+                    },
+                    **_answers({}, "400", "415"),
+                },
+            }
+        },
+        "/v1/openapi.json": {
+            "get": {
+                "operationId": "describe",
+                "summary": "This description.",
+                "responses": {
+                    "200": {
+                        "description": "OpenAPI 3.1.",
+                        "content": {"application/json": {"schema": {"type": "object"}}},
+                    }
+                },
+            }
+        },
+    }
+
+
+def _schemas() -> dict[str, Any]:
+    ids = {"type": "array", "items": _TEXT}
+    fields = {name: {**field.schema, "description": field.description} for name, field in FIELDS.items()}
+    fields["action"]["description"] = " ".join(f"{name}: {text}" for name, text in ACTIONS.items())
+    fields["phase"]["description"] = " ".join(f"{name}: {text}" for name, text in PHASES.items())
+    listed = {
+        "id": _TEXT,
+        "fault": _ref("Fault"),
+        "injected_ms": {**_COUNT, "description": "ms since the Unix epoch."},
+        "expires_at_ms": {"type": ["integer", "null"], "description": "ms since the Unix epoch."},
+        "matched": {**_COUNT, "description": "Requests that it was for."},
+        "hits": {**_COUNT, "description": "Requests that it acted on."},
+    }
+    holds = {"actor": _TEXT, "pid": _COUNT}
+    step = {
+        "at": {"type": ["string", "number"], "description": "From the start of the plan: 500ms, 2s, 1.5m, or seconds."},
+        "name": {**_TEXT, "description": "What a later step clears it by."},
+        "clear": {**_TEXT, "description": "Name of an earlier step, or all; without fields of a fault."},
+        **fields,
+        "when": {"description": f"{fields['when']['description']} A probability may have the plan's seed."},
+    }
+    return {
+        "Fault": _object(fields, "action"),
+        "Injected": _object({"id": _TEXT, "late_gateways": ids, **holds}, "id", "late_gateways"),
+        "Faults": _object(
+            {"faults": {"type": "array", "items": _object({**listed, **holds}, *listed)}},
+            "faults",
+        ),
+        "Cleared": _object({"cleared": ids}, "cleared"),
+        "Plan": _object(
+            {
+                "name": _TEXT,
+                "seed": {"type": "integer"},
+                "steps": {"type": "array", "minItems": 1, "items": _object(step, "at")},
+            },
+            "steps",
+        ),
+        "StepDone": _object(
+            {"step": _COUNT, "at_ms": _COUNT, "does": _TEXT, "id": _TEXT, "cleared": ids, "error": _TEXT},
+            *("step", "at_ms", "does"),
+        ),
+        "Error": _object({"error": _TEXT, "problems": ids}, "error"),
+    }
+
+
+def _responses() -> dict[str, Any]:
+    texts = {
+        "400": "The fault or the plan cannot be; problems names everything that is wrong.",
+        "403": "Fault injection is off.",
+        "404": "There is no such fault, or no such actor runs.",
+        "409": f"It cannot be done now, as a {SLOW} of a process that is gone.",
+        "415": "The body is not application/json.",
+        "503": "The controller does not answer; whether it was done is not known.",
+    }
+    return {
+        f"E{status}": {"description": text, "content": {"application/json": {"schema": _ref("Error")}}}
+        for status, text in texts.items()
+    }
+
+
+def _answers(good: dict[str, tuple[str, str]], *bad: str) -> dict[str, Any]:
+    answers: dict[str, Any] = {
+        status: {"description": text, **_content(schema)} for status, (schema, text) in good.items()
+    }
+    return answers | {status: {"$ref": f"#/components/responses/E{status}"} for status in (*bad, "403", "503")}
+
+
+def _content(schema: str, **more: Any) -> dict[str, Any]:
+    return {"content": {"application/json": {"schema": _ref(schema)}}, **more}
+
+
+def _ref(schema: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{schema}"}
+
+
+def _object(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }

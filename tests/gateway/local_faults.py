@@ -1,0 +1,90 @@
+"""The controller's part in faults, the real one, without Ray: its one gateway is told directly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from actors.faults.control import FaultControl, Process
+from actors.faults.errors import UnknownTarget
+from actors.faults.model import Fault
+from actors.faults.registry import Book, FaultRegistry
+from actors.runtime import wall_ms
+from gateway.fault_controller import unpacked
+from gateway.server import ControllerUnavailable, Gateway
+
+NODE = "n1"
+
+
+class MayBeAway(Protocol):
+    away: bool
+
+
+class LocalFaults:
+    """A :class:`gateway.faults.FaultController`. ``processes`` are the actors that can be sent signals."""
+
+    def __init__(self, controller: MayBeAway, gateway: Gateway, directory: Path) -> None:
+        self.processes: dict[str, Process] = {}
+        self._controller = controller
+        self.control = FaultControl(FaultRegistry(directory / "faults.json", wall_ms), _Cluster(self, gateway))
+
+    async def inject(self, fault: Fault, by: str) -> dict[str, Any]:
+        done: dict[str, Any] = await self._ask("inject", fault, by)
+        return done
+
+    async def held(self, *arguments: Any) -> None:
+        await self._ask("held", *arguments)
+
+    async def faults(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = await self._ask("faults")
+        return found
+
+    async def clear(self, fault_id: str | None) -> list[str]:
+        ended: list[str] = await self._ask("clear", fault_id)
+        return ended
+
+    async def draw(self, fault_id: str) -> bool:
+        acts: bool = await self._ask("draw", fault_id)
+        return acts
+
+    async def report(self, counts: dict[str, int]) -> None:
+        await self._ask("report", counts)
+
+    async def _ask(self, what: str, *arguments: Any) -> Any:
+        if self._controller.away:
+            raise ControllerUnavailable("away")
+        return unpacked(await self.control.ask(what, *arguments))
+
+
+class _Cluster:
+    node_id = NODE
+
+    def __init__(self, faults: LocalFaults, gateway: Gateway) -> None:
+        self._faults = faults
+        self._gateway = gateway
+
+    def actor_of_group(self, group: str) -> str:
+        return f"offsets-{self._gateway.partition_of(group)}"
+
+    def process_of(self, actor: str) -> Process:
+        try:
+            return self._faults.processes[actor]
+        except KeyError:
+            raise UnknownTarget(f"there is no {actor}") from None
+
+    def gateways(self) -> list[str]:
+        return [f"gateway-{self._gateway.id}"]
+
+    async def tell(self, book: Book, paused: set[str]) -> list[str]:
+        assert self._gateway.faults is not None
+        self._gateway.faults.take(book)
+        return []
+
+    async def gather(self, paused: set[str]) -> None:
+        """The one gateway has reported before it asks."""
+
+    async def run(self, node_id: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        assert node_id == NODE
+        return await asyncio.to_thread(work, *arguments)
