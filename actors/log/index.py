@@ -5,7 +5,7 @@ it. One file serves for what Kafka keeps in ``.index`` and ``.timeindex``.
 
 **The file** is written when its segment is closed, and never synced. All numbers are big-endian::
 
-    magic "MIDX" | version u16 | reserved u16 | leader epoch i64 | serial i64 | base offset i64
+    magic "MIDX" | version u16 | cleaned u16 (0, 1) | leader epoch i64 | serial i64 | base offset i64
     size of the segment i64 | next offset i64 | position of the last batch i64
     largest timestamp i64 | its position i64 | entries i64 | crc of the entries u32 | crc of all before u32
     offsets i64 * entries | positions i64 * entries | timestamps i64 * entries
@@ -113,6 +113,7 @@ def _big_endian(column: array[int]) -> array[int]:
 class Head:
     """What an index file says of its segment."""
 
+    cleaned: bool
     epoch: int
     serial: int
     base_offset: int
@@ -145,13 +146,14 @@ class Head:
     def _parse(cls, content: bytes) -> Head | None:
         if len(content) < HEAD_BYTES or crc32c(content[: _FIELDS.size]) != _CRC.unpack_from(content, _FIELDS.size)[0]:
             return None
-        magic, version, _, *fields = _FIELDS.unpack_from(content)
-        return cls(*fields) if magic == _MAGIC and version == _VERSION else None
+        magic, version, cleaned, *fields = _FIELDS.unpack_from(content)
+        return cls(bool(cleaned), *fields) if magic == _MAGIC and version == _VERSION else None
 
     def to_bytes(self) -> bytes:
         fields = _FIELDS.pack(
-            *(_MAGIC, _VERSION, 0, self.epoch, self.serial, self.base_offset, self.size_bytes, self.next_offset),
-            *(self.last_position, self.max_timestamp_ms, self.max_timestamp_position, self.entries, self.entries_crc),
+            *(_MAGIC, _VERSION, self.cleaned, self.epoch, self.serial, self.base_offset),
+            *(self.size_bytes, self.next_offset, self.last_position),
+            *(self.max_timestamp_ms, self.max_timestamp_position, self.entries, self.entries_crc),
         )
         return fields + _CRC.pack(crc32c(fields))
 

@@ -7,6 +7,7 @@ is answered with what it got the first time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from actors.log.batch import MAX_SEQUENCE, NO_PRODUCER, BatchHeader
@@ -34,6 +35,14 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
+
+    def entries(self) -> dict[int, ProducerEntry]:
+        """A copy of all of them, by producer id."""
+        return dict(self._entries)
+
+    def restore_all(self, entries: Mapping[int, ProducerEntry]) -> None:
+        """Begin with what was known at some offset."""
+        self._entries = dict(entries)
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
         return self._entries.get(producer_id)

@@ -13,11 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from actors.log import loading, recovery_point
 from actors.log.directory import Claim
 from actors.log.disk import Disk
 from actors.log.errors import FencedEpoch, StorageError
+from actors.log.loading import Loaded
 from actors.log.manifest import Manifest, is_leftover, manifests
 from actors.log.producers import ProducerStates
+from actors.log.recovery_point import RecoveryPoint
 from actors.log.segment import Segment, SegmentName
 
 log = logging.getLogger(__name__)
@@ -30,6 +33,8 @@ class Recovered:
     producers: ProducerStates
     log_start_offset: int
     cleaned_offset: int
+    refusal: str | None = None
+    """Why nothing may be appended: nobody knows where the log ends. Then no segment is new."""
 
 
 _NO_MANIFEST = Manifest(-1, 0, {})
@@ -38,43 +43,55 @@ _NO_MANIFEST = Manifest(-1, 0, {})
 def recover(directory: Path, epoch: int, claim: Claim, index_interval_bytes: int, disk: Disk) -> Recovered:
     """Steps 2 to 5 of taking a log over.
 
-    StorageError for a damaged segment before the tail; the tail ends where it is torn or corrupt. FencedEpoch if
-    a newer epoch came in between. OSError.
+    Damaged segments are set aside, the tail ends where it is torn: see ``actors.log.loading``. If the tail is damaged,
+    the log stays with the epoch before, so that the next opener finds it as this one did. FencedEpoch if a newer epoch
+    came in between. StorageError. OSError.
     """
     files = _file_names(directory)  # before the manifests: an epoch writes its manifest before its first segment
     found = manifests(directory)
     before = max(found, default=-1)
     if before >= epoch:
         raise FencedEpoch(f"{directory.name}: leader epoch {epoch} comes after {before}")
-    named = [name for file in files if (name := SegmentName.parse(file))]
-    if not found and named:
+    if not found and any(SegmentName.parse(file) for file in files):
         raise StorageError(f"{directory} has segments but no manifest")
     earlier = Manifest.read(found[before], before) if found else _NO_MANIFEST
-    producers = ProducerStates()
-    loaded: list[Segment] = []
+    point = RecoveryPoint.read(directory, before)
+    counting = loading.counting(earlier, files, point)
+    loaded = Loaded()
     try:
-        counting = earlier.counting(named)
-        _load(directory, counting, producers, loaded, index_interval_bytes)
-        segments = [segment for segment in loaded if segment.size_bytes > 0]
-        if segments:
-            disk.sync(segments[-1].fd)
-        base_offset = _end_offset(earlier, counting, loaded, segments)
-        ends = {segment.name: segment.next_offset for segment in segments}
+        loading.load(directory, counting, point, index_interval_bytes, loaded)
+        segments = [segment for segment in loaded.segments if segment.size_bytes > 0 or segment.corrupt is not None]
+        base_offset = max(earlier.base_offset, earlier.log_start_offset, *_ends(loaded.segments))
         cleaned_offset = min(earlier.cleaned_offset, base_offset)
-        Manifest(epoch, base_offset, ends, earlier.log_start_offset, cleaned_offset).write(directory, disk)
-        segments.append(Segment.create(directory, SegmentName(epoch, 0, base_offset), index_interval_bytes, disk))
-        loaded.append(segments[-1])
+        if loaded.refusal is None:
+            if segments and segments[-1].corrupt is None:
+                disk.sync(segments[-1].fd)
+            ends = {segment.name: segment.next_offset for segment in segments}
+            Manifest(epoch, base_offset, ends, earlier.log_start_offset, cleaned_offset).write(directory, disk)
+            segments.append(Segment.create(directory, SegmentName(epoch, 0, base_offset), index_interval_bytes, disk))
+            loaded.segments.append(segments[-1])
         claim.check()
     except BaseException:
-        for segment in loaded:
-            segment.close()
+        loaded.close()
         raise
     kept = {segment.path.stem for segment in segments}
-    for segment in loaded:
+    for segment in loaded.segments:
         if segment.path.stem not in kept:
             segment.close()
-    _tidy(directory, segments[:-1], [file for file in files if _is_dead(file, kept, epoch)], disk)
-    return Recovered(segments, producers, earlier.log_start_offset, cleaned_offset)
+    recovered = Recovered(segments, loaded.producers, earlier.log_start_offset, cleaned_offset, loaded.refusal)
+    for segment in segments:
+        if segment.corrupt is not None:
+            loading.set_aside(segment, disk)
+    if loaded.refusal is not None:
+        log.error("%s takes no writes: %s", directory, loaded.refusal)
+    else:
+        _tidy(directory, segments[:-1], [file for file in files if _is_dead(file, kept, epoch)], disk)
+        loading.keep_all(segments[:-1], loaded.producers, disk)
+    return recovered
+
+
+def _ends(segments: list[Segment]) -> list[int]:
+    return [segment.next_offset for segment in segments] or [0]
 
 
 def _file_names(directory: Path) -> list[str]:
@@ -84,51 +101,16 @@ def _file_names(directory: Path) -> list[str]:
 def _is_dead(file: str, kept: set[str], epoch: int) -> bool:
     """A segment that does not count, or what lies beside one; a manifest of before."""
     stem = Path(file).stem
-    return is_leftover(file, epoch) or (SegmentName.parse(f"{stem}.log") is not None and stem not in kept)
-
-
-def _end_offset(
-    earlier: Manifest, ends: dict[SegmentName, int | None], loaded: list[Segment], filled: list[Segment]
-) -> int:
-    """Where the log goes on: behind all that it ever held, unless its tail is damaged."""
-    if filled and ends[filled[-1].name] not in (None, filled[-1].next_offset):
-        return max(filled[-1].next_offset, earlier.log_start_offset)
-    return max(earlier.base_offset, earlier.log_start_offset, *(segment.next_offset for segment in loaded))
-
-
-def _load(
-    directory: Path,
-    ends: dict[SegmentName, int | None],
-    producers: ProducerStates,
-    segments: list[Segment],
-    index_interval_bytes: int,
-) -> None:
-    filled = [name for name, end in ends.items() if end != name.base_offset and _size_bytes(directory, name) > 0]
-    tail = filled[-1] if filled else None
-    for name, end in ends.items():
-        segment = Segment.load(
-            directory,
-            name,
-            limit=end,
-            verify=name == tail,
-            index_interval_bytes=index_interval_bytes,
-            on_batch=producers.update,
-        )
-        segments.append(segment)
-        if name in filled[:-1] and segment.next_offset != end:
-            raise StorageError(
-                f"{segment.path} is damaged at byte {segment.size_bytes}: offsets {segment.next_offset} to {end} "
-                "are missing"
-            )
-
-
-def _size_bytes(directory: Path, name: SegmentName) -> int:
-    return (directory / str(name)).stat().st_size
+    return (
+        is_leftover(file, epoch)
+        or recovery_point.is_leftover(file, epoch)
+        or (SegmentName.parse(f"{stem}.log") is not None and stem not in kept)
+    )
 
 
 def _tidy(directory: Path, segments: list[Segment], dead: Iterable[str], disk: Disk) -> None:
     """Only once the claim was seen to hold after the manifest was written. What fails is left for the next time."""
-    if segments:
+    if segments and segments[-1].corrupt is None:
         with suppress(OSError):
             _cut(segments[-1], disk)
     for file in dead:

@@ -165,7 +165,11 @@ class Segment:
         """
         path = directory / str(name)
         head = Head.read(path.with_suffix(indexes.SUFFIX))
-        if head is None or SegmentName(head.epoch, head.serial, head.base_offset) != name or not head.entries:
+        if (
+            head is None
+            or SegmentName(head.epoch, head.serial, head.base_offset, head.cleaned) != name
+            or not head.entries
+        ):
             return None
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         segment = cls(path, name, fd, index_interval_bytes)
@@ -182,8 +186,8 @@ class Segment:
         return None
 
     @classmethod
-    def lost(cls, directory: Path, name: SegmentName, next_offset: int, reason: str) -> Segment:
-        """One whose offsets are known, and that cannot be read."""
+    def lost(cls, directory: Path, name: SegmentName, next_offset: int, reason: str | None) -> Segment:
+        """One whose offsets are known, and that cannot be read; without a reason, an empty one."""
         segment = cls(directory / str(name), name, -1, 1)
         segment.next_offset = next_offset
         segment.corrupt = reason
@@ -224,6 +228,7 @@ class Segment:
             epoch=self.name.epoch,
             serial=self.name.serial,
             base_offset=self.name.base_offset,
+            cleaned=self.name.cleaned,
             size_bytes=self.size_bytes,
             next_offset=self.next_offset,
             last_position=self.last_position,
@@ -279,6 +284,11 @@ class Segment:
                 break
             end = batch_end
         return end
+
+    def headers(self) -> Iterator[BatchHeader]:
+        """Of every batch; what is behind the headers is not read."""
+        self._check_sound()
+        return (header for _, header in self._walk(0, _SCAN_BYTES))
 
     def batches(self, buffer_bytes: int) -> Iterator[tuple[BatchHeader, bytes]]:
         """Every batch, whole. One read takes in as many as fit into the buffer, or one that is larger."""
@@ -374,10 +384,10 @@ class Segment:
             return False
         return last[0] + last[1].size_bytes == self.size_bytes and last[1].next_offset == self.next_offset
 
-    def _walk(self, start: int) -> Iterator[tuple[int, BatchHeader]]:
+    def _walk(self, start: int, chunk_bytes: int = _LOOKUP_BYTES) -> Iterator[tuple[int, BatchHeader]]:
         """:func:`walk` to the end of the segment. CorruptSegment if that is not reached."""
         position = start
-        for position, header in walk(self.fd, start, self.size_bytes):
+        for position, header in walk(self.fd, start, self.size_bytes, chunk_bytes=chunk_bytes):
             yield position, header
             position += header.size_bytes
         if position != self.size_bytes:

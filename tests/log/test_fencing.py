@@ -166,7 +166,7 @@ def test_an_opener_that_was_paused_changes_nothing(tmp_path: Path, step: str, mo
 
     seam = {
         "claim": (Claim, "take"),
-        "scan": (recovery, "_load"),
+        "scan": (recovery.loading, "load"),
         "manifest": (recovery.Manifest, "write"),
         "segment": (recovery.Segment, "create"),
     }[step]

@@ -1,0 +1,196 @@
+"""The segments that count, from their files: by their indexes where those can be believed, else read.
+
+======================================  ===============================================================================
+segment                                 what is checked when the log is opened
+======================================  ===============================================================================
+with an index file that is whole        the length of the file; the first and the last batch with their CRCs
+without one                             every batch: CRC, order, and that it ends at the offset at which it was closed
+the one that was written to last        the same, but it may end earlier: torn, if nothing before the recovery point
+                                        (``actors.log.recovery_point``) is missing; else it is damaged
+======================================  ===============================================================================
+
+What is damaged is a :meth:`Segment.lost`: its offsets are known and not served. Its file is renamed to
+``<name>.log.corrupt`` and is never removed. If an operator renames it to ``<name>.log.lost``, the loss is accepted: the
+segment is a hole, as the cleaner leaves them, and readers go on behind it.
+
+Producers come from the newest snapshot that can be believed and the batches behind it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from actors.log import snapshot
+from actors.log.batch import BatchHeader
+from actors.log.disk import Disk
+from actors.log.manifest import Manifest
+from actors.log.producers import ProducerStates
+from actors.log.recovery_point import RecoveryPoint
+from actors.log.segment import Segment, SegmentName
+
+SET_ASIDE = ".corrupt"
+"""Behind the name of a segment file that is set aside."""
+ACCEPTED = ".lost"
+"""Behind the name of one whose loss is accepted."""
+
+log = logging.getLogger(__name__)
+
+Ends = Mapping[SegmentName, int | None]
+"""Where each segment that counts ends, ascending; None: at its last whole batch."""
+
+
+@dataclass(slots=True)
+class Loaded:
+    segments: list[Segment] = field(default_factory=list)
+    """Ascending; some may be empty, some corrupt."""
+    producers: ProducerStates = field(default_factory=ProducerStates)
+    refusal: str | None = None
+    """Why nothing may be appended: the end of the log is not known."""
+
+    def close(self) -> None:
+        for segment in self.segments:
+            segment.close()
+
+
+def segment_name(file: str) -> SegmentName | None:
+    """Of a segment file, also of one that is set aside or given up; None if it is no segment file."""
+    return SegmentName.parse(file.removesuffix(SET_ASIDE).removesuffix(ACCEPTED))
+
+
+def load(
+    directory: Path,
+    ends: Ends,
+    point: RecoveryPoint | None,
+    index_interval_bytes: int,
+    loaded: Loaded,
+) -> None:
+    """Fill ``loaded``, which the caller closes if this raises. ``ends``: as ``Manifest.counting`` gives it. OSError."""
+    by_index = {
+        name: segment
+        for name, end in ends.items()
+        if (segment := _indexed(directory, name, end, index_interval_bytes)) is not None
+    }
+    loaded.segments.extend(by_index.values())
+    known_until = _restore_producers(by_index, ends, loaded.producers)
+    held: list[Segment] = []
+    for name, end in ends.items():
+        on_batch = loaded.producers.update if name.base_offset >= known_until else None
+        segment = by_index.get(name)
+        if segment is None:
+            segment = _scanned(directory, name, end, point, index_interval_bytes, on_batch)
+            loaded.segments.append(segment)
+        elif on_batch is not None:
+            for header in segment.headers():
+                on_batch(header)
+        held.append(segment)
+    loaded.segments[:] = held
+    if held and held[-1].corrupt is not None and ends[held[-1].name] is None:
+        loaded.refusal = f"{held[-1].path.name} is corrupt ({held[-1].corrupt}), so that the log's end is not known"
+
+
+def _indexed(directory: Path, name: SegmentName, end: int | None, index_interval_bytes: int) -> Segment | None:
+    try:
+        return Segment.open_indexed(directory, name, end=end, index_interval_bytes=index_interval_bytes)
+    except FileNotFoundError:
+        return None
+
+
+def _restore_producers(by_index: Mapping[SegmentName, Segment], ends: Ends, producers: ProducerStates) -> int:
+    """From the newest snapshot; the offset from which on batches still have to be told of."""
+    for name in reversed(list(ends)):
+        segment = by_index.get(name)
+        if segment is None:
+            continue
+        entries = snapshot.read(segment.path, segment.next_offset)
+        if entries is not None:
+            producers.restore_all(entries)
+            return segment.next_offset
+    return 0
+
+
+def _scanned(
+    directory: Path,
+    name: SegmentName,
+    end: int | None,
+    point: RecoveryPoint | None,
+    index_interval_bytes: int,
+    on_batch: Callable[[BatchHeader], object] | None,
+) -> Segment:
+    acknowledged = point if point is not None and point.segment == name else None
+    known_end = end if end is not None else acknowledged.next_offset if acknowledged is not None else name.base_offset
+    try:
+        segment = Segment.load(
+            directory,
+            name,
+            limit=end,
+            verify=True,
+            index_interval_bytes=index_interval_bytes,
+            on_batch=on_batch,
+        )
+    except FileNotFoundError:
+        return _missing(directory, name, known_end)
+    if segment.next_offset >= known_end:
+        return segment
+    segment.close()
+    reason = f"no sound batch at byte {segment.size_bytes}, where offset {segment.next_offset} should be"
+    return Segment.lost(directory, name, known_end, reason)
+
+
+def _missing(directory: Path, name: SegmentName, next_offset: int) -> Segment:
+    if (directory / f"{name}{ACCEPTED}").exists():
+        log.warning(
+            "%s: offsets %d to %d are gone, and that was accepted", directory / str(name), name.base_offset, next_offset
+        )
+        return Segment.lost(directory, name, next_offset, None)
+    is_set_aside = (directory / f"{name}{SET_ASIDE}").exists()
+    reason = "it was set aside before" if is_set_aside else "the file is missing"
+    return Segment.lost(directory, name, next_offset, reason)
+
+
+def set_aside(segment: Segment, disk: Disk) -> None:
+    """Rename the file of a corrupt segment and say so. For who holds the claim. Failures are logged."""
+    aside = segment.path.with_name(segment.path.name + SET_ASIDE)
+    try:
+        disk.rename(segment.path, aside)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        log.error("%s cannot be set aside: %s", segment.path, error)
+    log.error(
+        "%s is corrupt (%s): offsets %d to %d are not served; what is left of it is in %s",
+        *(segment.path, segment.corrupt, segment.base_offset, segment.next_offset - 1, aside.name),
+    )
+
+
+def counting(manifest: Manifest, files: Iterable[str], point: RecoveryPoint | None) -> Ends:
+    """As ``Manifest.counting``; what is set aside counts, and so does what only the recovery point tells of."""
+    names = {name for file in files if (name := segment_name(file)) is not None}
+    if point is not None:
+        names.add(point.segment)
+    return manifest.counting(names)
+
+
+def keep(segment: Segment, producers: snapshot.Entries, disk: Disk) -> None:
+    """Write index and snapshot of a segment that is closed. In a thread. Failures only make the next opening slow."""
+    if not segment.size_bytes or segment.corrupt is not None:
+        return
+    try:
+        segment.keep_index(disk)
+        snapshot.write(segment.path, segment.next_offset, producers, disk)
+    except OSError as error:
+        log.warning("%s: index and snapshot are not kept: %s", segment.path, error)
+
+
+def keep_all(segments: list[Segment], producers: ProducerStates, disk: Disk) -> None:
+    """Write the indexes that are missing, and the one snapshot that counts: that of the last segment."""
+    sound = [segment for segment in segments if segment.corrupt is None]
+    for segment in sound[:-1]:
+        with suppress(OSError):
+            disk.unlink(snapshot.path_of(segment.path))
+            segment.keep_index(disk)
+    if sound and sound[-1] is segments[-1] and not sound[-1].is_indexed:
+        keep(sound[-1], producers.entries(), disk)

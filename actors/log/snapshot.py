@@ -1,0 +1,85 @@
+"""What is known of idempotent producers at the end of a segment: ``<name of the segment>.snapshot`` beside it.
+
+It stands for the headers of all batches up to that offset, so that opening a log reads only what came after. Written
+when the segment is closed, never synced, and believed only if its CRC-32C matches and its offset is the one at which
+the segment ends. Big-endian::
+
+    magic "MSNP" | version u16 | reserved u16 | offset i64 | producers u32
+    crc of the producers u32 | crc of all before u32
+    per producer: id i64 | epoch i16 | batches u8
+    per batch, oldest first: base sequence i32 | last sequence i32 | base offset i64 | last offset i64 | timestamp i64
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+from crc32c import crc32c
+
+from actors.log.disk import Disk
+from actors.log.producers import ProducerEntry, WrittenBatch
+
+SUFFIX = ".snapshot"
+_MAGIC = b"MSNP"
+_VERSION = 1
+_HEAD = struct.Struct(">4sHHqII")
+_CRC = struct.Struct(">I")
+_PRODUCER = struct.Struct(">qhB")
+_BATCH = struct.Struct(">iiqqq")
+
+log = logging.getLogger(__name__)
+
+Entries = Mapping[int, ProducerEntry]
+"""By producer id."""
+
+
+def path_of(segment: Path) -> Path:
+    """The file beside that segment file."""
+    return segment.with_suffix(SUFFIX)
+
+
+def write(segment: Path, offset: int, entries: Entries, disk: Disk) -> None:
+    """Keep what is known at ``offset``, where the segment ends. OSError."""
+    body = bytearray()
+    for producer_id, entry in entries.items():
+        body += _PRODUCER.pack(producer_id, entry.epoch, len(entry.batches))
+        for batch in entry.batches:
+            body += _BATCH.pack(*batch)
+    head = _HEAD.pack(_MAGIC, _VERSION, 0, offset, len(entries), crc32c(body))
+    disk.replace_unsynced(path_of(segment), head + _CRC.pack(crc32c(head)) + body, f"{os.getpid()}")
+
+
+def read(segment: Path, offset: int) -> dict[int, ProducerEntry] | None:
+    """What was kept for that offset; None if nothing was, or if it cannot be believed. OSError."""
+    path = path_of(segment)
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    entries = _parse(content, offset)
+    if entries is None:
+        log.warning("%s is torn, damaged or of another offset; the segments are read instead", path)
+    return entries
+
+
+def _parse(content: bytes, offset: int) -> dict[int, ProducerEntry] | None:
+    body_at = _HEAD.size + _CRC.size
+    if len(content) < body_at or crc32c(content[: _HEAD.size]) != _CRC.unpack_from(content, _HEAD.size)[0]:
+        return None
+    magic, version, _, known_offset, count, crc = _HEAD.unpack_from(content)
+    body = content[body_at:]
+    if (magic, version, known_offset) != (_MAGIC, _VERSION, offset) or crc32c(body) != crc:
+        return None
+    entries: dict[int, ProducerEntry] = {}
+    at = 0
+    for _ in range(count):
+        producer_id, epoch, batches = _PRODUCER.unpack_from(body, at)
+        at += _PRODUCER.size
+        end = at + batches * _BATCH.size
+        entries[producer_id] = ProducerEntry(epoch, tuple(map(WrittenBatch._make, _BATCH.iter_unpack(body[at:end]))))
+        at = end
+    return entries
