@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.protocol.states import ZnodeStat
 
 from placement.layout import (
     CONTROLLER_EPOCH,
@@ -25,6 +27,15 @@ from placement.layout import (
 from placement.zookeeper import ZooKeeperClient
 
 MAX_PRODUCER_ID = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerEpoch:
+    """What one controller took for itself. As in Kafka (KAFKA-6082), ``zk_version`` fences what it changes."""
+
+    epoch: int
+    zk_version: int
+    """Of the node ``/controller_epoch`` that holds the epoch: another one means that a successor has begun."""
 
 
 class UnknownPartition(LookupError):
@@ -49,7 +60,8 @@ def next_epoch(zk: ZooKeeperClient, topic: str, partition: int, owner: str, *, c
         )
         return taken.encode()
 
-    return PartitionState.decode(_advance(zk, partition_state_path(topic, partition), successor)).leader_epoch
+    taken, _ = _advance(zk, partition_state_path(topic, partition), successor)
+    return PartitionState.decode(taken).leader_epoch
 
 
 def current_state(zk: ZooKeeperClient, topic: str, partition: int) -> PartitionState:
@@ -62,6 +74,11 @@ def current_state(zk: ZooKeeperClient, topic: str, partition: int) -> PartitionS
 
 
 def next_controller_epoch(zk: ZooKeeperClient) -> int:
+    """As :func:`take_controller_epoch`, for who changes nothing."""
+    return take_controller_epoch(zk).epoch
+
+
+def take_controller_epoch(zk: ZooKeeperClient) -> ControllerEpoch:
     """Take the next epoch of the controller; the first is 1, as in Kafka. ZooKeeperUnreachable."""
 
     def successor(data: bytes | None) -> bytes:
@@ -70,7 +87,23 @@ def next_controller_epoch(zk: ZooKeeperClient) -> int:
         except ValueError as error:
             raise Malformed(f"not a controller epoch: {data!r}") from error
 
-    return int(_advance(zk, CONTROLLER_EPOCH, successor))
+    data, zk_version = _advance(zk, CONTROLLER_EPOCH, successor)
+    return ControllerEpoch(int(data), zk_version)
+
+
+def when_superseded(zk: ZooKeeperClient, mine: ControllerEpoch, act: Callable[[], None]) -> None:
+    """Have ``act`` called, on a thread of kazoo's, once another controller has taken an epoch after ``mine``.
+
+    It may be the moment of this call, or when ZooKeeper is back after an outage. Blocks on ZooKeeper.
+    """
+
+    def look(_: bytes | None, stat: ZnodeStat | None) -> bool:
+        superseded = stat is not None and stat.version != mine.zk_version
+        if superseded:
+            act()
+        return not superseded
+
+    zk.DataWatch(CONTROLLER_EPOCH, look)
 
 
 def next_producer_id_block(zk: ZooKeeperClient, size: int = 1000, *, broker_id: int = -1) -> range:
@@ -84,11 +117,12 @@ def next_producer_id_block(zk: ZooKeeperClient, size: int = 1000, *, broker_id: 
             raise ProducerIdsExhausted(f"no {size} producer ids are left after {start - 1}")
         return encode_producer_id_block(range(start, start + size), broker_id)
 
-    return decode_producer_id_block(_advance(zk, PRODUCER_ID_BLOCK, successor))
+    block, _ = _advance(zk, PRODUCER_ID_BLOCK, successor)
+    return decode_producer_id_block(block)
 
 
-def _advance(zk: ZooKeeperClient, path: str, successor: Callable[[bytes | None], bytes]) -> bytes:
-    """Replace the node's data (None: no node yet) by its successor; returns what this call wrote."""
+def _advance(zk: ZooKeeperClient, path: str, successor: Callable[[bytes | None], bytes]) -> tuple[bytes, int]:
+    """Replace the node's data (None: no node yet) by its successor; what this call wrote, and its version."""
     while True:
         try:
             data, stat = zk.ask(zk.get_async, path)
@@ -98,11 +132,10 @@ def _advance(zk: ZooKeeperClient, path: str, successor: Callable[[bytes | None],
         try:
             if stat is None:
                 zk.ask(zk.create_async, path, following, makepath=True)
-            else:
-                zk.ask(zk.set_async, path, following, version=stat.version)
+                return following, 0
+            return following, zk.ask(zk.set_async, path, following, version=stat.version).version
         except (BadVersionError, NodeExistsError, NoNodeError):
             continue
-        return following
 
 
 def _require(zk: ZooKeeperClient, topic: str, partition: int) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
+from typing import Any
 from uuid import UUID, uuid4
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
 from placement import epochs
+from placement.epochs import ControllerEpoch
 from placement.layout import (
+    CONTROLLER_EPOCH,
     TOPIC_CONFIGS,
     TOPICS,
     decode_config,
@@ -50,6 +53,10 @@ class InvalidPartitions(TopicError):
     """Kafka's INVALID_PARTITIONS."""
 
 
+class ControllerMoved(RuntimeError):
+    """The controller that asked has a successor, after which nothing was changed. Kafka's ControllerMovedException."""
+
+
 def check_name(name: str) -> None:
     """InvalidTopic unless Kafka would accept the name (``org.apache.kafka.common.internals.Topic``)."""
     if not name:
@@ -76,10 +83,15 @@ def check_partitions(partitions: int) -> None:
 
 
 class TopicRegistry:
-    """Creates, changes, deletes and lists topics. Any number may exist; ZooKeeper decides between them."""
+    """Creates, changes, deletes and lists topics. Any number may exist; ZooKeeper decides between them.
 
-    def __init__(self, zk: ZooKeeperClient) -> None:
+    With ``controller`` every change is for that controller, and ControllerMoved once it has a successor: what the
+    successor has read of ZooKeeper is not changed behind its back.
+    """
+
+    def __init__(self, zk: ZooKeeperClient, controller: ControllerEpoch | None = None) -> None:
         self._zk = zk
+        self._controller = controller
 
     def load(self) -> dict[str, Topic]:
         """All topics by name, in the order of names. layout.Malformed for a node that is no topic of ours."""
@@ -131,7 +143,7 @@ class TopicRegistry:
             if self._zk.ask(self._zk.exists_async, topic_config_path(name)):
                 nodes.append(topic_config_path(name))
             try:
-                self._zk.commit([("delete", node) for node in nodes])
+                self._commit([("delete", node) for node in nodes])
             except (NoNodeError, NotEmptyError):
                 left = self._read(name)
                 if left is not None and left.topic_id == topic.topic_id:
@@ -156,7 +168,7 @@ class TopicRegistry:
                 )
             grown = dataclasses.replace(topic, partitions=total)
             try:
-                zk.ask(zk.set_async, topic_path(name), encode_topic(grown), version=stat.version)
+                self._commit([("set_data", topic_path(name), encode_topic(grown), stat.version)])
             except (BadVersionError, NoNodeError):
                 continue
             return grown
@@ -165,7 +177,7 @@ class TopicRegistry:
         """Replace what is set on the topic. UnknownTopic."""
         node = topic_config_path(name)
         try:
-            self._zk.commit([("check", topic_path(name), -1), ("set_data", node, encode_config(config))])
+            self._commit([("check", topic_path(name), -1), ("set_data", node, encode_config(config))])
         except NoNodeError:
             raise _unknown(name) from None
         return dataclasses.replace(self._require(name), config=dict(config))
@@ -189,13 +201,29 @@ class TopicRegistry:
     def _write_new(self, topic: Topic, version: int) -> None:
         config_node = topic_config_path(topic.name)
         orphan = self._zk.ask(self._zk.exists_async, config_node)  # Kafka's tools can set one before the topic exists
-        self._zk.commit(
+        self._commit(
             [
                 ("set_data", TOPICS, b"", version),
                 ("create", topic_path(topic.name), encode_topic(topic)),
                 ("set_data" if orphan else "create", config_node, encode_config(topic.config)),
             ]
         )
+
+    def _commit(self, operations: list[tuple[Any, ...]]) -> None:
+        """As ``ZooKeeperClient.commit``, for this controller only. ControllerMoved."""
+        if self._controller is None:
+            self._zk.commit(operations)
+            return
+        try:
+            self._zk.commit([("check", CONTROLLER_EPOCH, self._controller.zk_version), *operations])
+        except (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError):
+            self._check_controller(self._controller)
+            raise
+
+    def _check_controller(self, controller: ControllerEpoch) -> None:
+        data, stat = self._zk.ask(self._zk.get_async, CONTROLLER_EPOCH)
+        if stat.version != controller.zk_version:
+            raise ControllerMoved(f"controller epoch {controller.epoch} was followed by {data.decode()}")
 
     def _require(self, name: str) -> Topic:
         topic = self._read(name)

@@ -1,0 +1,76 @@
+"""Which actors change their node when a node comes or is drained: as few as rendezvous hashing allows.
+
+Where a node is lost, Ray starts its actors elsewhere by itself; they stay there. So an actor moves only off a node
+that is drained, or to a node that came and is its best: never between two nodes that were there before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from placement.rendezvous import choose
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    actor: str
+    source: str
+    """Node id, as ``target``."""
+    target: str
+
+
+def moves(
+    homes: Mapping[str, str], nodes: Collection[str], newcomers: Collection[str], drained: Collection[str]
+) -> Iterator[Move]:
+    """Every move that is due, those off drained nodes first, in the order of ``homes``.
+
+    ``homes``: the node of each actor. ``nodes``: those that may be given actors. The others of ``nodes`` are old to
+    ``newcomers``, which are among them; ``drained`` is not. None is due without ``nodes``.
+    """
+    targets = sorted(set(nodes) - set(drained))
+    if not targets:
+        return
+    for actor, home in homes.items():
+        if home in drained:
+            yield Move(actor, home, choose(actor, targets))
+    for actor, home in homes.items():
+        best = choose(actor, targets)
+        if home not in drained and best != home and best in newcomers:
+            yield Move(actor, home, best)
+
+
+class Roster:
+    """The nodes as they come and go. A new one counts only after it was there for a while, however often it flaps."""
+
+    def __init__(self, settle_ms: int) -> None:
+        self._settle_ms = settle_ms
+        self._since_ms: dict[str, int] = {}
+        self._old: set[str] = set()
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Every node that is alive, settled or not."""
+        return frozenset(self._since_ms)
+
+    def begin(self, alive: Collection[str], old: Collection[str], now_ms: int) -> None:
+        """What is there when the watching begins has settled; those not in ``old`` are newcomers."""
+        self._since_ms = dict.fromkeys(alive, now_ms - self._settle_ms)
+        self._old = set(old) & set(alive)
+
+    def see(self, alive: Collection[str], now_ms: int) -> None:
+        """Take in which nodes are alive now; one that was away for a moment begins anew."""
+        self._since_ms = {node: self._since_ms.get(node, now_ms) for node in alive}
+        self._old &= set(alive)
+
+    def settled(self, now_ms: int) -> frozenset[str]:
+        """Nodes that have been there for long enough to be given something."""
+        return frozenset(node for node, since in self._since_ms.items() if now_ms - since >= self._settle_ms)
+
+    def newcomers(self, now_ms: int) -> frozenset[str]:
+        """Settled nodes that have not got their share yet."""
+        return self.settled(now_ms) - self._old
+
+    def have_their_share(self, nodes: Collection[str]) -> None:
+        """They are newcomers no more."""
+        self._old |= set(nodes) & self._since_ms.keys()

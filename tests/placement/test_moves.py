@@ -1,0 +1,110 @@
+"""Moves between nodes: to a node that came or off one that is drained, as few as can be."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement.moves import Roster, moves
+from placement.rendezvous import choose
+
+NEW = "new"
+nodes_before = st.sets(st.sampled_from("abcdefg"), min_size=1).map(sorted)
+counts = st.integers(0, 40)
+
+
+def ideal(actors: int, nodes: Collection[str]) -> dict[str, str]:
+    return {f"offsets-{number}": choose(f"offsets-{number}", list(nodes)) for number in range(actors)}
+
+
+def carried_out(homes: dict[str, str], *args: Collection[str]) -> tuple[dict[str, str], int]:
+    """One at a time, each decided anew as the controller does; where all are then, and how many moves it took."""
+    homes = dict(homes)
+    count = 0
+    while move := next(moves(homes, *args), None):
+        assert homes[move.actor] == move.source
+        homes[move.actor] = move.target
+        count += 1
+        assert count <= len(homes), "an actor moves twice"
+    return homes, count
+
+
+@given(counts, nodes_before)
+def test_a_node_that_comes_gets_what_it_wins_and_nothing_else_moves(actors: int, before: list[str]) -> None:
+    homes = ideal(actors, before)
+    after, count = carried_out(homes, [*before, NEW], {NEW}, ())
+    assert after == ideal(actors, [*before, NEW])
+    assert count == sum(home == NEW for home in after.values())
+
+
+@given(st.lists(st.sampled_from("abcdefg"), max_size=40), nodes_before)
+def test_wherever_ray_put_them_nothing_moves_between_old_nodes(placed: list[str], before: list[str]) -> None:
+    homes = {f"offsets-{number}": home for number, home in enumerate(placed)}
+    after, count = carried_out(homes, [*before, NEW], {NEW}, ())
+    changed = {actor for actor in homes if homes[actor] != after[actor]}
+    assert all(after[actor] == NEW for actor in changed)
+    assert count == len(changed) <= sum(home == NEW for home in ideal(len(homes), [*before, NEW]).values())
+
+
+def test_a_share_is_about_one_in_k() -> None:
+    for k in (2, 3, 5, 8):
+        before = [f"node-{number}" for number in range(k - 1)]
+        count = len(list(moves(ideal(5000, before), [*before, NEW], {NEW}, ())))
+        assert 0.85 * 5000 / k < count < 1.15 * 5000 / k
+
+
+@given(counts, nodes_before)
+def test_a_drained_node_is_left_and_what_is_elsewhere_stays(actors: int, before: list[str]) -> None:
+    homes = ideal(actors, [*before, NEW])
+    after, count = carried_out(homes, [*before, NEW], (), {NEW})
+    assert after == ideal(actors, before)
+    assert count == sum(home == NEW for home in homes.values())
+
+
+@given(counts)
+def test_there_is_no_move_without_a_place_to_go_to(actors: int) -> None:
+    assert list(moves(ideal(actors, ["a"]), ["a"], (), {"a"})) == []
+
+
+def test_a_newcomer_that_is_drained_gets_nothing() -> None:
+    assert list(moves(ideal(50, ["a"]), ["a", NEW], {NEW}, {NEW})) == []
+
+
+def roster(*nodes: str) -> Roster:
+    made = Roster(settle_ms=1000)
+    made.begin(nodes, nodes, now_ms=0)
+    return made
+
+
+def test_a_node_counts_once_it_has_settled() -> None:
+    seen = roster("a", "b")
+    assert seen.settled(0) == {"a", "b"}
+    seen.see(["a", "b", "c"], 100)
+    assert seen.nodes == {"a", "b", "c"}
+    assert (seen.settled(1099), seen.newcomers(1099)) == ({"a", "b"}, set())
+    assert (seen.settled(1100), seen.newcomers(1100)) == ({"a", "b", "c"}, {"c"})
+    seen.have_their_share(["c"])
+    assert seen.newcomers(1100) == set()
+
+
+def test_a_node_that_flaps_is_never_a_newcomer() -> None:
+    seen = roster("a")
+    for second in range(100):
+        seen.see(["a", "b"] if second % 2 else ["a"], second * 900)
+        assert seen.newcomers(second * 900) == set()
+
+
+def test_a_node_that_was_lost_and_comes_back_is_new() -> None:
+    seen = roster("a", "b")
+    seen.see(["a"], 100)
+    assert seen.settled(100) == {"a"}
+    seen.see(["a", "b"], 200)
+    assert seen.newcomers(1200) == {"b"}
+
+
+def test_nodes_that_had_nothing_when_the_watching_began_are_new() -> None:
+    seen = Roster(settle_ms=1000)
+    seen.begin(["a", "b"], old=["a", "gone"], now_ms=0)
+    assert seen.newcomers(0) == {"b"}
