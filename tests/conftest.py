@@ -16,7 +16,7 @@ _numbers = itertools.count(1)
 
 
 # Folders whose tests share something dear that lives as long as the session.
-_SHARED = ("cluster", "spark")
+_SHARED = ("cluster", "nodes", "spark")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -42,7 +42,7 @@ def eventually(read: Callable[[], T], good: Callable[[T], bool], what: str, time
         time.sleep(0.05)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """SIGTERM when the test run itself is killed, so that nothing stays behind (prctl, PR_SET_PDEATHSIG)."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
@@ -54,6 +54,8 @@ class Muster:
     storage: Path
     arguments: list[str] = field(default_factory=lambda: ["--gateways", "2"])
     properties: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] | None = None
+    """Of ``muster up`` and of every other command; None: that of the tests."""
     process: subprocess.Popen[str] | None = None
     ready: dict[str, Any] = field(default_factory=dict)
 
@@ -76,7 +78,12 @@ class Muster:
         log = self.storage.parent / f"{self.storage.name}.log"
         with log.open("a") as stderr:
             self.process = subprocess.Popen(
-                self.command, stdout=subprocess.PIPE, stderr=stderr, text=True, preexec_fn=_end_with_parent
+                self.command,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                env=self.environment,
+                preexec_fn=end_with_parent,
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -101,7 +108,7 @@ class Muster:
     def cli(self, *arguments: str, check: bool = True) -> str:
         """Output of another muster command on this cluster."""
         command = [sys.executable, "-m", "gateway.cli.main", *arguments, "--storage", str(self.storage)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=self.environment)
         assert not check or done.returncode == 0, done.stderr
         return done.stdout if check else done.stdout + done.stderr
 

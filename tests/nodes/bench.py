@@ -1,0 +1,156 @@
+"""A Muster on several real Ray nodes of this machine: what the tests of this folder work with."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.muster_process import Muster, end_with_parent, eventually
+
+_STOP_S = 60
+
+HEALTH_CHECKS = {
+    "RAY_health_check_initial_delay_ms": "0",
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_timeout_ms": "1000",
+    "RAY_health_check_failure_threshold": "3",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "5",
+    "RAY_agent_register_timeout_ms": "100000",  # a machine that is busy with other tests starts slowly
+}
+"""A node whose raylet does not answer is dead to Ray after some 3 s instead of a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class RayNode:
+    node_id: str
+    raylet: int
+    """Pid."""
+
+
+@dataclass
+class RayNodes:
+    """``with RayNodes(folder) as nodes``: Ray nodes that come and go; the first one, the head, stays."""
+
+    folder: Path
+    head: RayNode = field(init=False)
+    address: str = field(init=False)
+
+    def __enter__(self) -> RayNodes:
+        self.temp_dir = Path(tempfile.mkdtemp(prefix="muster-nodes-", dir="/tmp"))  # short: sockets are in it
+        (self.temp_dir / "ray").mkdir()
+        token = self.folder / "ray-token"
+        token.write_text(secrets.token_hex(32))
+        token.chmod(0o600)
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
+            **HEALTH_CHECKS,
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(token),
+            "RAY_TMPDIR": str(self.temp_dir),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_worker_niceness": "0",
+        }
+        with (self.folder / "ray.log").open("w") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.nodes.ray_host"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=self.environment,
+                preexec_fn=end_with_parent,
+            )
+        try:
+            self.head = self.add()
+            self.address = self._ask("address")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(_STOP_S)
+        shutil.rmtree(self.temp_dir, ignore_errors=True)
+
+    def add(self) -> RayNode:
+        """Start another node."""
+        return RayNode(**self._ask("add"))
+
+    def kill(self, node: RayNode) -> None:
+        """SIGKILL to the raylet and its workers: the node is lost."""
+        self._ask("kill", node.node_id)
+
+    @contextlib.contextmanager
+    def paused(self, node: RayNode) -> Iterator[None]:
+        """The raylet stands still, its workers go on: what a cut network looks like to the rest of Ray."""
+        os.kill(node.raylet, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(node.raylet, signal.SIGCONT)
+
+    def _ask(self, *command: str) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, (self.folder / "ray.log").read_text()[-4000:]
+        return json.loads(line)
+
+
+@dataclass
+class Bench:
+    """Muster and the Ray nodes it runs on."""
+
+    nodes: RayNodes
+    muster: Muster
+
+    def status(self) -> dict[str, Any]:
+        """As ``muster status --json``."""
+        found: dict[str, Any] = json.loads(self.muster.cli("status", "--json"))
+        return found
+
+    def homes(self) -> dict[str, str]:
+        """Node id of every actor that serves."""
+        return {a["name"]: a["node_id"] for a in self.status()["actors"] if a["state"] == "alive"}
+
+    def until_settled(self) -> dict[str, str]:
+        """Wait until every actor serves, each on a node that lives, with one gateway on each; their homes."""
+
+        def settled(status: dict[str, Any]) -> bool:
+            alive = {node["node_id"] for node in status["nodes"] if node["state"] == "alive"}
+            gateways = [actor["node_id"] for actor in status["actors"] if actor["name"].startswith("gateway-")]
+            return all(
+                actor["state"] == "alive" and actor["node_id"] in alive for actor in status["actors"]
+            ) and sorted(gateways) == sorted(alive)
+
+        eventually(self.status, settled, "every actor serves on a live node")
+        return self.homes()
+
+
+@contextlib.contextmanager
+def bench(folder: Path, nodes: int, properties: dict[str, str]) -> Iterator[Bench]:
+    """A new Ray cluster and a new Muster on it, with a gateway on each node."""
+    with RayNodes(folder) as ray_nodes:
+        for _ in range(nodes - 1):
+            ray_nodes.add()
+        muster = Muster(
+            folder / "storage", ["--address", ray_nodes.address], properties, environment=ray_nodes.environment
+        )
+        with muster:
+            yield Bench(ray_nodes, muster)

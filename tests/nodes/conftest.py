@@ -1,0 +1,17 @@
+"""One Muster on three Ray nodes for all tests of this folder; each leaves three nodes behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.nodes.bench import Bench, bench
+
+_PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "6", "log.actors": "3"}
+
+
+@pytest.fixture(scope="session")
+def on_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with bench(tmp_path_factory.mktemp("nodes"), 3, _PROPERTIES) as running:
+        yield running

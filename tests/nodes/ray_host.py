@@ -1,0 +1,79 @@
+"""Several Ray nodes on this machine, in a process of their own: a JSON command per line in, an answer per line out.
+
+Apart from the tests' process because Ray reads its environment (health checks, token) once, when it is imported.
+Run as ``python -m tests.nodes.ray_host`` by :mod:`tests.nodes.bench`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import psutil
+from ray.cluster_utils import Cluster
+
+_OBJECT_STORE_BYTES = 80_000_000
+
+
+class Host:
+    """The commands: ``address``, ``add``, ``kill``."""
+
+    def __init__(self) -> None:
+        self._cluster = Cluster()
+        self._nodes: dict[str, Any] = {}
+
+    def address(self) -> str:
+        """HOST:PORT of the GCS."""
+        return str(self._cluster.address)
+
+    def add(self) -> dict[str, Any]:
+        """Start a node, the first one is the head; its id and the pid of its raylet, once Ray knows it."""
+        node = self._cluster.add_node(
+            num_cpus=2,
+            include_dashboard=False,
+            include_log_monitor=False,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            temp_dir=f"{os.environ['RAY_TMPDIR']}/ray",
+        )
+        (node_id,) = (
+            entry["NodeID"]
+            for entry in self._cluster.global_state.node_table()
+            if entry["Alive"] and entry["ObjectStoreSocketName"] == node.plasma_store_socket_name
+        )
+        self._nodes[node_id] = node
+        return {"node_id": node_id, "raylet": _raylet(node).pid}
+
+    def kill(self, node_id: str) -> None:
+        """SIGKILL to the node's raylet and workers at once; returns when they are gone."""
+        node = self._nodes.pop(node_id)
+        family = [_raylet(node), *_raylet(node).children(recursive=True)]
+        for process in family:
+            process.kill()
+        self._cluster.remove_node(node, allow_graceful=False)
+        psutil.wait_procs(family, timeout=30)
+
+    def stop(self) -> None:
+        """End every node."""
+        self._cluster.shutdown()
+
+
+def _raylet(node: Any) -> psutil.Process:
+    return psutil.Process(node.all_processes["raylet"][0].process.pid)
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what Ray prints is no answer
+    host = Host()
+    try:
+        for line in sys.stdin:
+            command, *arguments = json.loads(line)
+            print(json.dumps(getattr(host, command)(*arguments)), file=answers, flush=True)
+    finally:
+        host.stop()
+
+
+if __name__ == "__main__":
+    main()
