@@ -54,6 +54,11 @@ def _metadata(topic_id: UUID) -> bytes:
     return b"version: 0\ntopic_id: " + base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=") + b"\n"
 
 
+def claims(directory: Path) -> list[int]:
+    """The leader epochs that have a claim there, ascending. OSError."""
+    return sorted(int(match[1]) for entry in directory.iterdir() if (match := _CLAIM.fullmatch(entry.name)))
+
+
 def set_aside(directory: Path, topic_id: UUID) -> Path:
     """Rename to ``<name>.<topic id>-delete``, Kafka's form for what is to be deleted; the new path."""
     suffix = f".{topic_id}-delete"

@@ -28,7 +28,7 @@ import threading
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +60,10 @@ class SparseIndex:
 
     def __len__(self) -> int:
         return len(self._offsets)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """(offset, position) of each entry."""
+        return zip(self._offsets, self._positions, strict=True)
 
     @property
     def memory_bytes(self) -> int:
