@@ -28,6 +28,7 @@ from actors.log.config import LogConfig
 from actors.log.directory import Claim
 from actors.log.disk import Disk
 from actors.log.errors import LogError, NotLeader, StorageError
+from actors.log.keeping import Keeper
 from actors.log.producers import ProducerEntry, ProducerStates
 from actors.log.segment import Segment, SegmentName
 
@@ -98,6 +99,7 @@ class Committer:
         self._abandoned: list[Path] = []
         self._task: asyncio.Task[None] | None = None
         self._commit_began_s: float | None = None
+        self.keeper = Keeper(directory, epoch, claim, disk, _THREADS, lambda: self.segments)
 
     @property
     def commit_s(self) -> float:
@@ -112,6 +114,8 @@ class Committer:
         """Queue a batch that is stamped with ``end_offset``. StorageError shortly after the disk failed."""
         header = read_header(batch)
         loop = asyncio.get_running_loop()
+        if self.keeper.refusal is not None:
+            raise self.keeper.refusal.again()
         if self._failure is not None and loop.time() < self._retry_at_s:
             raise self._failure.again()
         write = Write(batch, header, self.producers.update(header), loop.create_future(), appended_ms)
@@ -145,6 +149,7 @@ class Committer:
     async def close(self) -> None:
         """Wait until the queue is empty, and close the files."""
         await self.drain()
+        await self.keeper.close(self.segments[-1], self.producers.entries())
         for segment in self.segments:
             segment.close()
         await self.append_times.close()
@@ -213,6 +218,7 @@ class Committer:
                 segment.close()
                 self._abandoned.append(segment.path)
             raise
+        self.keeper.committed(segment, batches)
         self._remove_abandoned()
         return segment
 
@@ -233,7 +239,10 @@ class Committer:
                 empty = self.segments.pop()
                 empty.close()
                 self._abandoned.append(empty.path)
+            else:
+                self.keeper.closed(self.segments[-1], self._acknowledged_producers())
             self.segments.append(segment)
+            self.keeper.watch(segment)
             self._failure = None
         for write in writes:
             segment.add(write.header)
@@ -246,6 +255,14 @@ class Committer:
         for write in writes:
             self._settle(write, None)
         self._changed()
+
+    def _acknowledged_producers(self) -> dict[int, ProducerEntry]:
+        """What is known of producers by what is acknowledged."""
+        known = ProducerStates()
+        known.restore_all(self.producers.entries())
+        for write in reversed(self._unacknowledged.values()):
+            known.restore(write.header.producer_id, write.before)
+        return known.entries()
 
     def _fail_all(self, error: LogError) -> None:
         """Nothing that is not acknowledged has happened."""

@@ -109,6 +109,8 @@ class PartitionLog:
         self._writer = Committer(
             directory, epoch, claim, recovered.segments, recovered.producers, config, disk, self._wake
         )
+        if recovered.refusal is not None:
+            self._writer.keeper.refuse(recovered.refusal)
 
     @classmethod
     def open(

@@ -60,6 +60,13 @@ def segment_files(directory: Path) -> list[Path]:
     return sorted(directory.glob("*.log"), key=lambda path: (int(path.name.split(".")[1]), path.name))
 
 
+def lose_what_is_not_synced(directory: Path) -> None:
+    """As a power failure may: recovery point, indexes and snapshots."""
+    for pattern in ("recovery-point-*", "*.index", "*.snapshot"):
+        for path in directory.glob(pattern):
+            path.unlink()
+
+
 def view_of(*topics: Topic, version: int = 1, logs: int = 1) -> ClusterView:
     endpoint = Endpoint(node_id="n", host="h", port=1, path="", secret=b"")
     return ClusterView(

@@ -18,7 +18,7 @@ from actors.log import LogConfig, PartitionLog, commit
 from actors.log.append_times import ENTRY, AppendTimes
 from actors.log.disk import DISK, Disk
 from actors.log.errors import NotLeader, StorageError
-from tests.log.support import NOW_MS, TOPIC_ID, client_batch, run, segment_files
+from tests.log.support import NOW_MS, TOPIC_ID, client_batch, lose_what_is_not_synced, run, segment_files
 
 SMALL = LogConfig(segment_bytes=300)
 APPENDED = LogConfig(message_timestamp_type="LogAppendTime")
@@ -171,6 +171,7 @@ def test_offsets_that_come_again_after_a_lost_batch_have_their_own_time(kept: Lo
         lost_ms = kept.appended_ms[2]
         await log.close()
         os.truncate(segment_files(kept.directory)[0], size + 20)
+        lose_what_is_not_synced(kept.directory)
         log = kept.open(LogConfig())
         assert (log.log_end_offset, log.append_time_ms(2)) == (2, None)
         await kept.append(log, 3)

@@ -10,7 +10,7 @@ import pytest
 
 from actors.log import LogConfig
 from actors.log.errors import OutOfOrderSequence, StorageError
-from tests.log.support import TOPIC_ID, client_batch, open_log, run, segment_files
+from tests.log.support import TOPIC_ID, client_batch, lose_what_is_not_synced, open_log, run, segment_files
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
 
@@ -47,6 +47,7 @@ def test_a_tail_torn_at_any_byte_ends_the_log_at_the_last_whole_batch(tmp_path: 
             directory = tmp_path / f"cut-{cut}"
             shutil.copytree(original, directory)
             (directory / segment.name).write_bytes(content[:cut])
+            lose_what_is_not_synced(directory)
             log = open_log(directory, 2, config=SMALL)
             assert [record.offset for record in log.replay()] == [0, 1, 2, 3]
             assert (directory / segment.name).stat().st_size == last
@@ -70,8 +71,7 @@ def test_a_corrupt_batch_behind_the_recovery_point_ends_the_log_there(tmp_path: 
     async def main() -> None:
         directory = tmp_path / "t-0"
         await write(directory, [client_batch(2)] * 3)
-        for path in (*directory.glob("recovery-point-*"), *directory.glob("*.index")):
-            path.unlink()
+        lose_what_is_not_synced(directory)
         segment = segment_files(directory)[0]
         flip(segment, segment.stat().st_size // 3 + 80)
         assert await reopened(directory, 10) == ([0, 1], 2)

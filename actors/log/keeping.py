@@ -1,0 +1,90 @@
+"""What a writer keeps beside its segments, and what it does about one that is found corrupt while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from pathlib import Path
+
+from actors.log import loading, snapshot
+from actors.log.batch import Buffer, read_header
+from actors.log.directory import Claim
+from actors.log.disk import Disk
+from actors.log.errors import LogError, StorageError
+from actors.log.recovery_point import RecoveryPoint, RecoveryPointFile
+from actors.log.segment import Segment
+
+log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """Of one log. Recovery point, indexes and snapshots: none of them is needed, all make the next opening better."""
+
+    def __init__(
+        self,
+        directory: Path,
+        epoch: int,
+        claim: Claim,
+        disk: Disk,
+        threads: Executor,
+        segments: Callable[[], list[Segment]],
+    ) -> None:
+        """``segments``: those of the log, the last being written to."""
+        self.refusal: StorageError | None = None
+        """Why nothing may be appended: the segment that is written to is damaged."""
+        self._directory = directory
+        self._claim = claim
+        self._disk = disk
+        self._threads = threads
+        self._segments = segments
+        self._recovery_point = RecoveryPointFile(directory, epoch, disk)
+        self._keeping: set[asyncio.Future[None]] = set()
+        for segment in segments():
+            self.watch(segment)
+
+    @property
+    def corrupt_segments(self) -> int:
+        return sum(segment.corrupt is not None for segment in self._segments())
+
+    def refuse(self, reason: str) -> None:
+        """Let nothing be appended from now on."""
+        self.refusal = StorageError(f"{self._directory.name} takes no writes: {reason}")
+
+    def watch(self, segment: Segment) -> None:
+        """Set the segment aside if a read finds it corrupt."""
+        segment.on_corrupt = self._found_corrupt
+
+    def committed(self, segment: Segment, batches: list[bytearray]) -> None:
+        """The batches lie behind the segment's size, are durable, and the claim held after that. In a thread."""
+        last: Buffer = batches[-1]
+        size_bytes = segment.size_bytes + sum(map(len, batches))
+        self._recovery_point.move(RecoveryPoint(segment.name, size_bytes, read_header(last).next_offset))
+
+    def closed(self, segment: Segment, producers: snapshot.Entries) -> None:
+        """Nothing more is written to the segment; ``producers`` is what is known at its end."""
+        loop = asyncio.get_running_loop()
+        keeping = loop.run_in_executor(self._threads, loading.keep, segment, producers, self._disk)
+        self._keeping.add(keeping)
+        keeping.add_done_callback(self._keeping.discard)
+
+    async def close(self, segment: Segment, producers: snapshot.Entries) -> None:
+        """Keep those of the last segment, too. May be called again."""
+        if segment.fd >= 0:
+            self.closed(segment, producers)
+        if self._keeping:
+            await asyncio.wait(self._keeping)
+        self._recovery_point.close()
+
+    def _found_corrupt(self, segment: Segment) -> None:
+        if segment is self._segments()[-1]:
+            self.refuse(f"{segment.path.name} is corrupt ({segment.corrupt})")
+        try:
+            self._claim.check()
+        except (LogError, OSError) as error:
+            log.error("%s is corrupt (%s), but not set aside: %s", segment.path, segment.corrupt, error)
+            return
+        loading.set_aside(segment, self._disk)
+        if self.refusal is not None:
+            log.error("%s", self.refusal)
