@@ -16,7 +16,14 @@ from contextlib import ExitStack
 from typing import Any, TypeVar
 from uuid import UUID
 
-from actors.log.errors import FencedLeaderEpoch, LogError, UnknownLeaderEpoch, UnknownTopicId, UnsupportedTimestamp
+from actors.log.errors import (
+    FencedLeaderEpoch,
+    LogError,
+    StorageError,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
+    UnsupportedTimestamp,
+)
 from actors.log.partition import NO_TIMESTAMP, PartitionLog
 from actors.wire.codec import ErrorCode, ms
 
@@ -154,12 +161,20 @@ async def _list_offset(topic: str, request: Any, log_of: LogOf[str]) -> dict[str
         log = await log_of(topic, int(request.partition_index))
         check_leader_epoch(log, request.current_leader_epoch)
         found = _find(log, int(request.timestamp))
+        if found is None:
+            return answer | nowhere
+        offset, timestamp_ms = found
+        return answer | {"offset": offset, "timestamp": timestamp_ms, "leader_epoch": _epoch_at(log, offset)}
     except LogError as error:
         return answer | nowhere | {"error_code": error.code}
-    if found is None:
-        return answer | nowhere
-    offset, timestamp_ms = found
-    return answer | {"offset": offset, "timestamp": timestamp_ms, "leader_epoch": log.epoch_at(offset)}
+
+
+def _epoch_at(log: PartitionLog, offset: int) -> int:
+    """Not known where the record cannot be read."""
+    try:
+        return log.epoch_at(offset)
+    except StorageError:
+        return _NO_EPOCH
 
 
 def _find(log: PartitionLog, timestamp_ms: int) -> tuple[int, int] | None:
