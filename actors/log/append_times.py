@@ -122,6 +122,29 @@ class AppendTimes:
         self._fd = -1
 
 
+def carry_over(segments: Iterable[Path], target: Path, base_offsets: Iterable[int], disk: Disk) -> None:
+    """Begin the file of a segment that holds batches of the given ones; base offsets ascend. In a thread. OSError."""
+    wanted = iter(base_offsets)
+    offset = next(wanted, None)
+    content = bytearray()
+    for segment in segments:
+        try:
+            known = path_of(segment).read_bytes()
+        except FileNotFoundError:
+            continue
+        for at, appended_ms in ENTRY.iter_unpack(known[: len(known) // ENTRY.size * ENTRY.size]):
+            while offset is not None and offset < at:
+                offset = next(wanted, None)
+            if offset == at and appended_ms > 0:
+                content += ENTRY.pack(at, appended_ms)
+    if content:
+        fd = disk.create_unsynced(path_of(target))
+        try:
+            disk.write(fd, bytes(content), 0)
+        finally:
+            os.close(fd)
+
+
 def _look_up(segment: Path, base_offset: int) -> int | None:
     try:
         fd = os.open(path_of(segment), os.O_RDONLY | os.O_CLOEXEC)

@@ -30,7 +30,7 @@ from actors.log.disk import Disk
 from actors.log.errors import LogError, NotLeader, StorageError
 from actors.log.keeping import Keeper
 from actors.log.producers import ProducerEntry, ProducerStates
-from actors.log.segment import Segment, SegmentName
+from actors.log.segment import NO_TIMESTAMP, Segment, SegmentName
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +84,8 @@ class Committer:
         """The offset that the next write gets."""
         self.unwritten_bytes = 0
         self.append_times = AppendTimes(disk, _THREADS)
+        self.began_ms: int | None = None
+        """When the last segment got its first batch; None if it is empty."""
         self.over: LogError | None = None
         """Why nothing more can be written or read: closed, deleted or fenced."""
         self._directory = directory
@@ -91,6 +93,9 @@ class Committer:
         self._claim = claim
         self._disk = disk
         self._changed = changed
+        self._first_timestamp_ms = NO_TIMESTAMP
+        """Of the last segment."""
+        self._rolling: asyncio.Future[None] | None = None
         self._queue: list[Write] = []
         self._unacknowledged: dict[int, Write] = {}  # by base offset, in order
         self._failure: StorageError | None = None
@@ -123,9 +128,25 @@ class Committer:
         self._unacknowledged[header.base_offset] = write
         self.unwritten_bytes += len(batch)
         self.end_offset = header.next_offset
-        if self._task is None:
-            self._task = loop.create_task(self._run())
+        self._wake()
         return write
+
+    async def roll(self) -> None:
+        """Begin a new segment, if the last one holds anything. NotLeader or StorageError if that fails."""
+        if self.over is not None:
+            raise self.over.again()
+        if self._rolling is None:
+            self._rolling = asyncio.get_running_loop().create_future()
+            self._wake()
+        await asyncio.shield(self._rolling)
+        if self._failure is not None:
+            raise self._failure.again()
+        if self.over is not None:
+            raise self.over.again()
+
+    def _wake(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
 
     def unacknowledged(self, base_offset: int) -> Done | None:
         """The outcome of the batch at that offset, if it is still to come."""
@@ -157,8 +178,9 @@ class Committer:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            while self._queue:
-                writes, begin_segment = self._take()
+            while self._queue or self._rolling is not None:
+                rolling, self._rolling = self._rolling, None
+                writes, begin_segment = self._take(rolling is not None)
                 batches = [write.batch for write in writes]
                 try:
                     segment = await loop.run_in_executor(_THREADS, self._commit, batches, begin_segment)
@@ -173,14 +195,20 @@ class Committer:
                     self._fail_all(self._failure)
                 else:
                     self._acknowledge(segment, writes)
+                finally:
+                    if rolling is not None:
+                        rolling.set_result(None)
         finally:
             self._task = None
 
-    def _take(self) -> tuple[list[Write], bool]:
-        """What goes into one segment, and whether that is a new one. At least one write."""
+    def _take(self, roll: bool) -> tuple[list[Write], bool]:
+        """What goes into one segment, and whether that is a new one. At least one write unless it is to roll."""
         used = self.segments[-1].size_bytes
+        if not self._queue:
+            return [], used > 0
         first_bytes = len(self._queue[0].batch)
-        begin_segment = self._failure is not None or (used > 0 and used + first_bytes > self.config.segment_bytes)
+        is_full = roll or used + first_bytes > self.config.segment_bytes or self._is_old(self._queue[0])
+        begin_segment = self._failure is not None or (used > 0 and is_full)
         room = self.config.segment_bytes - (0 if begin_segment else used) - first_bytes
         count = 1
         for write in self._queue[1:]:
@@ -190,6 +218,11 @@ class Committer:
             count += 1
         taken, self._queue = self._queue[:count], self._queue[count:]
         return taken, begin_segment
+
+    def _is_old(self, write: Write) -> bool:
+        """By the timestamps, as Kafka rolls: a segment's records are then of one ``segment.ms``."""
+        first_ms = self._first_timestamp_ms
+        return first_ms != NO_TIMESTAMP and write.header.max_timestamp_ms - first_ms > self.config.roll_ms
 
     def _commit(self, batches: list[bytearray], begin_segment: bool) -> Segment:
         """:meth:`_write_durably`, but whoever is no longer the leader hears that rather than what it led to."""
@@ -210,15 +243,17 @@ class Committer:
         """
         segment = self._new_segment() if begin_segment else self.segments[-1]
         try:
-            self._disk.write(segment.fd, b"".join(batches), segment.size_bytes)
-            self._disk.sync(segment.fd)
+            if batches:
+                self._disk.write(segment.fd, b"".join(batches), segment.size_bytes)
+                self._disk.sync(segment.fd)
             self._claim.check()
         except BaseException:
             if begin_segment:
                 segment.close()
                 self._abandoned.append(segment.path)
             raise
-        self.keeper.committed(segment, batches)
+        if batches:
+            self.keeper.committed(segment, batches)
         self._remove_abandoned()
         return segment
 
@@ -244,6 +279,11 @@ class Committer:
             self.segments.append(segment)
             self.keeper.watch(segment)
             self._failure = None
+            self.began_ms, self._first_timestamp_ms = None, NO_TIMESTAMP
+        if writes and self.began_ms is None:
+            first = writes[0]
+            self._first_timestamp_ms = first.header.max_timestamp_ms
+            self.began_ms = first.appended_ms if first.appended_ms is not None else self._first_timestamp_ms
         for write in writes:
             segment.add(write.header)
         appended_ms = [

@@ -85,6 +85,18 @@ class OffsetOutOfRange(LogError):
     code = ErrorCode.offset_out_of_range
 
 
+class PolicyViolation(LogError):
+    """Records of a topic that is compacted only are not deleted by offset."""
+
+    code = ErrorCode.policy_violation
+
+
+class InvalidTopic(LogError):
+    """Not with an internal topic."""
+
+    code = ErrorCode.invalid_topic_exception
+
+
 class NotLeader(LogError):
     """This process does not, or no longer, own the partition."""
 

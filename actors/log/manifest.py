@@ -67,7 +67,7 @@ class Manifest:
             f"{_FIRST_SERIAL} {self.first_serial}",
             *(f"{name} {end}" for name, end in self.ends.items()),
         ]
-        path = directory / f"segments-{self.epoch:010d}"
+        path = self.path(directory)
         temporary = path.with_name(f"{path.name}.new.tmp")
         temporary.unlink(missing_ok=True)
         fd = disk.create_unsynced(temporary)
@@ -77,6 +77,9 @@ class Manifest:
         finally:
             os.close(fd)
         disk.rename(temporary, path)
+
+    def path(self, directory: Path) -> Path:
+        return directory / f"segments-{self.epoch:010d}"
 
     def counting(self, files: Iterable[SegmentName]) -> dict[SegmentName, int | None]:
         """Which of the directory's segments count, ascending, and where each ends; None: at its last whole batch."""

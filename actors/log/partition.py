@@ -31,7 +31,6 @@ All methods but :meth:`PartitionLog.open` and :meth:`PartitionLog.replay` are fo
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,7 +38,7 @@ from pathlib import Path
 from uuid import UUID
 
 from actors.log import directory as directories
-from actors.log import recovery
+from actors.log import recovery, retention
 from actors.log.batch import (
     BatchHeader,
     check_client_batch,
@@ -47,14 +46,27 @@ from actors.log.batch import (
     stamp,
     stamp_log_append_time,
 )
+from actors.log.cleaner import Cleaner, CleanResult
 from actors.log.commit import Committer, Done, Write, acknowledged
+from actors.log.compaction import check_keys
 from actors.log.config import LOG_APPEND_TIME, LogConfig
 from actors.log.directory import Claim
 from actors.log.disk import DISK, Disk
-from actors.log.errors import MessageTooLarge, NotLeader, OffsetOutOfRange, RecordListTooLarge, StorageError
+from actors.log.errors import (
+    MessageTooLarge,
+    NotLeader,
+    OffsetOutOfRange,
+    PolicyViolation,
+    RecordListTooLarge,
+    StorageError,
+)
 from actors.log.producers import WrittenBatch
-from actors.log.records import Record, build_batch, read_records
+from actors.log.reading import LogReader
+from actors.log.records import build_batch
+from actors.log.rewriting import Rewriter
 
+HIGH_WATERMARK = -1
+"""Instead of an offset, in DeleteRecords."""
 NO_TIMESTAMP = -1
 MAX_UNWRITTEN_BYTES = 64 << 20
 """With more than this in the queue, appends that do not ask for durability wait for it all the same."""
@@ -86,7 +98,7 @@ class Append:
         return self.result
 
 
-class PartitionLog:
+class PartitionLog(LogReader):
     """See the module. ``epoch`` is the leader epoch; offsets and times are Kafka's, times in ms since 1970."""
 
     def __init__(
@@ -111,6 +123,8 @@ class PartitionLog:
         )
         if recovered.refusal is not None:
             self._writer.keeper.refuse(recovered.refusal)
+        self._rewriter = Rewriter(directory, epoch, claim, self._writer, recovered, disk, self._wake)
+        self._cleaner = Cleaner(directory, epoch, self._writer, self._rewriter, now_ms, disk)
 
     @classmethod
     def open(
@@ -146,28 +160,9 @@ class PartitionLog:
         self._writer.config = config
 
     @property
-    def log_start_offset(self) -> int:
-        return self._writer.segments[0].base_offset
-
-    @property
-    def high_watermark(self) -> int:
-        """The end of what is durable and can be read."""
-        return self._writer.high_watermark
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset that the next append gets."""
-        return self._writer.end_offset
-
-    @property
     def commit_s(self) -> float:
         """For how long the disk has been at the commit that runs, in seconds; 0 if none runs."""
         return self._writer.commit_s
-
-    @property
-    def is_over(self) -> bool:
-        """Closed, deleted or fenced: every further call raises NotLeader."""
-        return self._writer.over is not None
 
     async def append(self, records: bytes, *, acks_durable: bool = True) -> AppendResult:
         """Append the one batch of a Produce request and wait until it is durable.
@@ -191,6 +186,8 @@ class PartitionLog:
         self._check_leader()
         header = check_client_batch(records, self.config.max_message_bytes)
         self._check_segment_holds(header)
+        if self.config.compacts:
+            check_keys(records, header)
         duplicate = self._writer.producers.check(header)
         if duplicate is not None:
             return self._again(duplicate)
@@ -231,39 +228,45 @@ class PartitionLog:
         self._check_segment_holds(read_header(batch))
         return self._writer.push(batch, None)
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> bytes:
-        """Whole batches below the high watermark, from the one that holds the offset on.
+    async def delete_records(self, before_offset: int) -> int:
+        """Move the log start to that offset, -1: the high watermark, for good; the log start, never lower than before.
 
-        At most ``max_bytes``; with ``at_least_one`` the first batch comes even if it is larger. Empty at the
-        high watermark. OffsetOutOfRange, NotLeader, StorageError.
+        OffsetOutOfRange, PolicyViolation if records only go by compaction (as Kafka's
+        Partition.deleteRecordsOnLeader), NotLeader, StorageError.
         """
-        self._check_offset(offset)
-        parts: list[bytes] = []
-        try:
-            for segment in self._writer.segments[self._segment_index(offset) :]:
-                if max_bytes <= 0 and not at_least_one:
-                    break
-                start = segment.locate(offset)
-                parts.append(segment.read(start, max_bytes, at_least_one=at_least_one))
-                if start + len(parts[-1]) < segment.size_bytes:
-                    break
-                max_bytes -= len(parts[-1])
-                at_least_one = at_least_one and not parts[-1]
-        except OSError as error:
-            raise StorageError(f"{self.directory.name}: offset {offset} cannot be read: {error}") from error
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        self._check_leader()
+        if not self.config.deletes:
+            raise PolicyViolation(f"{self.directory.name}: cleanup.policy is {self.config.cleanup_policy}")
+        high_watermark = self._writer.high_watermark
+        start = high_watermark if before_offset == HIGH_WATERMARK else before_offset
+        if not 0 <= start <= high_watermark:
+            raise OffsetOutOfRange(f"{self.directory.name}: offset {start} is not in 0 to {high_watermark}")
+        await self._rewriter.apply(lambda: retention.deletion(self._writer.segments, self.log_start_offset, start))
+        return self.log_start_offset
 
-    def bytes_available(self, offset: int) -> int:
-        """How many bytes a read without limit would give. OffsetOutOfRange, NotLeader, StorageError."""
-        self._check_offset(offset)
-        if offset >= self._writer.high_watermark:
-            return 0
-        index = self._segment_index(offset)
-        try:
-            first = self._writer.segments[index].size_bytes - self._writer.segments[index].locate(offset)
-        except OSError as error:
-            raise StorageError(f"{self.directory.name}: offset {offset} cannot be read: {error}") from error
-        return first + sum(segment.size_bytes for segment in self._writer.segments[index + 1 :])
+    async def apply_retention(self) -> int:
+        """Remove closed segments that are too old or too many, by the configuration; how many. NotLeader, StorageError.
+
+        The last segment is closed first if it is too old. Producers that write no more are forgotten.
+        """
+        self._check_leader()
+        now_ms = self._now_ms()
+        settled = self._writer.segments[-1].base_offset
+        self._writer.producers.expire(now_ms - self.config.producer_id_expiration_ms, settled)
+        with self._errors("nothing is removed"):
+            if retention.is_roll_due(self._writer, now_ms):
+                await self._writer.roll()
+            change = await self._rewriter.apply(lambda: retention.expiry(self._writer.segments, self.config, now_ms))
+        return len(change.removed) if change is not None else 0
+
+    async def clean(self) -> CleanResult | None:
+        """Compact what can be compacted, if it is time; None if it is not. One run at a time. As Kafka's log cleaner.
+
+        NotLeader, StorageError, CorruptMessage.
+        """
+        self._check_leader()
+        with self._errors("it cannot be cleaned"):
+            return await self._cleaner.run()
 
     @contextmanager
     def watching(self, callback: Callable[[], None]) -> Iterator[None]:
@@ -274,75 +277,12 @@ class PartitionLog:
         finally:
             self._watchers.discard(callback)
 
-    def epoch_at(self, offset: int) -> int:
-        """The leader epoch under which the record at that offset was written; the log's own at its end."""
-        return self._writer.segments[self._segment_index(offset)].epoch
-
-    def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with that timestamp or a later one; None if there is none.
-
-        NotLeader, StorageError, CorruptMessage.
-        """
-        self._check_leader()
-        try:
-            for segment in self._writer.segments:
-                for header, batch in segment.batches_since(timestamp_ms):
-                    for record in read_records(batch, header):
-                        if record.timestamp_ms >= timestamp_ms:
-                            return record.offset, record.timestamp_ms
-        except OSError as error:
-            raise StorageError(f"{self.directory.name}: {error}") from error
-        return None
-
-    def append_time_ms(self, offset: int) -> int | None:
-        """When the record at that offset was appended, ms since 1970 by this node's clock.
-
-        None if nobody knows, or if there is no such record (yet). The time of a batch is that of its records.
-        NotLeader, StorageError.
-        """
-        self._check_leader()
-        if not self.log_start_offset <= offset < self._writer.high_watermark:
-            return None
-        segment = self._writer.segments[self._segment_index(offset)]
-        try:
-            header = segment.header_of(offset)
-        except OSError as error:
-            raise StorageError(f"{self.directory.name}: offset {offset} cannot be read: {error}") from error
-        if header is None:
-            return None
-        if header.has_log_append_time:
-            return header.max_timestamp_ms
-        return self._writer.append_times.look_up(segment.path, header.base_offset)
-
-    def offset_of_max_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with the largest timestamp; None in an empty log. As above."""
-        self._check_leader()
-        filled = [segment for segment in self._writer.segments if segment.size_bytes]
-        if not filled:
-            return None
-        try:
-            header, batch = max(filled, key=lambda segment: segment.max_timestamp_ms).batch_with_max_timestamp()
-        except OSError as error:
-            raise StorageError(f"{self.directory.name}: {error}") from error
-        latest = max(read_records(batch, header), key=lambda record: record.timestamp_ms)
-        return latest.offset, latest.timestamp_ms
-
-    def replay(self) -> Iterator[Record]:
-        """All records up to the high watermark, in order. Blocks. StorageError, CorruptMessage.
-
-        For the coordinator that loads before it serves: nothing is appended meanwhile.
-        """
-        try:
-            for segment in list(self._writer.segments):
-                for header, batch in segment.batches(self.config.load_buffer_bytes):
-                    yield from read_records(batch, header)
-        except OSError as error:
-            raise StorageError(f"{self.directory.name} cannot be replayed: {error}") from error
-
     async def close(self) -> None:
         """Let what has been appended become durable, then close the files. May be called again."""
         if self._writer.over is None:
             self._writer.end(NotLeader(f"{self.directory.name} is closed"))
+        await self._cleaner.stop()
+        await self._rewriter.settled()
         await self._writer.close()
 
     async def delete(self) -> None:
@@ -353,25 +293,11 @@ class PartitionLog:
         except OSError as error:
             raise StorageError(f"{self.directory} cannot be removed: {error}") from error
 
-    def _check_leader(self) -> None:
-        if self._writer.over is not None:
-            raise self._writer.over.again()
-
-    def _check_offset(self, offset: int) -> None:
-        self._check_leader()
-        if not self.log_start_offset <= offset <= self._writer.end_offset:
-            raise OffsetOutOfRange(
-                f"{self.directory.name}: offset {offset} is not in {self.log_start_offset} to {self._writer.end_offset}"
-            )
-
     def _check_segment_holds(self, header: BatchHeader) -> None:
         if header.size_bytes > self.config.segment_bytes:
             raise RecordListTooLarge(
                 f"a record batch of {header.size_bytes} bytes, segment.bytes is {self.config.segment_bytes}"
             )
-
-    def _segment_index(self, offset: int) -> int:
-        return max(bisect_right(self._writer.segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
 
     def _result(self, base_offset: int, timestamp_ms: int, *, duplicate: bool = False) -> AppendResult:
         return AppendResult(

@@ -99,6 +99,20 @@ class ProducerStates:
         )
         return before
 
+    def batch_offsets(self) -> frozenset[int]:
+        """Base offsets of the batches that are remembered."""
+        return frozenset(batch.base_offset for entry in self._entries.values() for batch in entry.batches)
+
+    def expire(self, before_ms: int, below_offset: int) -> None:
+        """Forget who wrote last before that time, in a batch below that offset (producer.id.expiration.ms)."""
+        old = [
+            producer_id
+            for producer_id, entry in self._entries.items()
+            if entry.batches[-1].timestamp_ms < before_ms and entry.batches[-1].last_offset < below_offset
+        ]
+        for producer_id in old:
+            del self._entries[producer_id]
+
     def restore(self, producer_id: int, before: ProducerEntry | None) -> None:
         """Take one update back; several are taken back in reverse order."""
         if before is None:

@@ -63,6 +63,53 @@ def _read_record(payload: bytes, at: int, header: BatchHeader, append_ms: int | 
     return Record(header.base_offset + offset_delta, timestamp_ms, key, value, headers), at
 
 
+class RawRecord(NamedTuple):
+    """Where a record lies in the decompressed records of its batch, and what the cleaner has to know of it."""
+
+    start: int
+    end: int
+    timestamp_delta: int
+    rest_at: int
+    """Of what follows the timestamp: it does not depend on the batch's base timestamp."""
+    offset: int
+    key: bytes | None
+    has_value: bool
+
+
+def scan_records(payload: bytes, header: BatchHeader) -> Iterator[RawRecord]:
+    """The records of one batch, from what ``decompress`` gave. CorruptMessage."""
+    at = 0
+    for _ in range(header.record_count):
+        start = at
+        try:
+            length, at = _read_varint(payload, at)
+            end = at + length
+            timestamp_delta, rest_at = _read_varint(payload, at + 1)
+            offset_delta, at = _read_varint(payload, rest_at)
+            key, at = _read_bytes(payload, at)
+            value_bytes, at = _read_varint(payload, at)
+        except IndexError:
+            raise CorruptMessage(f"the batch at offset {header.base_offset} ends inside a record") from None
+        if not at <= end <= len(payload):
+            raise CorruptMessage(f"a record in the batch at offset {header.base_offset} is not as long as it says")
+        yield RawRecord(start, end, timestamp_delta, rest_at, header.base_offset + offset_delta, key, value_bytes >= 0)
+        at = end
+    if at != len(payload):
+        raise CorruptMessage(
+            f"the batch at offset {header.base_offset} goes on after its {header.record_count} records"
+        )
+
+
+def with_timestamp_delta(payload: bytes, record: RawRecord, timestamp_delta: int) -> bytes:
+    """The record's bytes with another distance from the base timestamp."""
+    body = bytearray(b"\x00")  # attributes: none are defined
+    _write_varint(body, timestamp_delta)
+    body += payload[record.rest_at : record.end]
+    out = bytearray()
+    _write_varint(out, len(body))
+    return bytes(out + body)
+
+
 def _read_headers(payload: bytes, at: int, count: int) -> tuple[Headers, int]:
     headers = []
     for _ in range(count):

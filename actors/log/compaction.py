@@ -1,0 +1,140 @@
+"""What compaction makes of one batch. No files here.
+
+The rules are those of Kafka's Cleaner.shouldRetainRecord and MemoryRecords.filterTo: a record stays if no later one
+has its key. A tombstone (a record without value) stays until its batch's delete horizon (KIP-534): the first run that
+sees it puts ``now + delete.retention.ms`` into the batch's base timestamp and sets bit 6 of the attributes, so that
+whoever reads from the beginning has that long to see it. A record without key goes.
+
+A batch keeps its offsets, producer, sequence and codec. With no record left, it stays as a header alone where it is
+needed: as one of the last of its producer, and at the end of a segment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from actors.log.batch import HEADER, HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader, Buffer, seal
+from actors.log.compression import NO_COMPRESSION, compress, decompress
+from actors.log.errors import InvalidRecord
+from actors.log.records import RawRecord, scan_records, with_timestamp_delta
+
+BYTES_PER_KEY = 160
+"""What a key takes in a :class:`KeyMap`, measured: the dict's slot, 16 bytes of key, the offset."""
+_DIGEST_BYTES = 16
+_CODEC_MASK = 0x07
+_DELETE_HORIZON = 0x40
+
+
+def delete_horizon_ms(header: BatchHeader) -> int | None:
+    """When the batch's tombstones may go; None if the cleaner has not seen them yet."""
+    return header.base_timestamp_ms if header.attributes & _DELETE_HORIZON else None
+
+
+def check_keys(batch: Buffer, header: BatchHeader) -> None:
+    """That every record of a client's batch has a key. InvalidRecord, CorruptMessage."""
+    payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes])
+    for index, record in enumerate(scan_records(payload, header)):
+        if record.key is None:
+            raise InvalidRecord(f"record {index}: Compacted topic cannot accept message without key")
+
+
+class KeyMap:
+    """The last offset of each key in a part of the log, in bounded memory.
+
+    Long keys are known by 16 bytes of BLAKE2b, as Kafka knows all by their MD5.
+    """
+
+    def __init__(self, buffer_bytes: int) -> None:
+        self._room = max(buffer_bytes // BYTES_PER_KEY, 1)
+        self._offsets: dict[bytes, int] = {}
+
+    def add_batch(self, batch: bytes, header: BatchHeader) -> bool:
+        """Take in the batch that comes next; False, and nothing is taken in, if there is no room for all its keys.
+
+        The first batch always finds room. CorruptMessage.
+        """
+        if self._offsets and len(self._offsets) + header.record_count > self._room:
+            return False
+        for record in scan_records(_payload(batch, header), header):
+            if record.key is not None:
+                self._offsets[_token(record.key)] = record.offset
+        return True
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def is_superseded(self, key: bytes, offset: int) -> bool:
+        """Whether a later record has the key."""
+        return offset < self._offsets.get(_token(key), -1)
+
+
+def _token(key: bytes) -> bytes:
+    return key if len(key) < _DIGEST_BYTES else hashlib.blake2b(key, digest_size=_DIGEST_BYTES).digest()
+
+
+def _payload(batch: bytes, header: BatchHeader) -> bytes:
+    return decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes])
+
+
+@dataclass(frozen=True, slots=True)
+class Compactor:
+    """One run over a log."""
+
+    keys: KeyMap
+    now_ms: int
+    delete_retention_ms: int
+    producers_batches: AbstractSet[int]
+    """Base offsets of the batches that idempotence needs."""
+
+    def compact(self, batch: bytes, header: BatchHeader, *, is_last: bool) -> bytes | None:
+        """What stays of the batch: all (the same object), less, or None. ``is_last``: at the end of its segment.
+
+        CorruptMessage.
+        """
+        if header.is_control:
+            return batch
+        payload = _payload(batch, header)
+        horizon_ms = delete_horizon_ms(header)
+        kept = [record for record in scan_records(payload, header) if self._stays(record, horizon_ms)]
+        sets_horizon = horizon_ms is None and any(not record.has_value for record in kept)
+        if not kept and not is_last and header.base_offset not in self.producers_batches:
+            return None
+        if len(kept) == header.record_count and not sets_horizon:
+            return batch
+        return _rebuilt(header, payload, kept, self.now_ms + self.delete_retention_ms if sets_horizon else None)
+
+    def _stays(self, record: RawRecord, horizon_ms: int | None) -> bool:
+        if record.key is None or self.keys.is_superseded(record.key, record.offset):
+            return False
+        return record.has_value or horizon_ms is None or self.now_ms < horizon_ms
+
+
+def _rebuilt(header: BatchHeader, payload: bytes, kept: list[RawRecord], horizon_ms: int | None) -> bytes:
+    """The batch with these of its records; with a delete horizon, if it is to get one."""
+    base_ms, attributes = header.base_timestamp_ms, header.attributes
+    codec = header.codec if kept else NO_COMPRESSION
+    attributes = attributes & ~_CODEC_MASK | codec
+    if horizon_ms is None:
+        parts = [payload[record.start : record.end] for record in kept]
+    else:
+        shift_ms = base_ms - horizon_ms
+        parts = [with_timestamp_delta(payload, record, record.timestamp_delta + shift_ms) for record in kept]
+        attributes |= _DELETE_HORIZON
+    max_timestamp_ms = header.max_timestamp_ms
+    if kept and not header.has_log_append_time:
+        max_timestamp_ms = max(base_ms + record.timestamp_delta for record in kept)
+    content = compress(codec, b"".join(parts)) if kept else b""
+    rebuilt = bytearray(HEADER_BYTES) + content
+    changed = header._replace(
+        length=len(rebuilt) - LENGTH_OVERHEAD,
+        crc=0,
+        attributes=attributes,
+        base_timestamp_ms=base_ms if horizon_ms is None else horizon_ms,
+        max_timestamp_ms=max_timestamp_ms,
+        record_count=len(kept),
+    )
+    HEADER.pack_into(rebuilt, 0, *changed)
+    seal(rebuilt)
+    return bytes(rebuilt)

@@ -1,0 +1,185 @@
+"""The read side of a partition's log: what is durable, from the log start to the high watermark.
+
+Between the two, offsets may be missing where the cleaner removed records. What is asked of such an offset is answered
+from the next record that there is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from actors.log.batch import BatchHeader
+from actors.log.commit import Committer
+from actors.log.errors import OffsetOutOfRange, StorageError
+from actors.log.records import Record, read_records
+from actors.log.rewriting import Rewriter
+from actors.log.segment import Segment
+
+
+class LogReader:
+    """For the event loop's thread, except :meth:`replay`. Every method may raise NotLeader and StorageError."""
+
+    directory: Path
+    _writer: Committer
+    _rewriter: Rewriter
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that is served: what was before was deleted or is too old."""
+        return self._rewriter.log_start_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """The end of what is durable and can be read."""
+        return self._writer.high_watermark
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next append gets."""
+        return self._writer.end_offset
+
+    @property
+    def is_over(self) -> bool:
+        """Closed, deleted or fenced: every further call raises NotLeader."""
+        return self._writer.over is not None
+
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> bytes:
+        """Whole batches below the high watermark, from the one that holds the offset on.
+
+        At most ``max_bytes``; with ``at_least_one`` the first batch comes even if it is larger. Empty at the
+        high watermark. OffsetOutOfRange.
+        """
+        self._check_offset(offset)
+        parts: list[bytes] = []
+        with self._errors(f"offset {offset} cannot be read"):
+            for segment in self._writer.segments[self._segment_index(offset) :]:
+                if (max_bytes <= 0 and not at_least_one) or (segment.corrupt is not None and any(parts)):
+                    break
+                start = segment.locate(offset)
+                parts.append(segment.read(start, max_bytes, at_least_one=at_least_one))
+                if start + len(parts[-1]) < segment.size_bytes:
+                    break
+                max_bytes -= len(parts[-1])
+                at_least_one = at_least_one and not parts[-1]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def bytes_available(self, offset: int) -> int:
+        """How many bytes a read without limit would give. OffsetOutOfRange."""
+        self._check_offset(offset)
+        if offset >= self._writer.high_watermark:
+            return 0
+        index = self._segment_index(offset)
+        with self._errors(f"offset {offset} cannot be read"):
+            first = self._writer.segments[index].size_bytes - self._writer.segments[index].locate(offset)
+        return first + sum(segment.size_bytes for segment in self._writer.segments[index + 1 :])
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch under which the record at that offset was written; the log's own at its end."""
+        with self._errors(f"offset {offset} cannot be read"):
+            found = self._find(offset)
+        return found[1].partition_leader_epoch if found is not None else self._writer.segments[-1].epoch
+
+    def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record with that timestamp or a later one; None if there is none.
+
+        CorruptMessage.
+        """
+        self._check_leader()
+        with self._errors(f"timestamp {timestamp_ms} cannot be looked up"):
+            for segment in self._writer.segments:
+                for header, batch in segment.batches_since(timestamp_ms):
+                    for record in self._records(header, batch):
+                        if record.timestamp_ms >= timestamp_ms:
+                            return record.offset, record.timestamp_ms
+        return None
+
+    def append_time_ms(self, offset: int) -> int | None:
+        """When the record at that offset was appended, ms since 1970 by this node's clock.
+
+        None if nobody knows, or if there is no such record (yet). The time of a batch is that of its records.
+        """
+        self._check_leader()
+        if not self.log_start_offset <= offset < self._writer.high_watermark:
+            return None
+        with self._errors(f"offset {offset} cannot be read"):
+            found = self._find(offset)
+        if found is None:
+            return None
+        segment, header = found
+        if header.has_log_append_time:
+            return header.max_timestamp_ms
+        return self._writer.append_times.look_up(segment.path, header.base_offset)
+
+    def offset_of_max_timestamp(self) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record with the largest timestamp; None in an empty log. CorruptMessage."""
+        self._check_leader()
+        filled = [segment for segment in self._writer.segments if segment.size_bytes]
+        latest: Record | None = None
+        with self._errors("the largest timestamp cannot be looked up"):
+            for segment in sorted(filled, key=lambda segment: -segment.max_timestamp_ms):
+                if latest is not None and latest.timestamp_ms >= segment.max_timestamp_ms:
+                    break
+                found = self._latest(segment)
+                if found is not None and (latest is None or found.timestamp_ms > latest.timestamp_ms):
+                    latest = found
+        return (latest.offset, latest.timestamp_ms) if latest is not None else None
+
+    def replay(self) -> Iterator[Record]:
+        """All records up to the high watermark, in order. Blocks. CorruptMessage.
+
+        For the coordinator that loads before it serves: nothing is appended meanwhile.
+        """
+        with self._errors("it cannot be replayed"):
+            for segment in list(self._writer.segments):
+                for header, batch in segment.batches(self._writer.config.load_buffer_bytes):
+                    yield from self._records(header, batch)
+
+    def _latest(self, segment: Segment) -> Record | None:
+        """The first of the segment's records with the largest timestamp."""
+        header, batch = segment.batch_with_max_timestamp()
+        if header.record_count and header.base_offset >= self.log_start_offset:
+            return max(read_records(batch, header), key=lambda record: record.timestamp_ms)
+        everything = segment.batches(self._writer.config.load_buffer_bytes)
+        records = (record for header, batch in everything for record in self._records(header, batch))
+        return max(records, key=lambda record: record.timestamp_ms, default=None)
+
+    def _records(self, header: BatchHeader, batch: bytes) -> Iterator[Record]:
+        """Those of a batch that were not deleted."""
+        if header.last_offset < self.log_start_offset:
+            return
+        for record in read_records(batch, header):
+            if record.offset >= self.log_start_offset:
+                yield record
+
+    def _find(self, offset: int) -> tuple[Segment, BatchHeader] | None:
+        """The batch that holds the offset, or the next that there is. OSError."""
+        for segment in self._writer.segments[self._segment_index(offset) :]:
+            if (header := segment.header_of(offset)) is not None:
+                return segment, header
+        return None
+
+    def _segment_index(self, offset: int) -> int:
+        return max(bisect_right(self._writer.segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
+
+    def _check_leader(self) -> None:
+        if self._writer.over is not None:
+            raise self._writer.over.again()
+
+    def _check_offset(self, offset: int) -> None:
+        self._check_leader()
+        if not self.log_start_offset <= offset <= self._writer.end_offset:
+            if self._writer.keeper.refusal is not None:  # nobody knows where the log ends
+                raise self._writer.keeper.refusal.again()
+            raise OffsetOutOfRange(
+                f"{self.directory.name}: offset {offset} is not in {self.log_start_offset} to {self._writer.end_offset}"
+            )
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageError(f"{self.directory.name}: {what}: {error}") from error

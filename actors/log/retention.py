@@ -1,0 +1,78 @@
+"""Which segments are to go: by age and size (cleanup.policy=delete), and by DeleteRecords.
+
+The rules are those of Kafka's UnifiedLog.deleteOldSegments: whole segments, from the oldest on, as long as each one
+qualifies. A segment is as old as its largest timestamp, or as its file if its records have none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from actors.log.commit import Committer
+from actors.log.config import FOR_EVER, LogConfig
+from actors.log.rewriting import Change
+from actors.log.segment import NO_TIMESTAMP, Segment
+
+
+def is_roll_due(writer: Committer, now_ms: int) -> bool:
+    """Whether the last segment has to be closed: it is too old, or it is to be removed like all before it."""
+    *_, active = segments = writer.segments
+    if not active.size_bytes:
+        return False
+    began_ms = writer.began_ms if writer.began_ms is not None else now_ms
+    return now_ms - began_ms > writer.config.roll_ms or len(expired(segments, writer.config, now_ms)) == len(segments)
+
+
+def expired(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> Sequence[Segment]:
+    """The oldest ones that go by age or size. ``segments`` are all of the log, the last included. OSError."""
+    if not config.deletes:
+        return ()
+    return segments[: max(_too_old(segments, config.retention_ms, now_ms), _too_many(segments, config.retention_bytes))]
+
+
+def _too_old(segments: Sequence[Segment], retention_ms: int, now_ms: int) -> int:
+    count = 0
+    if retention_ms != FOR_EVER:
+        for index, segment in enumerate(segments):
+            if segment.fd < 0 or not segment.size_bytes:
+                continue  # it holds nothing that can be read: it goes with those behind it
+            if now_ms - _largest_timestamp_ms(segment) <= retention_ms:
+                break
+            count = index + 1
+    return count
+
+
+def _largest_timestamp_ms(segment: Segment) -> int:
+    if segment.max_timestamp_ms != NO_TIMESTAMP:
+        return segment.max_timestamp_ms
+    return os.fstat(segment.fd).st_mtime_ns // 1_000_000
+
+
+def _too_many(segments: Sequence[Segment], retention_bytes: int) -> int:
+    count = 0
+    if retention_bytes != FOR_EVER:
+        surplus_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes
+        for count, segment in enumerate(segments):
+            surplus_bytes -= segment.size_bytes
+            if surplus_bytes < 0:
+                return count
+        count += 1
+    return count
+
+
+def expiry(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> Change | None:
+    """The change that removes what is expired; the last segment stays. OSError."""
+    removed = expired(segments, config, now_ms)[: len(segments) - 1]
+    if not removed:
+        return None
+    return Change(removed=tuple(removed), log_start_offset=segments[len(removed)].base_offset)
+
+
+def deletion(segments: Sequence[Segment], log_start_offset: int, new_start: int) -> Change | None:
+    """The change that moves the log start, with the closed segments that are wholly below it; None if it is there."""
+    if new_start <= log_start_offset:
+        return None
+    ends = (following.base_offset for following in segments[1:])
+    removed = tuple(segment for segment, end in zip(segments, ends, strict=False) if end <= new_start)
+    return Change(removed=removed, log_start_offset=new_start)

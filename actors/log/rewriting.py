@@ -1,0 +1,178 @@
+"""The one way in which parts of a log are removed or replaced, and its start moves.
+
+Whatever it is (retention, DeleteRecords, the cleaner), it is a :class:`Change` that is decided when its turn comes,
+and carried out in this order:
+
+1. new files are whole and durable already; no manifest lists them, so they are nothing yet;
+2. the epoch's own manifest is replaced, durably;
+3. the claim is looked at; only if it still holds
+4. memory follows, and what the manifest does not list any more is removed.
+
+Why that is safe beside a fenced twin: ``actors.log.partition``. A step that fails leaves everything in place; which
+of the two manifests is on the disk is then unknown, and the same to every reader. Nothing is removed until a later
+change has come to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from actors.log.commit import Committer
+from actors.log.directory import Claim
+from actors.log.disk import Disk
+from actors.log.errors import NotLeader, StorageError
+from actors.log.manifest import Manifest
+from actors.log.recovery import Recovered
+from actors.log.segment import Segment
+
+log = logging.getLogger(__name__)
+
+_THREADS = ThreadPoolExecutor(max_workers=4, thread_name_prefix="log-rewrite")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is to become of the closed segments. All fields but one may be left out."""
+
+    log_start_offset: int = 0
+    """Takes effect if it is higher than the present one. Not above the high watermark."""
+    cleaned_offset: int = 0
+    """Likewise."""
+    removed: tuple[Segment, ...] = ()
+    """Closed segments that go, one after the other in the log."""
+    replacement: Segment | None = None
+    """Comes in the place of the removed ones. Durable."""
+
+
+class Rewriter:
+    """Of one log. For the event loop's thread."""
+
+    def __init__(
+        self,
+        directory: Path,
+        epoch: int,
+        claim: Claim,
+        writer: Committer,
+        recovered: Recovered,
+        disk: Disk,
+        changed: Callable[[], None],
+    ) -> None:
+        self.log_start_offset = recovered.log_start_offset
+        self.cleaned_offset = recovered.cleaned_offset
+        self._directory = directory
+        self._epoch = epoch
+        self._claim = claim
+        self._writer = writer
+        self._disk = disk
+        self._changed = changed
+        self._turn = asyncio.Lock()
+        self._dead: set[Path] = set()
+        """Segment files that are not part of the log any more."""
+
+    async def apply(self, decide: Callable[[], Change | None]) -> Change | None:
+        """Carry out what ``decide`` says when all earlier changes are done, if it says anything; what it said.
+
+        Goes on to its end if the caller is cancelled. NotLeader, StorageError, and what ``decide`` raises.
+        """
+        return await asyncio.shield(asyncio.ensure_future(self._apply(decide)))
+
+    async def settled(self) -> None:
+        """Wait until no change is under way."""
+        async with self._turn:
+            pass
+
+    async def _apply(self, decide: Callable[[], Change | None]) -> Change | None:
+        async with self._turn:
+            if self._writer.over is not None:
+                raise self._writer.over.again()
+            if self._writer.segments[-1].epoch != self._epoch:
+                raise StorageError(f"{self._directory.name}: nothing is removed while nothing can be appended")
+            if self._writer.keeper.refusal is not None:
+                raise self._writer.keeper.refusal.again()
+            change = decide()
+            if change is None:
+                return None
+            manifest = self._manifest(change)
+            loop = asyncio.get_running_loop()
+            try:
+                await loop.run_in_executor(_THREADS, self._persist, manifest)
+            except NotLeader as error:
+                self._writer.end(error)
+                self._discard(change.replacement)
+                raise
+            except OSError as error:
+                self._discard(change.replacement)
+                log.error("%s: %s could not be changed: %s", self._directory, manifest.path(self._directory), error)
+                raise StorageError(f"{self._directory.name}: {error}") from error
+            self._follow(change, manifest)
+            await self._writer.append_times.flush()
+            await loop.run_in_executor(_THREADS, self._remove_dead)
+            return change
+
+    def _manifest(self, change: Change) -> Manifest:
+        *closed, active = _replaced(self._writer.segments, change)
+        return Manifest(
+            epoch=active.epoch,
+            base_offset=active.base_offset,
+            ends={segment.name: segment.next_offset for segment in closed},
+            log_start_offset=max(self.log_start_offset, change.log_start_offset),
+            cleaned_offset=max(self.cleaned_offset, change.cleaned_offset),
+            first_serial=active.name.serial,
+        )
+
+    def _persist(self, manifest: Manifest) -> None:
+        """In a thread. Whoever is no longer the leader hears that rather than what it led to."""
+        try:
+            manifest.write(self._directory, self._disk)
+        except OSError:
+            with suppress(OSError):
+                self._claim.check()
+            raise
+        self._claim.check()
+
+    def _follow(self, change: Change, manifest: Manifest) -> None:
+        self._writer.segments[:] = _replaced(self._writer.segments, change)
+        if change.replacement is not None:
+            self._writer.keeper.watch(change.replacement)
+        self.log_start_offset = manifest.log_start_offset
+        self.cleaned_offset = manifest.cleaned_offset
+        for segment in change.removed:
+            segment.close()
+            self._dead.add(segment.path)
+        self._changed()
+
+    def _discard(self, replacement: Segment | None) -> None:
+        """The manifest on the disk may list it: it can go only when a later one is there."""
+        if replacement is not None:
+            replacement.close()
+            self._dead.add(replacement.path)
+
+    def _remove_dead(self) -> None:
+        """In a thread. A file goes after those that lie beside it, so that none of them is left alone."""
+        stems = {path.stem: path for path in self._dead}
+        try:
+            found = sorted(
+                (entry for entry in self._directory.iterdir() if entry.stem in stems),
+                key=lambda entry: entry in self._dead,
+            )
+            for entry in found:
+                self._disk.unlink(entry)
+        except OSError as error:
+            log.warning("%s: files that are not needed are still there: %s", self._directory, error)
+        else:
+            self._dead.difference_update(stems.values())
+
+
+def _replaced(segments: Iterable[Segment], change: Change) -> list[Segment]:
+    removed = {segment.name for segment in change.removed}
+    kept = [segment for segment in segments if segment.name not in removed]
+    if change.replacement is not None:
+        kept.append(change.replacement)
+        kept.sort(key=lambda segment: segment.base_offset)
+    return kept
