@@ -67,11 +67,11 @@ class RayCluster:
         await self._each(lambda gateway: gateway.report_faults.remote(), paused)
 
     async def _each(self, ask: Callable[[Any], Any], paused: set[str]) -> list[str]:
-        calls = {gateway: asyncio.ensure_future(_answer(ask(gateway.handle))) for gateway in self._gateways()}
-        waited = [call for gateway, call in calls.items() if gateway.state == "alive" and gateway.name not in paused]
+        calls = [(gateway, asyncio.ensure_future(_answer(ask(gateway.handle)))) for gateway in self._gateways()]
+        waited = {call for gateway, call in calls if gateway.state == "alive" and gateway.name not in paused}
         if waited:
             await asyncio.wait(waited, timeout=_TELL_S)
-        return [gateway.name for gateway, call in calls.items() if call in waited and not call.done()]
+        return [gateway.name for gateway, call in calls if call in waited and not call.done()]
 
     async def run(self, node_id: str, work: Callable[..., Any], *arguments: Any) -> Any:
         """FaultError if it cannot be done there."""

@@ -6,6 +6,7 @@ With actors, groups and records too: the real ones behind real internal sockets,
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
@@ -170,6 +171,10 @@ class Client:
             return not self._socket.recv(1)
         except ConnectionError:
             return True
+
+    def has_nothing_for(self, duration_s: float) -> bool:
+        """Whether neither an answer nor the end of the connection comes within that time."""
+        return not select.select([self._socket], [], [], duration_s)[0]
 
     def finish(self) -> None:
         """Send no more, and say so."""

@@ -1,0 +1,254 @@
+"""``muster fault``: inject, list and clear faults, and run plans of them, on a cluster that allows it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from gateway.cli.errors import CliError
+from gateway.cli.output import print_json, print_table
+from gateway.cli.running import by_storage_or_address, state_of, status_of
+
+if TYPE_CHECKING:
+    from actors.faults import FaultClient
+    from actors.faults.plan import Step
+
+F = TypeVar("F", bound=Callable[..., Any])
+Connect = Callable[[], "FaultClient"]
+_COLUMNS = ("ID", "ACTION", "ON", "WHEN", "PHASE", "MATCHED", "HITS", "EXPIRES AT")
+_OPTIONS: dict[str, tuple[str, type]] = {
+    "actor": ("NAME", str),
+    "group": ("GROUP", str),
+    "member": ("MEMBER", str),
+    "client_id": ("ID", str),
+    "api": ("API", str),
+    "topic": ("TOPIC", str),
+    "partition": ("N", int),
+    "gateway": ("N", str),
+    "phase": ("before|after", str),
+    "error": ("ERROR", str),
+    "delay_ms": ("MS", int),
+    "speed": ("FRACTION", float),
+    "expires_ms": ("MS", int),
+}
+"""Fields of a fault that are options of their own: what stands for the value, and its type."""
+
+
+@click.group(
+    short_help="Inject faults into a test cluster.",
+    epilog="Example: muster fault kill --group orders",
+)
+def fault() -> None:
+    """Inject faults into a cluster that was started with fault.injection.enable=true, to test its clients."""
+
+
+def on_cluster(command: F) -> F:
+    """Options that say which cluster; ``connect()`` gives the command its client. A FaultError becomes one line."""
+
+    @wraps(command)
+    def with_client(directory: Path, address: str | None, http_urls: tuple[str, ...], **given: Any) -> Any:
+        from actors.faults.errors import FaultError
+
+        try:
+            return command(lambda: _client(directory, address, http_urls), **given)
+        except FaultError as error:
+            raise CliError(str(error)) from error
+
+    option = click.option(
+        "--http", "http_urls", metavar="URL", multiple=True, help="A gateway's HTTP address, in place of --storage."
+    )
+    return by_storage_or_address(option(with_client))  # type: ignore[return-value]
+
+
+def _client(directory: Path, address: str | None, http_urls: tuple[str, ...]) -> FaultClient:
+    from actors.faults import FaultClient
+
+    urls = http_urls or _http_urls(directory, address)
+    if not urls:
+        raise CliError("no gateway has an HTTP address; muster status shows what runs")
+    return FaultClient(*urls)
+
+
+def _http_urls(directory: Path, address: str | None) -> tuple[str, ...]:
+    if address is None:
+        return state_of(directory).metrics
+    actors = status_of(directory, address)["actors"]
+    return tuple(actor["metrics_url"] for actor in actors if actor.get("metrics_url"))
+
+
+def _fields(command: F) -> F:
+    """An option for every field of a fault."""
+    from actors.faults.model import FIELDS
+
+    for name, (metavar, kind) in reversed(_OPTIONS.items()):
+        option = f"--{name.replace('_', '-')}"
+        command = click.option(option, name, metavar=metavar, type=kind, help=FIELDS[name].description)(command)
+    return command
+
+
+@fault.command(
+    short_help="Inject a fault.",
+    epilog="Example: muster fault inject error --api Heartbeat --group orders --error NOT_COORDINATOR --once",
+)
+@click.argument("action")
+@_fields
+@click.option("--once", is_flag=True, help="Only the first request that matches.")
+@click.option("--nth", metavar="N", type=int, help="Only the n-th request that matches, over the whole cluster.")
+@click.option("--probability", metavar="P", type=float, help="Each request that matches with this probability.")
+@click.option("--seed", metavar="S", type=int, help="Of --probability: the same seed draws the same again.")
+@on_cluster
+def inject(
+    connect: Connect,
+    action: str,
+    once: bool,
+    nth: int | None,
+    probability: float | None,
+    seed: int | None,
+    **fields: Any,
+) -> None:
+    """Inject a fault, and print its id. ACTION: error, no-answer, drop, delay or close of requests; kill, pause,
+    continue or slow of an actor. All scopes that are given have to match. docs/faults.md tells what clients see.
+    """
+    from actors.faults import Fault
+
+    fields = {name: value for name, value in fields.items() if value is not None}
+    if (when := _when(once, nth, probability, seed)) is not None:
+        fields["when"] = when
+    wanted = Fault(action, **fields)
+    click.echo(connect().inject(wanted))
+
+
+def _when(once: bool, nth: int | None, probability: float | None, seed: int | None) -> Any:
+    given = [name for name, value in (("--nth", nth), ("--probability", probability)) if value is not None]
+    given += ["--once"] * once
+    if len(given) > 1:
+        raise click.UsageError(f"{' and '.join(given)} exclude each other")
+    if (probability is None) != (seed is None):
+        raise click.UsageError("--probability and --seed go together")
+    if probability is not None:
+        return {"probability": probability, "seed": seed}
+    return {"nth": nth} if nth is not None else "once" if once else None
+
+
+@fault.command("list", short_help="Show the faults that are in force.", epilog="Example: muster fault list --json")
+@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+@on_cluster
+def list_faults(connect: Connect, as_json: bool) -> None:
+    """Show the faults that are in force, how many requests they matched, and on how many they acted."""
+    found = connect().faults()
+    if as_json:
+        print_json(found)
+        return
+    print_table(_COLUMNS, [_row(one) for one in found])
+    if not found:
+        click.echo("no fault is in force", err=True)
+
+
+def _row(one: dict[str, Any]) -> tuple[Any, ...]:
+    from datetime import datetime
+
+    fields = dict(one["fault"])
+    action, when, phase = fields.pop("action"), fields.pop("when", "always"), fields.pop("phase", "before")
+    fields.pop("expires_ms", None)
+    expires_at_ms = one["expires_at_ms"]
+    is_of_actor = "actor" in one
+    return (
+        one["id"],
+        action,
+        one["actor"] if is_of_actor else " ".join(f"{name}={value}" for name, value in fields.items()) or "everything",
+        None if is_of_actor else when if isinstance(when, str) else json.dumps(when),
+        None if is_of_actor else phase,
+        one["matched"],
+        one["hits"],
+        None if expires_at_ms is None else datetime.fromtimestamp(expires_at_ms / 1000).isoformat("T", "seconds"),
+    )
+
+
+@fault.command(short_help="End faults.", epilog="Example: muster fault clear f-3")
+@click.argument("fault_id", metavar="[ID]", required=False)
+@on_cluster
+def clear(connect: Connect, fault_id: str | None) -> None:
+    """End the fault with that ID, or all: paused actors run on, what was withheld is closed."""
+    for ended in connect().clear(fault_id):
+        click.echo(ended)
+
+
+@fault.command(short_help="Run a plan file.", epilog="Example: muster fault run outage.yaml")
+@click.argument("plan", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@on_cluster
+def run(connect: Connect, plan: Path) -> None:
+    """Do the steps of a plan at their times, and print each when it is done. PLAN is YAML; it is checked whole before
+    the first step. An interrupted plan clears its faults.
+    """
+    from actors.faults.plan import Plan
+
+    with _naming(plan):
+        checked = Plan.read(plan)
+
+    def show(step: Step, result: str) -> None:
+        click.echo(f"{step.at_ms / 1000:9.3f} s  {step}  {result}")
+
+    connect().run(checked, show)
+
+
+@contextmanager
+def _naming(plan: Path) -> Iterator[None]:
+    """What is wrong with a plan says which file it is."""
+    from actors.faults import InvalidFault
+
+    try:
+        yield
+    except InvalidFault as error:
+        raise CliError(f"{plan}: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise CliError(f"{plan} cannot be read: {error}") from error
+
+
+def _actor_command(name: str, short_help: str, text: str, *more: Callable[[Any], Any]) -> None:
+    """``muster fault NAME [ACTOR] [--group G]``."""
+
+    def command(connect: Connect, actor: str | None, group: str | None, **fields: Any) -> None:
+        from actors.faults import Fault
+
+        given = {field: value for field, value in fields.items() if value is not None}
+        wanted = Fault(name, actor=actor, group=group, **given)
+        click.echo(connect().inject(wanted))
+
+    command.__doc__ = text
+    decorated: Any = on_cluster(command)
+    for option in more:
+        decorated = option(decorated)
+    group_option = click.option("--group", metavar="GROUP", help="The offsets actor that owns this group.")
+    argument = click.argument("actor", metavar="[ACTOR]", required=False)
+    fault.command(name, short_help=short_help, epilog=f"Example: muster fault {name} offsets-9")(
+        argument(group_option(decorated))
+    )
+
+
+_EXPIRES = click.option("--expires-ms", metavar="MS", type=int, help="When it ends by itself.")
+_ACTOR_TEXT = "ACTOR is its name in muster status, as offsets-9, log-0, gateway-2 or controller."
+_actor_command("kill", "Kill an actor's process.", f"Send SIGKILL to an actor's process. {_ACTOR_TEXT}")
+_actor_command(
+    "pause",
+    "Pause an actor's process.",
+    f"Send SIGSTOP to an actor's process, until it is continued or cleared. {_ACTOR_TEXT}",
+    _EXPIRES,
+)
+_actor_command(
+    "continue",
+    "Let a paused or slow actor run on.",
+    f"Send SIGCONT to an actor's process, and end its pause and slow faults. {_ACTOR_TEXT}",
+)
+_actor_command(
+    "slow",
+    "Slow an actor's process down.",
+    f"Let an actor's process run only a fraction of the time, by SIGSTOP and SIGCONT. {_ACTOR_TEXT}",
+    _EXPIRES,
+    click.option("--speed", metavar="FRACTION", type=float, default=0.1, show_default=True, help="Of the time."),
+)
