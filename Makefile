@@ -1,10 +1,10 @@
-# make setup | demo | test | simulate | conformance | bench-groups | lint | lock | dist | clean.
+# make setup | demo | test | simulate | chaos | conformance | bench-groups | lint | lock | dist | clean.
 # Needs Python 3.11 and nothing else; conformance also needs mvn, node and npm.
 
 PYTHON := .venv/bin/python
 STAMP := .venv/.requirements.lock
 
-.PHONY: help setup demo test simulate conformance bench-groups lint lock dist clean
+.PHONY: help setup demo test simulate chaos conformance bench-groups lint lock dist clean
 
 help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
@@ -13,6 +13,7 @@ help:
 	@echo "make conformance   beside a real Apache Kafka, under its Java clients and kafkajs; fetches them with mvn and npm"
 	@echo "make bench-groups   10,000 groups, a group of 1,000 members, 100,000 offsets: time and memory"
 	@echo "make simulate SEEDS=1000 FIRST=200   the group coordinator against any history; a bad one is printed with its command"
+	@echo "make chaos SEED=1 MINUTES=3   real clients under random faults, checked; a bad run keeps its journals"
 	@echo "make lint    ruff and mypy"
 	@echo "make lock    write requirements.lock anew out of pyproject.toml"
 	@echo "make dist    dist/muster: what the hosts of cluster.yaml install"
@@ -52,6 +53,11 @@ SEEDS ?= 1000
 FIRST ?= 200
 simulate: setup
 	$(PYTHON) -m tests.simulation --seeds $(SEEDS) --first $(FIRST)
+
+SEED ?= 1
+MINUTES ?= 3
+chaos: setup
+	$(PYTHON) -m chaos --seed $(SEED) --minutes $(MINUTES)
 
 lint: setup
 	$(PYTHON) -m ruff check .

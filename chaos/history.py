@@ -1,0 +1,302 @@
+"""What a run left in its journals, in the shape that the checker reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Place = tuple[str, int]
+"""Topic and partition."""
+Span = tuple[float, float]
+"""From and to, seconds of the journals' clock."""
+
+
+class Sent(NamedTuple):
+    """Records ``<producer>:first`` to ``<producer>:last``; told before they were sent."""
+
+    producer: str
+    place: Place
+    first: int
+    last: int
+    at_s: float
+
+
+class Acked(NamedTuple):
+    name: str
+    place: Place
+    offset: int
+    """-1: the library did not tell."""
+    at_s: float
+
+
+class Read(NamedTuple):
+    worker: str
+    group: str
+    place: Place
+    offset: int
+    name: str
+    at_s: float
+
+
+class Commit(NamedTuple):
+    """One attempt to commit. It may have taken effect between ``begin_s`` and ``end_s``."""
+
+    worker: str
+    group: str
+    place: Place
+    offset: int
+    generation: int | None
+    """None: not known; -1: without membership."""
+    begin_s: float
+    end_s: float
+    """inf: nobody knows."""
+    acked: bool
+
+
+class Fetched(NamedTuple):
+    """An answer to OffsetFetch; offset -1: nothing is committed."""
+
+    group: str
+    place: Place
+    offset: int
+    begin_s: float
+    end_s: float
+
+
+class Assigned(NamedTuple):
+    """Everything that a member has after a rebalance."""
+
+    group: str
+    generation: int
+    member: str
+    places: tuple[Place, ...]
+    worker: str
+    at_s: float
+
+
+class Call(NamedTuple):
+    name: str
+    begin_s: float
+    end_s: float
+    """inf: it never ended."""
+    timeout_s: float
+
+
+class Sample(NamedTuple):
+    """One process at one time."""
+
+    role: str
+    pid: int
+    at_s: float
+    rss_bytes: int
+    descriptors: int
+    sockets: int
+
+
+class Step(NamedTuple):
+    """A fault, as it was made."""
+
+    kind: str
+    target: str
+    begin_s: float
+    end_s: float
+    failed: str
+    """Why it could not be made; empty: it was."""
+
+
+@dataclass(slots=True)
+class Life:
+    """One worker process."""
+
+    name: str
+    role: str = ""
+    library: str = ""
+    group: str = ""
+    mode: str = ""
+    idempotent: bool = False
+    start_s: float = 0.0
+    end_s: float = inf
+    told_s: list[float] = field(default_factory=list)
+    """When it wrote to its journal."""
+    calls: list[Call] = field(default_factory=list)
+    paused: list[Span] = field(default_factory=list)
+    fatal: str = ""
+    exit_code: int | None = None
+    """None: it was killed on purpose."""
+    refusals: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class History:
+    """Everything that was told, each kind in the order of its journals."""
+
+    topics: dict[str, int] = field(default_factory=dict)
+    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Group -> topics."""
+    lives: dict[str, Life] = field(default_factory=dict)
+    sent: list[Sent] = field(default_factory=list)
+    acked: list[Acked] = field(default_factory=list)
+    reads: list[Read] = field(default_factory=list)
+    final: dict[Place, list[tuple[int, str]]] = field(default_factory=dict)
+    """Offset and record of everything that the partition holds at the end."""
+    commits: list[Commit] = field(default_factory=list)
+    fetched: list[Fetched] = field(default_factory=list)
+    assigned: list[Assigned] = field(default_factory=list)
+    described: list[tuple[str, dict[str, list[Place]]]] = field(default_factory=list)
+    """Group, and what each member has, by DescribeGroups of a Stable group."""
+    samples: list[Sample] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    down: list[Span] = field(default_factory=list)
+    """When the whole cluster was not there."""
+    phases: dict[str, float] = field(default_factory=dict)
+    """warm, faults, quiet, end: when each began."""
+    not_alive: list[str] = field(default_factory=list)
+    """Actors and processes that should run at the end, and how they are instead."""
+    drained: dict[str, bool] = field(default_factory=dict)
+    """Group -> whether it had committed everything in time."""
+
+
+def read_history(folder: Path) -> History:
+    """Of all journals ``*.jsonl`` in the folder. A last line that was cut off by a SIGKILL is left out."""
+    history = History()
+    for path in sorted(folder.glob("*.jsonl")):
+        events = list(_lines(path))
+        if path.stem == "run":
+            _run(history, events)
+        elif path.stem.startswith("observer"):
+            _observer(history, events)
+        else:
+            _worker(history, path.stem, events)
+    _lives(history, folder)
+    return history
+
+
+def _lines(path: Path) -> Iterable[dict[str, Any]]:
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            if line.endswith("\n"):
+                yield json.loads(line)
+
+
+def _life(history: History, name: str) -> Life:
+    return history.lives.setdefault(name, Life(name))
+
+
+def _lives(history: History, folder: Path) -> None:
+    """What the run says of its workers goes behind what they say of themselves."""
+    end_s = history.phases.get("end", inf)
+    for event in _lines(folder / "run.jsonl") if (folder / "run.jsonl").exists() else ():
+        life = history.lives.get(event.get("worker", ""))
+        if life is None:
+            continue
+        match event["e"]:
+            case "worker-paused":
+                life.paused.append((event["t"], event["until"]))
+            case "worker-ended":
+                life.end_s, life.exit_code = event["t"], event["code"]
+    for life in history.lives.values():
+        life.end_s = min(life.end_s, end_s)
+
+
+def _run(history: History, events: Iterable[Mapping[str, Any]]) -> None:
+    for event in events:
+        match event["e"]:
+            case "load":
+                history.topics = event["topics"]
+                history.groups = {group: tuple(topics) for group, topics in event["groups"].items()}
+            case "phase":
+                history.phases[event["name"]] = event["t"]
+            case "down":
+                history.down.append((event["since"], event["t"]))
+            case "fault":
+                history.steps.append(
+                    Step(event["kind"], event["target"], event["begin"], event["t"], event.get("failed", ""))
+                )
+            case "sample":
+                history.samples += [
+                    Sample(role, pid, event["t"], *figures) for role, pid, *figures in event["processes"]
+                ]
+            case "alive":
+                history.not_alive = event["bad"]
+            case "drained":
+                history.drained = event["groups"]
+
+
+def _observer(history: History, events: Iterable[Mapping[str, Any]]) -> None:
+    for event in events:
+        match event["e"]:
+            case "fetched":
+                history.fetched += [
+                    Fetched(event["group"], (topic, partition), offset, event["begin"], event["t"])
+                    for topic, partition, offset in event["offsets"]
+                ]
+            case "described":
+                members = {member: [(p[0], p[1]) for p in places] for member, places in event["members"].items()}
+                history.described.append((event["group"], members))
+            case "log":
+                place = (event["topic"], event["partition"])
+                history.final.setdefault(place, []).extend((offset, name) for offset, name in event["records"])
+
+
+def _worker(history: History, name: str, events: list[dict[str, Any]]) -> None:
+    life = _life(history, name)
+    open_calls: dict[int, dict[str, Any]] = {}
+    for event in events:
+        at_s = event["t"]
+        life.told_s.append(at_s)
+        match event["e"]:
+            case "start":
+                life.start_s, life.role, life.library = at_s, event["role"], event["library"]
+                life.group, life.mode, life.idempotent = event["group"], event["mode"], event["idempotent"]
+            case "sent":
+                place = (event["topic"], event["partition"])
+                history.sent.append(Sent(event["producer"], place, event["first"], event["last"], at_s))
+            case "acked":
+                history.acked += [Acked(of, (topic, number), at, at_s) for topic, number, at, of in event["records"]]
+            case "read":
+                place = (event["topic"], event["partition"])
+                history.reads += [Read(name, life.group, place, at, of, at_s) for at, of in event["records"]]
+            case "assigned":
+                places = tuple((topic, number) for topic, number in event["partitions"])
+                history.assigned.append(Assigned(life.group, event["generation"], event["member"], places, name, at_s))
+            case "may-commit":
+                history.commits += [
+                    Commit(name, life.group, (topic, number), offset, None, at_s, inf, False)
+                    for topic, number, offset in event["offsets"]
+                ]
+            case "begin":
+                open_calls[event["id"]] = event
+            case "end":
+                _ended(history, life, open_calls.pop(event["id"]), at_s, event.get("error", ""))
+            case "refused":
+                life.refusals.append(f"{event['what']}: {event['error']}")
+            case "fatal":
+                life.fatal = event["error"]
+    for event in open_calls.values():
+        _ended(history, life, event, inf, "")
+
+
+def _ended(history: History, life: Life, begun: Mapping[str, Any], end_s: float, error: str) -> None:
+    life.calls.append(Call(begun["call"], begun["t"], end_s, begun["timeout"]))
+    if error:
+        life.refusals.append(f"{begun['call']}: {error}")
+    if begun["call"] != "commit":
+        return
+    acked = not error and end_s < inf
+    history.commits += [
+        Commit(
+            life.name,
+            life.group,
+            (topic, number),
+            offset,
+            begun["generation"],
+            begun["t"],
+            end_s if acked else inf,
+            acked,
+        )
+        for topic, number, offset in begun["offsets"]
+    ]

@@ -1,0 +1,1 @@
+"""The rules, each a pure function from a history to what violates it."""

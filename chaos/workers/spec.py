@@ -1,0 +1,36 @@
+"""What one worker process is to do."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+PRODUCER, CONSUMER = "producer", "consumer"
+LIBRARIES = ("confluent", "kafka-python", "aiokafka")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    name: str
+    """Of this process: ``<worker>.<how many-th>``; also its client id."""
+    role: str
+    library: str
+    bootstrap: str
+    topics: dict[str, int]
+    """Topic -> number of partitions."""
+    journal: str
+    """The file that its events go to."""
+    idempotent: bool = True
+    records_per_s: int = 50
+    group: str = ""
+    mode: str = "manual"
+    """manual: commits what it has read; auto: the library does; assign: no membership, commits itself."""
+    strategy: str = "roundrobin"
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def load(cls, path: Path) -> Spec:
+        return cls(**json.loads(path.read_text()))

@@ -1,0 +1,42 @@
+"""A gateway with its log actors and coordinators in one process, without Ray: STORAGE ZOOKEEPER PORT as arguments.
+
+Its actors are the real ones, behind real sockets. Two of these on one storage directory are every actor twice; one that
+is killed with SIGKILL is all of them killed. It says ``serving`` on stdout, and ends when its stdin does.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import tests.gateway.serving as served_alone
+from placement.topics import TopicRegistry
+from placement.view import Broker
+from placement.zookeeper import connect
+
+_PROPERTIES = {
+    "group.initial.rebalance.delay.ms": "0",
+    "log.segment.bytes": "65536",
+    "offsets.topic.segment.bytes": "65536",
+}
+
+
+class Registry(TopicRegistry):
+    """A second server finds the topics of the first."""
+
+    def create(self, name, partitions, config, *, internal=False):  # type: ignore[no-untyped-def]
+        return self.load().get(name) or super().create(name, partitions, config, internal=internal)
+
+
+def main(storage: str, hosts: str, port: str) -> None:
+    served_alone.TopicRegistry = Registry  # type: ignore[misc]
+    served_alone.BROKERS = (Broker(id=1, host="127.0.0.1", port=int(port), node_id="n1"),)
+    zk = connect(hosts, timeout_s=10)
+    with served_alone.serving(zk, Path(storage), _PROPERTIES, with_actors=True) as running:
+        running.run(running.gateway.listen("127.0.0.1", int(port)))
+        print("serving", flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
