@@ -14,6 +14,7 @@ from actors.log.config import LogConfig
 from actors.log.errors import LogError, NotLeader, StorageError
 from actors.log.partition import PartitionLog
 from placement.view import Topic
+from placement.zookeeper import ZooKeeperUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,9 @@ class Partitions:
                 await lost.close()
             found = entry.log = await self._activate(topic, partition)
         except LogError as error:
-            log.warning("%s-%d cannot be opened: %s", topic.name, partition, error)
+            # An outage of ZooKeeper has lines of its own.
+            level = logging.DEBUG if isinstance(error.__cause__, ZooKeeperUnreachable) else logging.WARNING
+            log.log(level, "%s-%d cannot be opened: %s", topic.name, partition, error)
             found = error
         except Exception as error:
             log.exception("%s-%d cannot be opened", topic.name, partition)

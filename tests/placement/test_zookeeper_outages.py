@@ -11,13 +11,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from kazoo.client import KazooClient
 
 from actors.zookeeper import EmbeddedZooKeeper
 from placement.ephemeral import EphemeralNode
 from placement.outages import Connectivity, connectivity
 from placement.zookeeper import ZooKeeperClient, ZooKeeperUnreachable, connect
 from tests.zookeeper_fixture import eventually as eventually_within
+from tests.zookeeper_sessions import end_sessions, password
 
 WAIT_S = 60
 eventually = partial(eventually_within, within_s=WAIT_S)
@@ -48,12 +48,10 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def expire(zk: ZooKeeperClient, hosts: str) -> None:
-    """End the client's session at the server, as a timeout would; whoever knows its id and password can do that."""
     session = zk.client_id
-    other = KazooClient(hosts, client_id=session, logger=logging.getLogger("kazoo.quiet"))
-    other.start()
-    other.stop()
-    other.close()
+    assert session is not None
+    assert session[1] == password(session[0])
+    end_sessions(hosts, [session[0]])
     eventually(lambda: zk.connected and zk.client_id != session, "a new session")
 
 
