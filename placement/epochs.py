@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.protocol.states import ZnodeStat
@@ -18,6 +19,7 @@ from placement.layout import (
     PRODUCER_ID_BLOCK,
     Malformed,
     PartitionState,
+    actor_epoch_path,
     decode_producer_id_block,
     decode_topic,
     encode_producer_id_block,
@@ -30,12 +32,25 @@ MAX_PRODUCER_ID = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerEpoch:
-    """What one controller took for itself. As in Kafka (KAFKA-6082), ``zk_version`` fences what it changes."""
+class ActorEpoch:
+    """What one process took as the only one of its name, until the next takes the next.
 
+    As in Kafka (KAFKA-6082) the version of the node fences: a transaction that checks it fails once there is a
+    successor, so what the successor has read is not changed behind its back.
+    """
+
+    path: str
     epoch: int
     zk_version: int
-    """Of the node ``/controller_epoch`` that holds the epoch: another one means that a successor has begun."""
+
+    @property
+    def check(self) -> tuple[Any, ...]:
+        """The operation for a transaction, see ``ZooKeeperClient.commit``."""
+        return "check", self.path, self.zk_version
+
+
+class Superseded(RuntimeError):
+    """Another process took the epoch after this one's. What was asked was not done, or just before that."""
 
 
 class UnknownPartition(LookupError):
@@ -46,12 +61,14 @@ class ProducerIdsExhausted(RuntimeError):
     """All 2**63 producer ids were given out."""
 
 
-def next_epoch(zk: ZooKeeperClient, topic: str, partition: int, owner: str, *, controller_epoch: int = 0) -> int:
+def next_epoch(zk: ZooKeeperClient, topic: str, partition: int, owner: str, *, holder: ActorEpoch | None = None) -> int:
     """Take the partition's next leader epoch for ``owner``; whoever had an earlier one may write no more.
 
-    The first epoch is 0. UnknownPartition; ZooKeeperUnreachable.
+    The first epoch is 0. With ``holder``, who asks must still be what it took that epoch for. UnknownPartition;
+    Superseded; ZooKeeperUnreachable.
     """
     _require(zk, topic, partition)
+    controller_epoch = holder.epoch if holder is not None and holder.path == CONTROLLER_EPOCH else 0
 
     def successor(data: bytes | None) -> bytes:
         state = PartitionState() if data is None else PartitionState.decode(data)
@@ -60,7 +77,7 @@ def next_epoch(zk: ZooKeeperClient, topic: str, partition: int, owner: str, *, c
         )
         return taken.encode()
 
-    taken, _ = _advance(zk, partition_state_path(topic, partition), successor)
+    taken, _ = _advance(zk, partition_state_path(topic, partition), successor, holder)
     return PartitionState.decode(taken).leader_epoch
 
 
@@ -78,21 +95,36 @@ def next_controller_epoch(zk: ZooKeeperClient) -> int:
     return take_controller_epoch(zk).epoch
 
 
-def take_controller_epoch(zk: ZooKeeperClient) -> ControllerEpoch:
-    """Take the next epoch of the controller; the first is 1, as in Kafka. ZooKeeperUnreachable."""
+def take_controller_epoch(zk: ZooKeeperClient) -> ActorEpoch:
+    """Become the controller; the first epoch is 1, as in Kafka. ZooKeeperUnreachable."""
+    return _take(zk, CONTROLLER_EPOCH)
 
+
+def take_actor_epoch(zk: ZooKeeperClient, name: str) -> ActorEpoch:
+    """Become the actor of that name; the first epoch is 1. ZooKeeperUnreachable."""
+    return _take(zk, actor_epoch_path(name))
+
+
+def _take(zk: ZooKeeperClient, path: str) -> ActorEpoch:
     def successor(data: bytes | None) -> bytes:
         try:
             return str(int(data or b"0") + 1).encode()
         except ValueError as error:
-            raise Malformed(f"not a controller epoch: {data!r}") from error
+            raise Malformed(f"not an epoch: {data!r}") from error
 
-    data, zk_version = _advance(zk, CONTROLLER_EPOCH, successor)
-    return ControllerEpoch(int(data), zk_version)
+    data, zk_version = _advance(zk, path, successor)
+    return ActorEpoch(path, int(data), zk_version)
 
 
-def when_superseded(zk: ZooKeeperClient, mine: ControllerEpoch, act: Callable[[], None]) -> None:
-    """Have ``act`` called, on a thread of kazoo's, once another controller has taken an epoch after ``mine``.
+def check_holder(zk: ZooKeeperClient, holder: ActorEpoch) -> None:
+    """Superseded if there is a successor. ZooKeeperUnreachable."""
+    data, stat = zk.ask(zk.get_async, holder.path)
+    if stat.version != holder.zk_version:
+        raise Superseded(f"epoch {holder.epoch} of {holder.path} was followed by {data.decode()}")
+
+
+def when_superseded(zk: ZooKeeperClient, mine: ActorEpoch, act: Callable[[], None]) -> None:
+    """Have ``act`` called, on a thread of kazoo's, once there is a successor.
 
     It may be the moment of this call, or when ZooKeeper is back after an outage. Blocks on ZooKeeper.
     """
@@ -103,7 +135,7 @@ def when_superseded(zk: ZooKeeperClient, mine: ControllerEpoch, act: Callable[[]
             act()
         return not superseded
 
-    zk.DataWatch(CONTROLLER_EPOCH, look)
+    zk.DataWatch(mine.path, look)
 
 
 def next_producer_id_block(zk: ZooKeeperClient, size: int = 1000, *, broker_id: int = -1) -> range:
@@ -121,21 +153,25 @@ def next_producer_id_block(zk: ZooKeeperClient, size: int = 1000, *, broker_id: 
     return decode_producer_id_block(block)
 
 
-def _advance(zk: ZooKeeperClient, path: str, successor: Callable[[bytes | None], bytes]) -> tuple[bytes, int]:
+def _advance(
+    zk: ZooKeeperClient, path: str, successor: Callable[[bytes | None], bytes], holder: ActorEpoch | None = None
+) -> tuple[bytes, int]:
     """Replace the node's data (None: no node yet) by its successor; what this call wrote, and its version."""
     while True:
         try:
             data, stat = zk.ask(zk.get_async, path)
         except NoNodeError:
             data, stat = None, None
+            zk.ask(zk.ensure_path_async, path.rpartition("/")[0])
         following = successor(data)
+        change = ("create", path, following) if stat is None else ("set_data", path, following, stat.version)
         try:
-            if stat is None:
-                zk.ask(zk.create_async, path, following, makepath=True)
-                return following, 0
-            return following, zk.ask(zk.set_async, path, following, version=stat.version).version
+            zk.commit([change] if holder is None else [holder.check, change])
         except (BadVersionError, NodeExistsError, NoNodeError):
+            if holder is not None:
+                check_holder(zk, holder)
             continue
+        return following, 0 if stat is None else stat.version + 1
 
 
 def _require(zk: ZooKeeperClient, topic: str, partition: int) -> None:

@@ -23,6 +23,10 @@ CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CLIENT_GROUP_ID = "/client_group_id"
+ACTOR_EPOCHS = "/actor_epochs"
+"""Our own: a child for each actor that fences its predecessors by an epoch of its own."""
+DRAINED_NODES = "/drained_nodes"
+"""Our own: a child for each Ray node that is to have no actors, named by its id."""
 
 NO_LEADER = -1
 NO_EPOCH = -1
@@ -46,6 +50,14 @@ def topic_config_path(topic: str) -> str:
 
 def partition_state_path(topic: str, partition: int) -> str:
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def actor_epoch_path(name: str) -> str:
+    return f"{ACTOR_EPOCHS}/{name}"
+
+
+def drained_node_path(node_id: str) -> str:
+    return f"{DRAINED_NODES}/{node_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +237,11 @@ def decode_cluster_id(data: bytes) -> str:
     if not isinstance(cluster_id, str) or not cluster_id:
         raise Malformed(f"not a cluster id: {data!r}")
     return cluster_id
+
+
+def encode_drained_node(timestamp_ms: int) -> bytes:
+    """``/drained_nodes/<node id>``: since when. JSON version 1."""
+    return _dump({"version": 1, "timestamp": str(timestamp_ms)})
 
 
 def encode_producer_id_block(block: range, broker_id: int) -> bytes:

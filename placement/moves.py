@@ -74,3 +74,7 @@ class Roster:
     def have_their_share(self, nodes: Collection[str]) -> None:
         """They are newcomers no more."""
         self._old |= set(nodes) & self._since_ms.keys()
+
+    def forget_share(self, node: str) -> None:
+        """The node is a newcomer again."""
+        self._old.discard(node)

@@ -11,9 +11,8 @@ from uuid import UUID, uuid4
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
 from placement import epochs
-from placement.epochs import ControllerEpoch
+from placement.epochs import ActorEpoch, check_holder
 from placement.layout import (
-    CONTROLLER_EPOCH,
     TOPIC_CONFIGS,
     TOPICS,
     decode_config,
@@ -53,10 +52,6 @@ class InvalidPartitions(TopicError):
     """Kafka's INVALID_PARTITIONS."""
 
 
-class ControllerMoved(RuntimeError):
-    """The controller that asked has a successor, after which nothing was changed. Kafka's ControllerMovedException."""
-
-
 def check_name(name: str) -> None:
     """InvalidTopic unless Kafka would accept the name (``org.apache.kafka.common.internals.Topic``)."""
     if not name:
@@ -85,11 +80,10 @@ def check_partitions(partitions: int) -> None:
 class TopicRegistry:
     """Creates, changes, deletes and lists topics. Any number may exist; ZooKeeper decides between them.
 
-    With ``controller`` every change is for that controller, and ControllerMoved once it has a successor: what the
-    successor has read of ZooKeeper is not changed behind its back.
+    With ``controller`` every change is for that controller; ``epochs.Superseded`` once it has a successor.
     """
 
-    def __init__(self, zk: ZooKeeperClient, controller: ControllerEpoch | None = None) -> None:
+    def __init__(self, zk: ZooKeeperClient, controller: ActorEpoch | None = None) -> None:
         self._zk = zk
         self._controller = controller
 
@@ -210,20 +204,15 @@ class TopicRegistry:
         )
 
     def _commit(self, operations: list[tuple[Any, ...]]) -> None:
-        """As ``ZooKeeperClient.commit``, for this controller only. ControllerMoved."""
+        """As ``ZooKeeperClient.commit``, for this controller only. Superseded."""
         if self._controller is None:
             self._zk.commit(operations)
             return
         try:
-            self._zk.commit([("check", CONTROLLER_EPOCH, self._controller.zk_version), *operations])
+            self._zk.commit([self._controller.check, *operations])
         except (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError):
-            self._check_controller(self._controller)
+            check_holder(self._zk, self._controller)
             raise
-
-    def _check_controller(self, controller: ControllerEpoch) -> None:
-        data, stat = self._zk.ask(self._zk.get_async, CONTROLLER_EPOCH)
-        if stat.version != controller.zk_version:
-            raise ControllerMoved(f"controller epoch {controller.epoch} was followed by {data.decode()}")
 
     def _require(self, name: str) -> Topic:
         topic = self._read(name)

@@ -1,4 +1,4 @@
-"""A controller that has a successor changes nothing in ZooKeeper any more, and hears of it. With a real ZooKeeper."""
+"""Who has a successor changes nothing in ZooKeeper any more, and hears of it. With a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -8,9 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from placement.epochs import ControllerEpoch, take_controller_epoch, when_superseded
+from placement.epochs import (
+    ActorEpoch,
+    Superseded,
+    current_state,
+    next_epoch,
+    take_actor_epoch,
+    take_controller_epoch,
+    when_superseded,
+)
 from placement.layout import TOPICS
-from placement.topics import ControllerMoved, TopicExists, TopicRegistry, UnknownTopic
+from placement.topics import TopicExists, TopicRegistry, UnknownTopic
 from placement.zookeeper import ZooKeeperClient, connect
 
 WAIT_S = 30
@@ -38,7 +46,7 @@ def test_a_superseded_controller_changes_nothing(zk: ZooKeeperClient, other: Zoo
     flights = old.create("flights", 2, {"retention.ms": "1000"})
     new = TopicRegistry(other, take_controller_epoch(other))
     before = new.load()
-    with pytest.raises(ControllerMoved, match="controller epoch 1 was followed by 2"):
+    with pytest.raises(match="epoch 1 of /controller_epoch was followed by 2"):
         CHANGES[change](old)
     assert new.load() == before == {"flights": flights}
     CHANGES[change](new)
@@ -57,7 +65,7 @@ def test_what_its_successor_has_read_is_never_changed_behind_its_back(
         while True:
             try:
                 old.create(f"t-{number}", 1)
-            except ControllerMoved:
+            except Superseded:
                 return number
             number += 1
             if number == 5:
@@ -89,7 +97,7 @@ def test_a_controller_hears_of_its_successor(zk: ZooKeeperClient, other: ZooKeep
     mine = take_controller_epoch(zk)
     when_superseded(zk, mine, heard.set)
     assert not heard.is_set()
-    assert take_controller_epoch(other) == ControllerEpoch(mine.epoch + 1, mine.zk_version + 1)
+    assert take_controller_epoch(other) == ActorEpoch(mine.path, mine.epoch + 1, mine.zk_version + 1)
     assert heard.wait(WAIT_S)
 
 
@@ -99,3 +107,18 @@ def test_a_controller_that_asks_late_hears_at_once(zk: ZooKeeperClient, other: Z
     take_controller_epoch(other)
     when_superseded(zk, mine, heard.set)
     assert heard.wait(WAIT_S)
+
+
+def test_a_superseded_actor_gets_no_leader_epoch(zk: ZooKeeperClient, other: ZooKeeperClient) -> None:
+    TopicRegistry(zk).create("flights", 2)
+    old = take_actor_epoch(zk, "log-0")
+    assert next_epoch(zk, "flights", 0, "log-0", holder=old) == 0
+    unrelated = take_actor_epoch(other, "log-1")
+    assert next_epoch(zk, "flights", 0, "log-0", holder=old) == 1
+    new = take_actor_epoch(other, "log-0")
+    for partition in (0, 1):
+        with pytest.raises(Superseded, match="epoch 1 of /actor_epochs/log-0 was followed by 2"):
+            next_epoch(zk, "flights", partition, "log-0", holder=old)
+    assert [current_state(zk, "flights", partition).leader_epoch for partition in (0, 1)] == [1, -1]
+    assert next_epoch(other, "flights", 0, "log-0", holder=new) == 2
+    assert next_epoch(other, "flights", 1, "log-1", holder=unrelated) == 0
