@@ -51,7 +51,7 @@ _MAX_LONG = 2**63 - 1
 NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"broker\.id|node\.id|reserved\.broker\.max\.id", "gateways number themselves"),
     (r"log\.dirs?", "say storage.path"),
-    (r"log\.flush\..*", "what is acknowledged has been synced to disk"),
+    (r"log\.flush\.(scheduler|offset|start)\..*", "the recovery point of a log moves with each commit"),
     (r"replica\..*|min\.insync\.replicas|unclean\..*|leader\..*|auto\.leader\..*", "one copy, in storage.path"),
     (r"log\.cleaner\.(threads|io\..*)", "each actor cleans its own logs, one at a time"),
     (r"num\.(io|network|recovery|replica)\..*", "there are no thread pools to size"),
@@ -106,6 +106,17 @@ class MusterConfig(BaseModel):
         None, ge=1, description="How old a segment may become before the next begins, in ms. Goes before .hours."
     )
     log_roll_hours: Int = Field(168, ge=1, description="As log.roll.ms.")
+    log_flush_interval_messages: Long = Field(
+        1,
+        ge=1,
+        description="After so many records a log is synced. 1, unlike in Kafka: whatever is acknowledged has been. "
+        "Above, records are acknowledged before, and outlive a killed process, but not a power failure.",
+    )
+    log_flush_interval_ms: Long = Field(
+        2**63 - 1,
+        ge=0,
+        description="How long a record may wait to be synced, in ms; only with log.flush.interval.messages above 1.",
+    )
     log_message_timestamp_type: TimestampType = Field(
         "CreateTime", description="Whether a record's time is the producer's or the time of the append."
     )
@@ -365,6 +376,7 @@ def offsets_log_config(config: MusterConfig) -> LogConfig:
         "segment.bytes": str(config.offsets_topic_segment_bytes),
         "message.timestamp.type": "CreateTime",
         "cleanup.policy": "compact",
+        "flush.messages": "1",
     }
     return dataclasses.replace(
         log_config(config, own),

@@ -70,6 +70,18 @@ class TopicConfigs(BaseModel):
         description="For how long the cleaner keeps a tombstone that it has seen, in ms.",
         json_schema_extra={"synonym": "log_cleaner_delete_retention_ms"},
     )
+    flush_messages: Long | None = Field(
+        None,
+        ge=1,
+        description="After so many records the log is synced; 1: whatever is acknowledged has been.",
+        json_schema_extra={"synonym": "log_flush_interval_messages"},
+    )
+    flush_ms: Long | None = Field(
+        None,
+        ge=0,
+        description="How long a record may wait to be synced, in ms; only with flush.messages above 1.",
+        json_schema_extra={"synonym": "log_flush_interval_ms"},
+    )
     max_compaction_lag_ms: Long | None = Field(
         None,
         ge=1,
@@ -143,8 +155,6 @@ TOPIC_CONFIGS: tuple[str, ...] = tuple(str(field.alias) for field in TopicConfig
 TOPIC_CONFIGS_WITHOUT_EFFECT = frozenset(
     {
         "file.delete.delay.ms",
-        "flush.messages",
-        "flush.ms",
         "follower.replication.throttled.replicas",
         "index.interval.bytes",
         "leader.replication.throttled.replicas",

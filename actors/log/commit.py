@@ -3,7 +3,7 @@
 **Group commit.** A write gets its place in the queue at once. One task per log takes the whole queue, writes it
 with one call, makes it durable with one ``fdatasync`` in a thread, looks whether its claim still holds, and then
 answers all of it; what is pushed meanwhile forms the next commit. The high watermark is the end of what is durable
-and acknowledged.
+and acknowledged. (With flush.messages above 1 the ``fdatasync`` comes later: ``actors.log.flushing``.)
 
 **Failure of the disk.** A failed write or ``fdatasync`` fails every write that is not yet acknowledged. What the
 file holds behind the durable end is not trusted: after a failed ``fdatasync`` the kernel may have dropped the pages
@@ -28,9 +28,11 @@ from actors.log.config import LogConfig
 from actors.log.directory import Claim
 from actors.log.disk import Disk
 from actors.log.errors import LogError, NotLeader, StorageError
+from actors.log.flushing import Flushing
 from actors.log.keeping import Keeper
 from actors.log.producers import ProducerEntry, ProducerStates
 from actors.log.segment import NO_TIMESTAMP, Segment, SegmentName
+from actors.log.trouble import Trouble
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +106,8 @@ class Committer:
         self._abandoned: list[Path] = []
         self._task: asyncio.Task[None] | None = None
         self._commit_began_s: float | None = None
+        self._trouble = Trouble(f"{directory}: appends")
+        self._flushing = Flushing(self._wake)
         self.keeper = Keeper(directory, epoch, claim, disk, _THREADS, lambda: self.segments)
 
     @property
@@ -169,6 +173,10 @@ class Committer:
 
     async def close(self) -> None:
         """Wait until the queue is empty, and close the files."""
+        if self._flushing.is_behind:
+            self._flushing.is_due = True
+            self._wake()
+        self._flushing.stop()
         await self.drain()
         await self.keeper.close(self.segments[-1], self.producers.entries())
         for segment in self.segments:
@@ -178,7 +186,7 @@ class Committer:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            while self._queue or self._rolling is not None:
+            while self._queue or self._rolling is not None or self._flushing.is_due:
                 rolling, self._rolling = self._rolling, None
                 writes, begin_segment = self._take(rolling is not None)
                 batches = [write.batch for write in writes]
@@ -190,6 +198,7 @@ class Committer:
                 except Exception as error:
                     if not isinstance(error, OSError):
                         log.exception("%s: commit failed", self._directory)
+                    self._flushing.synced()  # what the disk refused, it has given up
                     self._retry_at_s = loop.time() + RETRY_AFTER_S
                     self._failure = self._storage_error(error)
                     self._fail_all(self._failure)
@@ -205,7 +214,7 @@ class Committer:
         """What goes into one segment, and whether that is a new one. At least one write unless it is to roll."""
         used = self.segments[-1].size_bytes
         if not self._queue:
-            return [], used > 0
+            return [], roll and used > 0
         first_bytes = len(self._queue[0].batch)
         is_full = roll or used + first_bytes > self.config.segment_bytes or self._is_old(self._queue[0])
         begin_segment = self._failure is not None or (used > 0 and is_full)
@@ -241,10 +250,15 @@ class Committer:
 
         Returns the segment; its index does not know the batches yet.
         """
+        if begin_segment and self._flushing.is_behind:
+            self._disk.sync(self.segments[-1].fd)
+            self._flushing.synced()
         segment = self._new_segment() if begin_segment else self.segments[-1]
         try:
             if batches:
                 self._disk.write(segment.fd, b"".join(batches), segment.size_bytes)
+            is_synced = self._flushing.wants_sync(batches, self.config)
+            if is_synced:
                 self._disk.sync(segment.fd)
             self._claim.check()
         except BaseException:
@@ -252,8 +266,11 @@ class Committer:
                 segment.close()
                 self._abandoned.append(segment.path)
             raise
-        if batches:
+        if is_synced:
+            self._flushing.synced()
             self.keeper.committed(segment, batches)
+        else:
+            self._flushing.written(batches)
         self._remove_abandoned()
         return segment
 
@@ -279,6 +296,7 @@ class Committer:
             self.segments.append(segment)
             self.keeper.watch(segment)
             self._failure = None
+            self._trouble.over()
             self.began_ms, self._first_timestamp_ms = None, NO_TIMESTAMP
         if writes and self.began_ms is None:
             first = writes[0]
@@ -292,6 +310,7 @@ class Committer:
         if appended_ms:
             self.append_times.add(segment.path, appended_ms)
         self.high_watermark = segment.next_offset
+        self._flushing.arm(self.config)
         for write in writes:
             self._settle(write, None)
         self._changed()
@@ -321,7 +340,7 @@ class Committer:
             write.done.set_result(error)
 
     def _storage_error(self, error: Exception) -> StorageError:
-        log.error("%s: appends from offset %d on failed: %s", self._directory, self.high_watermark, error)
+        self._trouble.failed(error)
         failure = StorageError(f"{self._directory.name}: {error}")
         failure.__cause__ = error
         return failure

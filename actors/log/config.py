@@ -31,6 +31,10 @@ class LogConfig:
     """offsets.topic.compression.codec: of the batches that are built by the log's owner, not by a producer."""
     load_buffer_bytes: int = 256 << 10
     """offsets.load.buffer.size: how much ``replay`` reads at a time; a larger batch is read whole."""
+    flush_messages: int = 1
+    """flush.messages: after so many records what was written is synced. 1: always, before it is acknowledged."""
+    flush_ms: int = _MAX_LONG
+    """flush.ms: after so long what was written is synced."""
     cleanup_policy: str = "delete"
     """cleanup.policy: delete, compact, or both with a comma."""
     retention_ms: int = 7 * _DAY_MS
@@ -58,6 +62,8 @@ class LogConfig:
     def __post_init__(self) -> None:
         if min(self.segment_bytes, self.max_message_bytes, self.index_interval_bytes) <= 0:
             raise ValueError("segment.bytes, max.message.bytes and index.interval.bytes are greater than 0")
+        if self.flush_messages < 1 or self.flush_ms < 0:
+            raise ValueError("flush.messages is at least 1, and flush.ms at least 0")
         if self.own_codec not in CODECS or self.load_buffer_bytes <= 0:
             raise ValueError("a codec is one of 0-4, and a buffer holds something")
         if self.message_timestamp_type not in (CREATE_TIME, LOG_APPEND_TIME):

@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 
 from actors.log import loading, snapshot
-from actors.log.batch import Buffer, read_header
+from actors.log.batch import read_header
 from actors.log.directory import Claim
 from actors.log.disk import Disk
 from actors.log.errors import LogError, StorageError
@@ -58,9 +58,9 @@ class Keeper:
 
     def committed(self, segment: Segment, batches: list[bytearray]) -> None:
         """The batches lie behind the segment's size, are durable, and the claim held after that. In a thread."""
-        last: Buffer = batches[-1]
         size_bytes = segment.size_bytes + sum(map(len, batches))
-        self._recovery_point.move(RecoveryPoint(segment.name, size_bytes, read_header(last).next_offset))
+        next_offset = read_header(batches[-1]).next_offset if batches else segment.next_offset
+        self._recovery_point.move(RecoveryPoint(segment.name, size_bytes, next_offset))
 
     def closed(self, segment: Segment, producers: snapshot.Entries) -> None:
         """Nothing more is written to the segment; ``producers`` is what is known at its end."""

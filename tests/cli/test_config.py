@@ -33,7 +33,7 @@ from gateway.cli.options import read_config
         ({"log.cleanup.policy": "keep"}, "log.cleanup.policy=keep is none of delete, compact, and both with a comma"),
         ({"listeners": "SSL://:9093"}, "listeners=SSL://:9093 SSL comes with a later version"),
         ({"sasl.enabled.mechanisms": "PLAIN"}, "sasl.enabled.mechanisms comes with a later version"),
-        ({"log.flush.interval.ms": "1"}, "log.flush.interval.ms has no effect in Muster"),
+        ({"log.flush.scheduler.interval.ms": "1"}, "log.flush.scheduler.interval.ms has no effect in Muster"),
         ({"replica.lag.time.max.ms": "1"}, "replica.lag.time.max.ms has no effect in Muster"),
         (
             {"group.min.session.timeout.ms": "2000000"},

@@ -1,0 +1,69 @@
+"""When what was written is made durable: flush.messages and flush.ms of the topic.
+
+With flush.messages=1, which is the default here and not in Kafka, every commit is synced before it is acknowledged.
+Above that, records are acknowledged when they are in the page cache, as by a Kafka broker: they outlive the process,
+but not the machine. Then they are synced when so many have gathered, when the first of them has waited for flush.ms,
+when their segment is closed, and when the log is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from actors.log.batch import Buffer, read_header
+from actors.log.config import LogConfig
+
+_LONGEST_S = 3600.0
+
+
+class Flushing:
+    """Of one log. ``wake`` has the writer run although nothing is to be written."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._records = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_due = False
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether anything is acknowledged and not synced."""
+        return self._records > 0
+
+    def wants_sync(self, batches: Sequence[Buffer], config: LogConfig) -> bool:
+        """Whether a commit of these batches is to be synced."""
+        if self.is_due or not batches or config.flush_messages <= 1:
+            return self.is_due or bool(batches)
+        return self._records + _records_in(batches) >= config.flush_messages
+
+    def synced(self) -> None:
+        """Nothing is left. In any thread."""
+        self._records = 0
+        self.is_due = False
+
+    def written(self, batches: Sequence[Buffer]) -> None:
+        """They were written and not synced. In any thread."""
+        self._records += _records_in(batches)
+
+    def arm(self, config: LogConfig) -> None:
+        """After a commit, on the event loop."""
+        if self.is_behind and self._timer is None:
+            wait_s = min(config.flush_ms / 1000, _LONGEST_S)
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._expired)
+        elif not self.is_behind:
+            self.stop()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _expired(self) -> None:
+        self._timer = None
+        self.is_due = True
+        self._wake()
+
+
+def _records_in(batches: Sequence[Buffer]) -> int:
+    return sum(read_header(batch).record_count for batch in batches)

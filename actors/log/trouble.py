@@ -1,0 +1,39 @@
+"""Trouble with the disk, told once when it begins, when it becomes another, and when it is over."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+log = logging.getLogger(__name__)
+
+
+class Trouble:
+    """Of one thing that is tried again and again. ``what`` names it in the log."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._began_s: float | None = None
+        self._told = ""
+        self._failures = 0
+
+    @property
+    def is_on(self) -> bool:
+        return self._began_s is not None
+
+    def failed(self, error: BaseException | str) -> None:
+        """It was tried, in vain."""
+        if self._began_s is None:
+            self._began_s = time.monotonic()
+        self._failures += 1
+        if str(error) != self._told:
+            self._told = str(error)
+            log.error("%s: %s; it is tried again, and refused with KAFKA_STORAGE_ERROR until then", self._what, error)
+
+    def over(self) -> None:
+        """It was tried and done."""
+        if self._began_s is None:
+            return
+        lasted_s = time.monotonic() - self._began_s
+        log.warning("%s: all is well again, after %.1f s and %d failures", self._what, lasted_s, self._failures)
+        self._began_s, self._told, self._failures = None, "", 0
