@@ -193,6 +193,7 @@ class Committer:
                 try:
                     segment = await loop.run_in_executor(_THREADS, self._commit, batches, begin_segment)
                 except NotLeader as error:
+                    self._flushing.synced()
                     self.end(error)
                     self._fail_all(error)
                 except Exception as error:
