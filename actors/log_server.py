@@ -1,4 +1,4 @@
-"""The internal listener of a log actor: Produce, Fetch and ListOffsets frames in, answers out."""
+"""The internal listener of a log actor: Produce, Fetch, ListOffsets and DeleteRecords frames in, answers out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,12 @@ class LogServer:
     """A :class:`actors.wire.server.Handler`. Requests start in the order in which they come."""
 
     def __init__(self, service: LogService) -> None:
-        self._serve: dict[int, _Serve] = {0: service.produce, 1: service.fetch, 2: service.list_offsets}
+        self._serve: dict[int, _Serve] = {
+            0: service.produce,
+            1: service.fetch,
+            2: service.list_offsets,
+            21: service.delete_records,
+        }
         self._running: dict[tuple[Peer, int], asyncio.Task[None]] = {}
         self._questions = Questions()
         self.answers["append_times"] = service.append_times

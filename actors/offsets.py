@@ -34,6 +34,7 @@ from actors.log.fetch import fetch, list_offsets
 from actors.log.partition import PartitionLog
 from actors.log.progress import append_times
 from actors.log.records import Record as LogRecord
+from actors.log.upkeep import Upkeep
 from actors.questions import Answer, Questions
 from actors.runtime import now_ms
 from actors.wire import codec, envelope
@@ -99,6 +100,11 @@ class OffsetsPartition:
         self._metrics = PartitionMetrics(partition, epoch, self._core)
         self.observe: list[Callable[[Event, int], None]] = [self._metrics.observe]
         """Called with every event of the core and the time, ms since the Unix epoch. Add before ``activate``."""
+        self._upkeep = Upkeep(
+            self._logs,
+            retention_interval_ms=partition_log.config.log_retention_check_interval_ms,
+            cleaner_interval_ms=partition_log.config.log_cleaner_backoff_ms,
+        )
         self._questions = Questions()
         self.answers["metrics"] = self._metrics.answer
         self.answers["append_times"] = lambda question: append_times(question, self._log_of, now_ms)
@@ -127,6 +133,7 @@ class OffsetsPartition:
         """Begin to serve: members get a full session timeout from now."""
         self._apply(self._core.loaded(now_ms()))
         self._metrics.active()
+        self._upkeep.start()
 
     @property
     def coordinator(self) -> Coordinator:
@@ -207,6 +214,9 @@ class OffsetsPartition:
         if (topic, partition) not in self._places:
             raise NotLeader(f"partition {partition} of {topic} is not served here")
         return self._log
+
+    async def _logs(self) -> list[PartitionLog]:
+        return [self._log]
 
     def _reply(self, asked: _Asked, body: dict[str, Any]) -> None:
         header = asked.header
@@ -366,6 +376,7 @@ class OffsetsPartition:
         for task in self._reads.values():
             task.cancel()
         self._questions.stop()
+        await self._upkeep.stop()
         await self._log.close()
 
 

@@ -107,6 +107,7 @@ class LogActor(_Actor):
             index=self._index,
             next_epoch=self._next_epoch,
         )
+        self._service.start_upkeep()
         self._follower.follow(self._on_view)
         self._server = Server(LogServer(self._service), self.secret)
         return await self._listen(self._server)

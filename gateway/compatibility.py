@@ -29,7 +29,6 @@ NOT_SERVED = (
     ),
     NotServed("Client quotas", "come with a later version", (48, 49)),
     NotServed("Changing configs", "not there yet: a broker reads its properties when it starts", (33, 44, 74)),
-    NotServed("Deleting records", "not there yet", (21,)),
     NotServed("Leader epochs", "Metadata gives none, so no consumer asks for one", (23,)),
     NotServed(
         "Replicas and log directories",

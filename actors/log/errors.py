@@ -91,12 +91,6 @@ class PolicyViolation(LogError):
     code = ErrorCode.policy_violation
 
 
-class InvalidTopic(LogError):
-    """Not with an internal topic."""
-
-    code = ErrorCode.invalid_topic_exception
-
-
 class NotLeader(LogError):
     """This process does not, or no longer, own the partition."""
 

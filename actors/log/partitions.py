@@ -131,6 +131,22 @@ class Partitions:
             log.warning("%s: %s; the broker's configuration is used", topic.name, error)
             return self._config
 
+    async def open_stored(self, topic: Topic, partition: int) -> PartitionLog | None:
+        """The log, opened if its directory is there; None if it is not, or cannot be opened."""
+        entry = self._partitions.get((topic.topic_id, partition))
+        if entry is None or entry.log is None:
+            path = self._logs / directories.name_of(topic.name, partition)
+            if not await asyncio.to_thread(path.is_dir):
+                return None
+        try:
+            return await self.use(topic, partition, lambda log: log)
+        except LogError:
+            return None
+
+    def open_logs(self) -> list[PartitionLog]:
+        """Those that are open now."""
+        return [entry.log for entry in self._partitions.values() if entry.log is not None and not entry.log.is_over]
+
     def reconfigure(self, topic: Topic) -> None:
         """Let the open partitions of the topic follow its configuration."""
         config = self._config_of(topic)

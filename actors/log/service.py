@@ -1,4 +1,4 @@
-"""A log actor's requests: Produce v13, Fetch v16, ListOffsets v10, as gateways send them.
+"""A log actor's requests: Produce v13, Fetch v16, ListOffsets v10, DeleteRecords v2, as gateways send them.
 
 Gateways translate every client's version to these. Requests are kio entities, answers the dicts that
 ``actors.wire.codec.encode_response`` takes; every error is in the answer, none is raised.
@@ -20,6 +20,7 @@ from actors.log.errors import InvalidRequiredAcks, LogError
 from actors.log.partition import Append, AppendResult, PartitionLog
 from actors.log.partitions import Partitions
 from actors.log.routing import MAY_COME, Routing
+from actors.log.upkeep import Upkeep
 from actors.wire.codec import ErrorCode
 from placement.view import ClusterView, Topic
 
@@ -50,8 +51,17 @@ class LogService:
         self._now_ms = now_ms
         self._partitions = Partitions(storage / "logs", config, next_epoch, now_ms)
         self._seen = topics()
+        self._upkeep = Upkeep(
+            self._stored_logs,
+            retention_interval_ms=config.log_retention_check_interval_ms,
+            cleaner_interval_ms=config.log_cleaner_backoff_ms,
+        )
         self._late: dict[tuple[UUID | None, int], _Submitting] = {}
         """The last Produce of each partition that waits for a view."""
+
+    def start_upkeep(self) -> None:
+        """Begin to remove and compact what the configuration says, now and then."""
+        self._upkeep.start()
 
     async def produce(self, entity: Any) -> dict[str, Any]:
         """Produce v13. Batches get their place in the order in which this was called, partition by partition.
@@ -120,6 +130,22 @@ class LogService:
         """ListOffsets v10: see ``actors.log.fetch.list_offsets``."""
         return await fetching.list_offsets(entity, self._log_by_name)
 
+    async def delete_records(self, entity: Any) -> dict[str, Any]:
+        """DeleteRecords v2. What is answered is durable."""
+        topics = []
+        for topic in entity.topics:
+            deletions = (self._delete_records(topic.name, partition) for partition in topic.partitions)
+            topics.append({"name": topic.name, "partitions": await asyncio.gather(*deletions)})
+        return {"throttle_time": 0, "topics": topics}
+
+    async def _delete_records(self, topic: str, request: Any) -> dict[str, Any]:
+        answer = {"partition_index": request.partition_index, "low_watermark": _NOWHERE, "error_code": ErrorCode.none}
+        try:
+            log = await self._log_by_name(topic, int(request.partition_index))
+            return answer | {"low_watermark": await log.delete_records(int(request.offset))}
+        except LogError as error:
+            return answer | {"error_code": error.code}
+
     async def append_times(self, question: dict[str, Any]) -> dict[str, Any]:
         """How far readers are behind: see ``actors.log.progress.append_times``."""
         return await progress.append_times(question, self._log_by_name, self._now_ms)
@@ -144,7 +170,17 @@ class LogService:
 
     async def close(self) -> None:
         """Make durable what was accepted and close all partitions. Later requests get NOT_LEADER_OR_FOLLOWER."""
+        await self._upkeep.stop()
         await self._partitions.close()
+
+    async def _stored_logs(self) -> list[PartitionLog]:
+        """Those of this actor that are on the disk; what nobody has asked for yet is opened, since it grows old too."""
+        view = self._routing.view()
+        for topic in view.topics.values():
+            for partition in range(topic.partitions):
+                if not topic.internal and view.log_of(topic, partition) == self._index:
+                    await self._partitions.open_stored(topic, partition)
+        return self._partitions.open_logs()
 
     async def _log_by_id(self, topic_id: UUID, partition: int) -> PartitionLog:
         topic = await self._routing.soon(lambda: self._routing.topic(topic_id, partition))

@@ -69,6 +69,7 @@ class Actors:
                 index=index,
                 next_epoch=self._next_epoch,
             )
+            self.logs[index].start_upkeep()
             self.log_servers[index] = LogServer(self.logs[index])
             self._controller.logs[index] = await self._serve(self.log_servers[index], f"log-{index}")
 
