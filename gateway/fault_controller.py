@@ -44,9 +44,9 @@ class RayFaults:
         ended: list[str] = await self._ask(_ASK_S, "clear", fault_id)
         return ended
 
-    async def draw(self, fault_id: str) -> bool:
-        acts: bool = await self._ask(_DRAW_S, "draw", fault_id)
-        return acts
+    async def draw(self, fault_id: str) -> int:
+        number: int = await self._ask(_DRAW_S, "draw", fault_id)
+        return number
 
     async def report(self, counts: dict[str, int]) -> None:
         await self._ask(_ASK_S, "report", counts)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from actors.faults.matching import Facts, matches, may_match, needs_facts
+from actors.faults.matching import Facts, fires, is_spent, matches, may_match, needs_facts
 from actors.faults.model import ALWAYS, CLOSE, DELAY, DROP, ERROR, NO_ANSWER, Fault
 from actors.wire import codec
 from actors.wire.codec import field
@@ -40,7 +40,7 @@ class FaultController(Protocol):
     async def held(self, *arguments: Any) -> None: ...
     async def faults(self) -> list[dict[str, Any]]: ...
     async def clear(self, fault_id: str | None) -> list[str]: ...
-    async def draw(self, fault_id: str) -> bool: ...
+    async def draw(self, fault_id: str) -> int: ...
     async def report(self, counts: dict[str, int]) -> None: ...
 
 
@@ -52,6 +52,8 @@ class _Active:
     fault: Fault
     over: asyncio.Event
     timer: asyncio.TimerHandle | None = None
+    spent: bool = False
+    """No later request can make it act."""
 
 
 class _Turn:
@@ -129,7 +131,7 @@ class GatewayFaults:
     def _candidates(self, call: Call, api: str) -> Iterator[_Active]:
         client_id, own = call.header.client_id, self._gateway.id
         for active in self._active.values():
-            if may_match(active.fault, gateway=own, api=api, client_id=client_id):
+            if not active.spent and may_match(active.fault, gateway=own, api=api, client_id=client_id):
                 yield active
 
     async def _chosen(self, call: Call, api: str) -> _Active | None:
@@ -152,10 +154,12 @@ class GatewayFaults:
             self._report()
             return True
         try:
-            return await self.controller.draw(active.id)
+            number = await self.controller.draw(active.id)
         except ControllerUnavailable as error:
             log.warning("fault %s does not act on a request that it matches: nobody counts it (%s)", active.id, error)
             return False
+        active.spent = is_spent(active.fault, number)
+        return number > 0 and fires(active.fault, number)
 
     def _report(self) -> None:
         if self._reporting is None or self._reporting.done():

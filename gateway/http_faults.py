@@ -30,6 +30,7 @@ DISABLED = "fault injection is off; start the cluster with --set fault.injection
 _JSON = "application/json"
 _SOON_S = 0.1
 """How long the answer has to get out before this gateway's own process is stopped."""
+_LOOK_S = 0.2
 Route = Callable[[web.Request, GatewayFaults], Awaitable[web.StreamResponse]]
 
 
@@ -42,12 +43,14 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
     app.router.add_delete("/v1/faults/{id}", api.route(api.clear))
     app.router.add_post("/v1/faults/plan", api.route(api.plan))
     app.router.add_get("/v1/openapi.json", api.described)
+    app.on_shutdown.append(api.shut)
 
 
 class _Api:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._tasks: set[asyncio.Task[None]] = set()
+        self._plans: set[asyncio.Task[Any]] = set()
 
     def route(self, answer: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """The answer, or in which words and with which status there is none."""
@@ -105,14 +108,20 @@ class _Api:
         await response.prepare(request)
         loop = asyncio.get_running_loop()
         running, started_s, complete = Run(plan), loop.time(), False
+        task = asyncio.current_task()
+        assert task is not None
+        self._plans.add(task)
         try:
             for step in plan.steps:
-                await asyncio.sleep(max(0.0, started_s + step.at_ms / 1000 - loop.time()))
+                await _until(request, started_s + step.at_ms / 1000)
                 await response.write(_line(step, await self._step(step, running, faults)))
             complete = True
         except (FaultError, ControllerUnavailable) as error:
             await response.write(_line(step, {"error": str(error)}))
+        except ConnectionError:
+            log.info("the client of plan %r went away after %d faults; they are cleared", plan.name, len(running.ids))
         finally:
+            self._plans.discard(task)
             if not complete:
                 await asyncio.shield(self._clear_all(running, faults))
         return response
@@ -132,6 +141,11 @@ class _Api:
             with contextlib.suppress(FaultError, ControllerUnavailable):
                 await faults.controller.clear(fault_id)
 
+    async def shut(self, app: web.Application) -> None:
+        """Plans end with the gateway."""
+        for task in self._plans:
+            task.cancel()
+
     async def described(self, request: web.Request) -> web.Response:
         return web.json_response(document())
 
@@ -148,6 +162,15 @@ async def _body(request: web.Request) -> Any:
         return json.loads(await request.read())
     except ValueError as error:
         raise InvalidFault([f"the body is no JSON: {error}"]) from error
+
+
+async def _until(request: web.Request, time_s: float) -> None:
+    """Wait for that time of the loop. ConnectionResetError when the client goes away, which aiohttp does not tell."""
+    loop = asyncio.get_running_loop()
+    while (left_s := time_s - loop.time()) > 0:
+        await asyncio.sleep(min(left_s, _LOOK_S))
+        if request.transport is None or request.transport.is_closing():
+            raise ConnectionResetError
 
 
 async def _do(left: dict[str, Any], faults: GatewayFaults) -> None:

@@ -94,7 +94,7 @@ def _schemas() -> dict[str, Any]:
         "fault": _ref("Fault"),
         "injected_ms": {**_COUNT, "description": "ms since the Unix epoch."},
         "expires_at_ms": {"type": ["integer", "null"], "description": "ms since the Unix epoch."},
-        "matched": {**_COUNT, "description": "Requests that it was for."},
+        "matched": {**_COUNT, "description": "Requests that it was for, as long as it could act."},
         "hits": {**_COUNT, "description": "Requests that it acted on."},
     }
     holds = {"actor": _TEXT, "pid": _COUNT}

@@ -76,8 +76,8 @@ class FaultControl:
         """What a gateway that starts has to know."""
         return self._registry.book()
 
-    async def draw(self, fault_id: str) -> bool:
-        """A request matched that fault: whether it is to act on it."""
+    async def draw(self, fault_id: str) -> int:
+        """A request matched that fault: its number among all that did, which decides; 0 if the fault is gone."""
         return self._registry.draw(fault_id)
 
     async def report(self, counts: Mapping[str, int]) -> None:

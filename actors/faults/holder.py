@@ -16,12 +16,17 @@ _LOOK_S = 0.05
 
 def started_of(pid: int) -> str | None:
     """When the process was started, which tells it from a later one of the same pid; None if it is gone."""
+    fields = _stat(pid)
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the state on; of a process that is gone, the state of a dead one."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - starts faster
-            fields = file.read().rpartition(")")[2].split()
+            return file.read().rpartition(")")[2].split()
     except OSError:
-        return None
-    return None if fields[0] in "ZX" else fields[19]
+        return ["X"]
 
 
 def hold(pid: int, speed: float, expires_ms: int) -> None:
@@ -31,7 +36,7 @@ def hold(pid: int, speed: float, expires_ms: int) -> None:
     try:
         while time.monotonic() < deadline_s and started is not None and started_of(pid) == started:
             os.kill(pid, signal.SIGSTOP)
-            _tell()
+            _tell(pid)
             time.sleep(max(0.0, min(PERIOD_S * (1 - speed) if speed else _LOOK_S, deadline_s - time.monotonic())))
             if speed:
                 os.kill(pid, signal.SIGCONT)
@@ -41,8 +46,11 @@ def hold(pid: int, speed: float, expires_ms: int) -> None:
             os.kill(pid, signal.SIGCONT)
 
 
-def _tell() -> None:
+def _tell(pid: int) -> None:
+    """Once, when the process has really stopped: a signal takes its time."""
     if not sys.stdout.closed:
+        while _stat(pid)[0] not in "TtZX":
+            time.sleep(0.001)
         print(os.getpid(), flush=True)
         os.dup2(os.open(os.devnull, os.O_RDWR), 1)
         sys.stdout.close()

@@ -128,16 +128,15 @@ class FaultRegistry:
         now_ms = self._now_ms()
         return [entry for entry in self.entries if entry.expires_at_ms is not None and entry.expires_at_ms <= now_ms]
 
-    def draw(self, fault_id: str) -> bool:
-        """A request matched the fault: whether it is to act on it. Counted before it is said, so never said twice."""
+    def draw(self, fault_id: str) -> int:
+        """Number of a request that matched the fault, from 1; 0 if the fault is gone. No number is given twice."""
         entry = self._entries.get(fault_id)
         if entry is None:
-            return False
+            return 0
         entry.matched += 1
-        acts = fires(entry.fault, entry.matched)
-        entry.hits += acts
+        entry.hits += fires(entry.fault, entry.matched)
         self._save()
-        return acts
+        return entry.matched
 
     def report(self, counts: Mapping[str, int]) -> None:
         """A gateway injected these so many times by itself: faults that act always."""

@@ -45,9 +45,9 @@ class LocalFaults:
         ended: list[str] = await self._ask("clear", fault_id)
         return ended
 
-    async def draw(self, fault_id: str) -> bool:
-        acts: bool = await self._ask("draw", fault_id)
-        return acts
+    async def draw(self, fault_id: str) -> int:
+        number: int = await self._ask("draw", fault_id)
+        return number
 
     async def report(self, counts: dict[str, int]) -> None:
         await self._ask("report", counts)

@@ -1,0 +1,98 @@
+"""Faults on a running cluster: actors by HTTP and by the command, two gateways, and what a death leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from actors.faults import Fault, FaultClient, UnknownTarget
+from tests.muster_process import Muster, eventually
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def faults(muster: Muster) -> Iterator[FaultClient]:
+    client = FaultClient(*muster.ready["metrics"])
+    yield client
+    client.clear()
+
+
+def state_of(pid: int) -> str:
+    return str(psutil.Process(pid).status())
+
+
+def pid_of(muster: Muster, actor: str) -> int:
+    return int(muster.actors()[actor]["pid"])
+
+
+def test_a_killed_actor_comes_back(muster: Muster, faults: FaultClient) -> None:
+    pid = pid_of(muster, "reconciler")
+    faults.kill("reconciler")
+    muster.until_back("reconciler", pid)
+    with pytest.raises(UnknownTarget, match="there is no offsets-4711"):
+        faults.kill("offsets-4711")
+
+
+def test_a_paused_actor_is_stopped_until_it_is_continued_cleared_or_the_time_is_over(
+    muster: Muster, faults: FaultClient
+) -> None:
+    pid = pid_of(muster, "reconciler")
+    paused = faults.pause("reconciler")
+    assert state_of(pid) == psutil.STATUS_STOPPED
+    assert [(one["id"], one["actor"], one["pid"]) for one in faults.faults()] == [(paused, "reconciler", pid)]
+    faults.resume("reconciler")
+    assert not faults.faults()
+    eventually(lambda: state_of(pid), lambda state: state != psutil.STATUS_STOPPED, "it runs on")
+    paused = faults.pause("reconciler", expires_ms=300)
+    assert state_of(pid) == psutil.STATUS_STOPPED
+    eventually(lambda: state_of(pid), lambda state: state != psutil.STATUS_STOPPED, "it runs on after its time")
+    eventually(faults.faults, lambda found: not found, "the fault is over")
+    paused = faults.pause("reconciler")
+    assert faults.clear() == [paused]
+    eventually(lambda: state_of(pid), lambda state: state != psutil.STATUS_STOPPED, "it runs on when cleared")
+
+
+def test_a_slow_actor_stops_and_runs_in_turn(muster: Muster, faults: FaultClient) -> None:
+    pid = pid_of(muster, "reconciler")
+    listed = json.loads(muster.cli("fault", "list", "--json"))
+    assert listed == []
+    slow = muster.cli("fault", "slow", "reconciler", "--speed", "0.5").strip()
+    eventually(lambda: state_of(pid), lambda state: state == psutil.STATUS_STOPPED, "it is stopped now and then")
+    eventually(lambda: state_of(pid), lambda state: state != psutil.STATUS_STOPPED, "it runs now and then")
+    assert slow in muster.cli("fault", "list")
+    assert muster.cli("fault", "continue", "reconciler").strip() == slow
+    assert not faults.faults()
+
+
+def test_a_pause_that_nobody_could_end_is_refused(muster: Muster, faults: FaultClient) -> None:
+    with pytest.raises(UnknownTarget, match="say expires_ms"):
+        faults.pause("controller")
+
+
+def test_a_killed_controller_leaves_the_faults_and_their_counts(
+    muster: Muster, faults: FaultClient, fresh: Callable[[str], str]
+) -> None:
+    group, pid = fresh("g"), pid_of(muster, "controller")
+    fault_id = faults.inject(Fault("error", api="FindCoordinator", group=group, error="NOT_COORDINATOR", when="once"))
+    muster.cli("groups", "delete", group, check=False)
+    assert [one["hits"] for one in faults.faults()] == [1]
+    faults.kill("controller")
+    muster.until_back("controller", pid)
+    found = eventually(faults.faults, bool, "the faults are known again")
+    assert [(one["id"], one["hits"]) for one in found] == [(fault_id, 1)]
+
+
+def test_a_gateway_that_comes_back_injects_what_is_in_force(
+    muster: Muster, faults: FaultClient, fresh: Callable[[str], str]
+) -> None:
+    pid = pid_of(muster, "gateway-2")
+    faults.inject("close", api="ListGroups", gateway=2)
+    faults.kill("gateway-2")
+    muster.until_back("gateway-2", pid)
+    second = muster.actors()["gateway-2"]["address"]
+    done = muster.cli("groups", "list", "--bootstrap-server", second, check=False)
+    eventually(faults.faults, lambda found: found[0]["hits"] >= 1, f"gateway 2 closes connections: {done}")

@@ -1,0 +1,93 @@
+"""Signals to real processes: held, slowed down, killed, and never left stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from actors.faults import FaultError, processes
+from actors.faults.model import CONTINUE, KILL, PAUSE, SLOW
+
+STOPPED = psutil.STATUS_STOPPED
+
+
+@pytest.fixture
+def process() -> Iterator[psutil.Process]:
+    """One that counts, so that it uses the processor whenever it runs."""
+    child = subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"])
+    yield psutil.Process(child.pid)
+    child.kill()
+    child.wait()
+
+
+def until(good: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 20
+    while not good():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.005)
+
+
+def ended(pid: int) -> bool:
+    return not psutil.pid_exists(pid)
+
+
+def test_a_pause_lasts_until_it_is_released(process: psutil.Process) -> None:
+    holder = processes.do(PAUSE, process.pid, None, None)
+    assert process.status() == STOPPED
+    assert psutil.Process(holder).ppid() != os.getpid()
+    processes.release(holder, process.pid)
+    until(lambda: process.status() != STOPPED and ended(holder))
+
+
+def test_a_pause_holds_against_somebody_who_continues_the_process(process: psutil.Process) -> None:
+    holder = processes.do(PAUSE, process.pid, None, None)
+    os.kill(process.pid, signal.SIGCONT)
+    until(lambda: process.status() == STOPPED)
+    processes.release(holder, process.pid)
+
+
+def test_a_pause_ends_by_itself(process: psutil.Process) -> None:
+    holder = processes.do(PAUSE, process.pid, None, 200)
+    assert process.status() == STOPPED
+    until(lambda: process.status() != STOPPED and ended(holder))
+
+
+def test_a_slow_process_gets_its_share(process: psutil.Process) -> None:
+    """A tenth of the time; half would show that nothing stops it."""
+    holder = processes.do(SLOW, process.pid, 0.1, None)
+    before_s, started_s = process.cpu_times().user, time.monotonic()
+    until(lambda: time.monotonic() - started_s > 1)
+    share = (process.cpu_times().user - before_s) / (time.monotonic() - started_s)
+    processes.release(holder, process.pid)
+    assert share < 0.5
+    until(lambda: process.status() != STOPPED)
+
+
+def test_the_holder_ends_with_the_process(process: psutil.Process) -> None:
+    holder = processes.do(PAUSE, process.pid, None, None)
+    process.kill()
+    until(lambda: ended(holder))
+
+
+def test_kill_and_continue(process: psutil.Process) -> None:
+    process.suspend()
+    assert processes.do(CONTINUE, process.pid, None, None) == 0
+    until(lambda: process.status() != STOPPED)
+    processes.do(KILL, process.pid, None, None)
+    until(lambda: process.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_a_process_that_is_gone() -> None:
+    child = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    child.wait()
+    for action in (KILL, CONTINUE, PAUSE):
+        with pytest.raises(FaultError, match=str(child.pid)):
+            processes.do(action, child.pid, None, None)
+    processes.release(child.pid, child.pid)

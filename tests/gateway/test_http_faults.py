@@ -1,0 +1,276 @@
+"""The fault API over HTTP: what it answers, in which words it refuses, its description, plans."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import psutil
+import pytest
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import validate
+
+from actors.faults import Fault, FaultClient, FaultsDisabled, InvalidFault, Plan, UnknownTarget, Unreachable
+from actors.faults.control import Process
+from gateway.openapi_faults import document
+from tests.faults.test_model import BAD, GOOD
+from tests.gateway.fault_client import PROPERTIES
+from tests.gateway.local_faults import NODE
+from tests.gateway.serving import Serving
+
+__all__ = ["PROPERTIES"]
+
+JSON = "application/json"
+
+
+@pytest.fixture
+def faults(full: Serving) -> Iterator[FaultClient]:
+    client = FaultClient(full.http_url)
+    yield client
+    client.clear()
+
+
+@pytest.fixture
+def actor(full: Serving) -> Iterator[psutil.Process]:
+    """The process of ``log-0``."""
+    child = subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"])
+    local = full.controller.faults
+    assert local is not None
+    local.processes["log-0"] = Process(child.pid, NODE)
+    yield psutil.Process(child.pid)
+    del local.processes["log-0"]
+    child.kill()
+    child.wait()
+
+
+def send(full: Serving, method: str, path: str, body: Any = None, content_type: str = JSON) -> tuple[int, Any]:
+    """Status and answer; a body that is no text is sent as JSON."""
+    data = None if body is None else (body if isinstance(body, str) else json.dumps(body)).encode()
+    request = Request(full.http_url + path, data, {"Content-Type": content_type}, method=method)
+    try:
+        with urlopen(request, timeout=20) as response:
+            return response.status, json.loads(response.read())
+    except HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read())
+
+
+def test_inject_list_clear(full: Serving, faults: FaultClient) -> None:
+    status, injected = send(full, "POST", "/v1/faults", {"action": "drop", "group": "g", "expires_ms": 60_000})
+    assert (status, injected["late_gateways"]) == (201, [])
+    status, listed = send(full, "GET", "/v1/faults")
+    (told,) = listed["faults"]
+    assert told["fault"] == {"action": "drop", "group": "g", "expires_ms": 60_000}
+    assert told["expires_at_ms"] - told["injected_ms"] == 60_000
+    assert send(full, "DELETE", f"/v1/faults/{injected['id']}") == (200, {"cleared": [injected["id"]]})
+    assert send(full, "DELETE", f"/v1/faults/{injected['id']}")[0] == 404
+    assert send(full, "DELETE", "/v1/faults") == (200, {"cleared": []})
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "status", "text"),
+    [
+        ({"action": "drpo", "when": 5}, JSON, 400, "action: 'drpo' is not known (did you mean drop?)"),
+        ("{", JSON, 400, "the body is no JSON"),
+        ("", JSON, 400, "the body is no JSON"),
+        ("[]", JSON, 400, "a fault is an object with an action"),
+        ('{"action": "drop"}', "text/plain", 415, "the body has to be application/json"),
+        ({"action": "kill", "actor": "log-7"}, JSON, 404, "there is no log-7"),
+        ({"action": "pause", "actor": "log-7"}, JSON, 404, "there is no log-7"),
+    ],
+)
+def test_what_is_refused(full: Serving, body: Any, content_type: str, status: int, text: str) -> None:
+    answered, answer = send(full, "POST", "/v1/faults", body, content_type)
+    assert answered == status
+    assert text in answer["error"]
+    assert send(full, "GET", "/v1/faults")[1] == {"faults": []}
+
+
+def test_problems_are_told_one_by_one(full: Serving) -> None:
+    _, answer = send(full, "POST", "/v1/faults", {"action": "delay", "api": "X", "delay_ms": 0})
+    assert [problem.split()[0] for problem in answer["problems"]] == ["api:", "delay_ms"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/faults"),
+        ("POST", "/v1/faults"),
+        ("DELETE", "/v1/faults"),
+        ("DELETE", "/v1/faults/f-1"),
+        ("POST", "/v1/faults/plan"),
+    ],
+)
+def test_everything_is_refused_unless_it_is_enabled(served: Serving, method: str, path: str) -> None:
+    status, answer = send(served, method, path, {"action": "drop"} if method == "POST" else None)
+    assert status == 403
+    assert "fault.injection.enable=true" in answer["error"]
+    assert send(served, "GET", "/v1/openapi.json")[0] == 200
+    with pytest.raises(FaultsDisabled, match="fault injection is off"):
+        FaultClient(served.http_url).inject("drop")
+
+
+class TestClient:
+    def test_errors_have_types(self, full: Serving, faults: FaultClient) -> None:
+        with pytest.raises(InvalidFault, match="delay needs delay_ms"):
+            faults.inject("delay")
+        with pytest.raises(UnknownTarget, match="there is no fault f-0"):
+            faults.clear("f-0")
+        with pytest.raises(UnknownTarget, match="there is no offsets-"):
+            faults.kill(group="g")
+        full.controller.away = True
+        try:
+            with pytest.raises(Unreachable, match="the controller does not answer"):
+                faults.faults()
+        finally:
+            full.controller.away = False
+
+    def test_it_goes_on_to_a_gateway_that_listens(self, full: Serving, served: Serving) -> None:
+        gone = "http://127.0.0.1:1/metrics"
+        assert FaultClient(gone, full.http_url).faults() == []
+        assert FaultClient(f"{gone},{full.http_url}/metrics").faults() == []
+        with pytest.raises(Unreachable, match="no gateway listens at"):
+            FaultClient(gone).faults()
+
+    def test_actors(self, faults: FaultClient, actor: psutil.Process) -> None:
+        paused = faults.pause("log-0")
+        assert actor.status() == psutil.STATUS_STOPPED
+        slow = faults.slow("log-0", 0.5)
+        assert [one["id"] for one in faults.faults()] == [slow] != [paused]
+        assert faults.resume("log-0") == slow
+        faults.kill("log-0")
+        assert actor.wait(20) is None or not actor.is_running()
+
+    def test_a_held_process_that_ends_has_no_fault(self, faults: FaultClient, actor: psutil.Process) -> None:
+        faults.pause("log-0")
+        actor.kill()
+        while faults.faults():
+            continue
+
+    def test_actor_faults_are_in_the_metric(
+        self, full: Serving, faults: FaultClient, actor: psutil.Process, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        fault = faults.pause("log-0", expires_ms=1)
+        assert f"fault {fault}: pause log-0, pid {actor.pid}" in caplog.text
+        _, text = full.http("/metrics")
+        assert 'muster_faults_injected_total{action="pause",actor="log-0",api="",gateway="1"}' in text
+
+
+class TestDescription:
+    def test_it_is_openapi_3_1(self, full: Serving) -> None:
+        status, described = send(full, "GET", "/v1/openapi.json")
+        assert (status, described) == (200, document())
+        validate(described)
+
+    def test_every_route_is_in_it(self, full: Serving) -> None:
+        from gateway.http import gateway_app
+
+        served = {
+            (route.method.lower(), route.resource.canonical)
+            for route in gateway_app(full.gateway).router.routes()
+            if route.resource is not None and "fault" in route.resource.canonical and route.method != "HEAD"
+        }
+        described = {(method, path) for path, methods in document()["paths"].items() for method in methods}
+        assert described - {("get", "/v1/openapi.json")} == served
+
+    def test_it_admits_the_same_faults(self) -> None:
+        """What it does not say (which fields go together) is refused by the server alone."""
+        schema = {"$ref": "#/components/schemas/Fault", "components": document()["components"]}
+        admits = Draft202012Validator(schema).is_valid
+        assert all(admits(fields) for fields in GOOD)
+        together = ("needs", "is for", "names no", "is done", "there is no request", "is no error", "is no error code")
+        assert not [fields for fields, text in BAD if admits(fields) and not any(part in text for part in together)]
+
+    def test_answers_are_as_described(self, full: Serving, faults: FaultClient, actor: psutil.Process) -> None:
+        faults.inject("drop", when={"nth": 2})
+        faults.pause("log-0")
+        answers = {
+            "Injected": send(full, "POST", "/v1/faults", {"action": "drop"})[1],
+            "Faults": send(full, "GET", "/v1/faults")[1],
+            "Error": send(full, "POST", "/v1/faults", {})[1],
+            "Cleared": send(full, "DELETE", "/v1/faults")[1],
+        }
+        for name, answer in answers.items():
+            schema = {"$ref": f"#/components/schemas/{name}", "components": document()["components"]}
+            Draft202012Validator(schema).validate(answer)
+
+
+PLAN = {
+    "name": "short",
+    "seed": 5,
+    "steps": [
+        {"at": 0, "name": "dropped", "action": "drop", "group": "g", "when": {"probability": 0.5}},
+        {"at": "20ms", "action": "close", "group": "g"},
+        {"at": "40ms", "clear": "dropped"},
+    ],
+}
+
+
+class TestPlans:
+    def test_run_by_the_client(self, faults: FaultClient) -> None:
+        plan, steps = Plan.from_json(PLAN), []
+        faults.run(plan, lambda step, result: steps.append((step.number, result)))
+        (left,) = faults.faults()
+        assert left["fault"] == {"action": "close", "group": "g"}
+        assert [number for number, _ in steps] == [1, 2, 3]
+        assert steps[2][1] == f"cleared {steps[0][1]}"
+
+    def test_a_step_that_is_refused_ends_the_plan_and_its_faults(self, faults: FaultClient) -> None:
+        steps = [
+            {"at": 0, "action": "drop"},
+            {"at": 0, "action": "kill", "actor": "log-9"},
+            {"at": 0, "action": "drop"},
+        ]
+        with pytest.raises(UnknownTarget):
+            faults.run(Plan.from_json({"steps": steps}))
+        assert faults.faults() == []
+
+    def test_run_by_the_gateway(self, full: Serving, faults: FaultClient) -> None:
+        """A line for each step."""
+        request = Request(f"{full.http_url}/v1/faults/plan", json.dumps(PLAN).encode(), {"Content-Type": JSON})
+        with urlopen(request, timeout=20) as response:
+            lines = [json.loads(line) for line in response]
+        assert [(line["step"], line["at_ms"]) for line in lines] == [(1, 0), (2, 20), (3, 40)]
+        assert lines[2]["cleared"] == [lines[0]["id"]]
+        assert lines[0]["does"].startswith("drop group=g when=")
+        assert [one["id"] for one in faults.faults()] == [lines[1]["id"]]
+
+    def test_a_client_that_goes_away_ends_the_plan_and_its_faults(self, full: Serving, faults: FaultClient) -> None:
+        steps = [{"at": 0, "action": "drop", "group": "g"}, {"at": "10m", "action": "close"}]
+        request = Request(
+            f"{full.http_url}/v1/faults/plan", json.dumps({"steps": steps}).encode(), {"Content-Type": JSON}
+        )
+        with urlopen(request, timeout=20) as response:
+            response.readline()
+            assert len(faults.faults()) == 1
+        while faults.faults():
+            continue
+
+    def test_a_plan_that_cannot_be_does_nothing(self, full: Serving, faults: FaultClient) -> None:
+        steps = [{"at": 0, "action": "drop"}, {"at": 1, "action": "delay"}]
+        status, answer = send(full, "POST", "/v1/faults/plan", {"steps": steps})
+        assert (status, answer["problems"]) == (400, ["step 2: delay needs delay_ms"])
+        assert faults.faults() == []
+
+    def test_an_interrupted_plan_clears_its_faults(self, faults: FaultClient) -> None:
+        def interrupt(step: Any, result: str) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            faults.run(Plan.from_json(PLAN), interrupt)
+        assert faults.faults() == []
+
+
+def test_threads_may_share_a_client(faults: FaultClient) -> None:
+    threads = [threading.Thread(target=faults.inject, args=(Fault("drop", group="g"),)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({one["id"] for one in faults.faults()}) == 8
