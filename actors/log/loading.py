@@ -4,7 +4,7 @@
 segment                                 what is checked when the log is opened
 ======================================  ===============================================================================
 with an index file that is whole        the length of the file; the first and the last batch with their CRCs
-without one                             every batch: CRC, order, and that it ends at the offset at which it was closed
+without one                             every batch: CRC, order, and that the next segment begins where it ends
 the one that was written to last        the same, but it may end earlier: torn, if nothing before the recovery point
                                         (``actors.log.recovery_point``) is missing; else it is damaged
 ======================================  ===============================================================================
@@ -27,6 +27,7 @@ from pathlib import Path
 from actors.log import snapshot
 from actors.log.batch import BatchHeader
 from actors.log.disk import Disk
+from actors.log.errors import CorruptSegment
 from actors.log.manifest import Manifest
 from actors.log.producers import ProducerStates
 from actors.log.recovery_point import RecoveryPoint
@@ -84,12 +85,27 @@ def load(
             segment = _scanned(directory, name, end, point, index_interval_bytes, on_batch)
             loaded.segments.append(segment)
         elif on_batch is not None:
-            for header in segment.headers():
-                on_batch(header)
+            _tell(segment, on_batch)
         held.append(segment)
+        if end is not None and segment.corrupt is None and segment.size_bytes and segment.next_offset < end:
+            held.append(_gap(directory, segment, end))
     loaded.segments[:] = held
     if held and held[-1].corrupt is not None and ends[held[-1].name] is None:
         loaded.refusal = f"{held[-1].path.name} is corrupt ({held[-1].corrupt}), so that the log's end is not known"
+
+
+def _tell(segment: Segment, on_batch: Callable[[BatchHeader], object]) -> None:
+    """Of the headers up to the end, or up to where the segment turns out to be corrupt."""
+    segment.on_corrupt = lambda _: None  # it is set aside with the others
+    with suppress(CorruptSegment):
+        for header in segment.headers():
+            on_batch(header)
+
+
+def _gap(directory: Path, before: Segment, end: int) -> Segment:
+    """What should follow on a segment that is whole, as far as it goes: probably a file of its own."""
+    name = SegmentName(before.epoch, before.name.serial + 1, before.next_offset)
+    return _missing(directory, name, end)
 
 
 def _indexed(directory: Path, name: SegmentName, end: int | None, index_interval_bytes: int) -> Segment | None:
@@ -133,7 +149,8 @@ def _scanned(
         )
     except FileNotFoundError:
         return _missing(directory, name, known_end)
-    if segment.next_offset >= known_end:
+    is_whole = segment.size_bytes == (directory / str(name)).stat().st_size
+    if segment.next_offset >= known_end or (end is not None and segment.size_bytes and is_whole):
         return segment
     segment.close()
     reason = f"no sound batch at byte {segment.size_bytes}, where offset {segment.next_offset} should be"
