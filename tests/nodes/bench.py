@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
+import pickle
 import secrets
 import shutil
 import signal
@@ -16,9 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from placement.view import ClusterView
 from tests.muster_process import Muster, end_with_parent, eventually
 
 _STOP_S = 60
+SETTLED_S = 90
 
 HEALTH_CHECKS = {
     "RAY_health_check_initial_delay_ms": "0",
@@ -45,6 +49,8 @@ class RayNodes:
     folder: Path
     head: RayNode = field(init=False)
     address: str = field(init=False)
+    nodes: dict[str, RayNode] = field(init=False, default_factory=dict)
+    """Those that live, by id."""
 
     def __enter__(self) -> RayNodes:
         self.temp_dir = Path(tempfile.mkdtemp(prefix="muster-nodes-", dir="/tmp"))  # short: sockets are in it
@@ -87,10 +93,18 @@ class RayNodes:
 
     def add(self) -> RayNode:
         """Start another node."""
-        return RayNode(**self._ask("add"))
+        node = RayNode(**self._ask("add"))
+        self.nodes[node.node_id] = node
+        return node
+
+    def view(self) -> ClusterView:
+        """What Muster's controller publishes now; endpoints have the cluster's secret."""
+        found: ClusterView = pickle.loads(base64.b64decode(self._ask("view")))
+        return found
 
     def kill(self, node: RayNode) -> None:
         """SIGKILL to the raylet and its workers: the node is lost."""
+        del self.nodes[node.node_id]
         self._ask("kill", node.node_id)
 
     @contextlib.contextmanager

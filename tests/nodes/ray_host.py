@@ -6,12 +6,15 @@ Run as ``python -m tests.nodes.ray_host`` by :mod:`tests.nodes.bench`.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import pickle
 import sys
 from typing import Any
 
 import psutil
+import ray
 from ray.cluster_utils import Cluster
 
 _OBJECT_STORE_BYTES = 80_000_000
@@ -53,6 +56,12 @@ class Host:
             process.kill()
         self._cluster.remove_node(node, allow_graceful=False)
         psutil.wait_procs(family, timeout=30)
+
+    def view(self) -> str:
+        """The ClusterView that Muster's controller publishes, with the cluster's secret in it; base64 of a pickle."""
+        with ray.init(self.address(), namespace="muster", log_to_driver=False):
+            view = ray.get(ray.get_actor("controller").watch.remote(None), timeout=60)
+        return base64.b64encode(pickle.dumps(view)).decode()
 
     def stop(self) -> None:
         """End every node."""

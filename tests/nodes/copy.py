@@ -1,0 +1,89 @@
+"""One activation of ``log-0`` or ``offsets-0`` in a process of its own, so that a test can have two and pause one.
+
+``python -m tests.nodes.copy KIND STORAGE ZOOKEEPER`` writes its internal endpoint as a line of JSON and serves. The
+parts are those of the Ray actors; only Ray is not there, which would end a paused process or make a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from actors.group.config import GroupConfig
+from actors.log import LogConfig, LogService, PartitionLog
+from actors.log_server import LogServer
+from actors.offsets import OffsetsPartition
+from actors.runtime import now_ms
+from actors.wire.server import Handler, Server
+from placement.epochs import next_epoch, take_actor_epoch, when_superseded
+from placement.registration import Statement
+from placement.topics import TopicRegistry
+from placement.view import OFFSETS_TOPIC, ClusterView
+from placement.zookeeper import ZooKeeperClient, connect
+
+SECRET = b"the secret of the two copies"
+CONFIG = LogConfig(segment_bytes=20_000)
+
+
+class _Nowhere:
+    def put(self, statements: tuple[Statement, ...]) -> None:
+        """The mapping in ZooKeeper is not looked at here."""
+
+
+def offsets(storage: Path, zk: ZooKeeperClient) -> Handler:
+    """As ``OffsetsActor``: one leader epoch; the process ends when the log is another's."""
+    topic = TopicRegistry(zk).load()[OFFSETS_TOPIC]
+    epoch = next_epoch(zk, OFFSETS_TOPIC, 0, "offsets-0")
+    folder = storage / "logs" / f"{OFFSETS_TOPIC}-0"
+    log = PartitionLog.open(folder, topic_id=topic.topic_id, epoch=epoch, config=CONFIG, now_ms=now_ms)
+    partition = OffsetsPartition(
+        partition=0,
+        epoch=epoch,
+        config=GroupConfig(group_initial_rebalance_delay_ms=0),
+        partition_log=log,
+        sink=_Nowhere(),
+        topic_id=topic.topic_id,
+    )
+    partition.load()
+    partition.activate()
+    return partition
+
+
+def log(storage: Path, zk: ZooKeeperClient) -> Handler:
+    """As ``LogActor``: leader epochs when they are needed, as long as this is the newest activation."""
+    mine = take_actor_epoch(zk, "log-0")
+    view = ClusterView(
+        cluster_id="two-copies",
+        controller_epoch=1,
+        version=1,
+        brokers=(),
+        topics=TopicRegistry(zk).load(),
+        logs={0: None},
+        offsets={},
+    )
+
+    async def take(topic: str, partition: int) -> int:
+        return await asyncio.to_thread(next_epoch, zk, topic, partition, "log-0", holder=mine)
+
+    service = LogService(storage=storage, config=CONFIG, topics=lambda: view, index=0, next_epoch=take, now_ms=now_ms)
+    when_superseded(zk, mine, lambda: os._exit(1))
+    return LogServer(service)
+
+
+async def main() -> None:
+    kind, storage, hosts = sys.argv[1:]
+    zk = await asyncio.to_thread(connect, hosts, timeout_s=30)
+    handler = {"offsets": offsets, "log": log}[kind](Path(storage), zk)
+    server = Server(handler, SECRET)
+    path = Path(storage) / f"{os.getpid()}.sock"
+    endpoint = await server.start(node_id="here", host="127.0.0.1", path=path)
+    print(json.dumps({name: value for name, value in asdict(endpoint).items() if name != "secret"}), flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,35 @@
+"""What the files of a partition say, whoever writes to them meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from actors.log.batch import iter_headers
+from actors.log.manifest import Manifest, manifests
+from actors.log.segment import SegmentName
+
+Counted = Mapping[str, bytes]
+"""Bytes by file name."""
+
+
+def counted(folder: Path) -> Counted:
+    """What the highest manifest makes the log, by file: closed segments up to their ends, and all of its epoch's."""
+    epoch, path = max(manifests(folder).items())
+    manifest = Manifest.read(path, epoch)
+    found = {path.name: path.read_bytes()}
+    for file in folder.glob("*.log"):
+        name = SegmentName.parse(file.name)
+        assert name is not None
+        data = file.read_bytes()
+        if name in manifest.ends:
+            sizes = [header.size_bytes for _, header in iter_headers(data) if header.next_offset <= manifest.ends[name]]
+            found[file.name] = data[: sum(sizes)]
+        elif name.epoch == epoch:
+            found[file.name] = data
+    return found
+
+
+def unchanged(before: Counted, after: Counted) -> bool:
+    """Whether everything that counted is there as it was; more may have come behind it."""
+    return all(after.get(name, b"").startswith(data) for name, data in before.items())

@@ -1,0 +1,214 @@
+"""The same actor twice: the old one is paused with SIGSTOP, replaced, and continued, with clients connected to both.
+
+It acknowledges nothing that is new, no byte that its successor counts on changes, and what it adds is never read. It
+may still answer what was durable under its claim when it was paused, which is in the log that its successor found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.log import PartitionLog
+from actors.runtime import now_ms
+from actors.wire import codec, envelope
+from actors.wire.channel import Channel, ChannelLost, connect
+from actors.wire.codec import ErrorCode
+from placement.epochs import next_epoch
+from placement.topics import TopicRegistry
+from placement.view import OFFSETS_TOPIC, Endpoint, Topic
+from placement.zookeeper import ZooKeeperClient
+from tests.log.support import client_batch
+from tests.muster_process import end_with_parent
+from tests.nodes.copy import CONFIG, SECRET
+from tests.nodes.files import counted, unchanged
+from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
+
+__all__ = ["zk", "zk_hosts", "zookeeper"]
+
+ROUNDS = 3
+LOOPS = 6
+"""Requests that are under way on each connection."""
+ENOUGH = 40
+WAIT_S = 60
+_CONTEXT = envelope.write_context("127.0.0.1", "1-1", "User:ANONYMOUS")
+_numbers = itertools.count()
+
+Ask = Callable[[Channel, Topic, int], Awaitable[ErrorCode]]
+"""Write what carries the number; the error code of the answer."""
+
+
+async def _call(channel: Channel, api_key: int, version: int, body: dict[str, Any]) -> Any:
+    frame = codec.encode_request(api_key, version, 1, "client", body)
+    return codec.decode_response(api_key, version, await channel.call(_CONTEXT, frame))[1]
+
+
+async def commit(channel: Channel, topic: Topic, number: int) -> ErrorCode:
+    """Each number in a group of its own, so that each has a record of its own."""
+    items = [{"partition_index": 0, "committed_offset": number, "committed_metadata": ""}]
+    body = {"group_id": f"g-{number}", "generation_id_or_member_epoch": -1, "member_id": ""}
+    answer = await _call(channel, 8, 7, {**body, "topics": [{"name": "t", "partitions": items}]})
+    return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
+async def produce(channel: Channel, topic: Topic, number: int) -> ErrorCode:
+    part = {"index": 0, "records": client_batch(value=b"g-%d" % number)}
+    topics = [{"topic_id": topic.topic_id, "partition_data": [part]}]
+    answer = await _call(channel, 0, 13, {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": topics})
+    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+
+KINDS: dict[str, tuple[str, Ask]] = {"offsets": (OFFSETS_TOPIC, commit), "log": ("flights", produce)}
+
+
+class Copy:
+    """A process that serves, and a connection to it with requests under way."""
+
+    def __init__(self, kind: str, storage: Path, hosts: str, topic: Topic) -> None:
+        self._kind, self._topic = kind, topic
+        self.acknowledged: set[int] = set()
+        self.under_way: set[int] = set()
+        self.refused: list[ErrorCode | str] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._more = asyncio.Event()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.nodes.copy", kind, str(storage), hosts],
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=end_with_parent,
+        )
+
+    async def connect(self) -> None:
+        assert self._process.stdout is not None
+        line = await asyncio.to_thread(self._process.stdout.readline)
+        endpoint = Endpoint(**json.loads(line), secret=SECRET)
+        self._channel = await connect(endpoint, "here", on_statements=None, on_lost=lambda: None)
+
+    def load(self) -> None:
+        """Write without a pause until :meth:`rest`, or until the connection is lost."""
+        self._more.set()
+        self._tasks = [asyncio.get_running_loop().create_task(self._write_on()) for _ in range(LOOPS)]
+
+    async def _write_on(self) -> None:
+        while self._more.is_set() and await self.write():
+            pass
+
+    async def write(self) -> bool:
+        """One request; False when there is no connection."""
+        number = next(_numbers)
+        self.under_way.add(number)
+        try:
+            code = await KINDS[self._kind][1](self._channel, self._topic, number)
+        except ChannelLost:
+            self.refused.append("lost")
+            return False
+        finally:
+            self.under_way.discard(number)
+        if code is ErrorCode.none:
+            self.acknowledged.add(number)
+        else:
+            self.refused.append(code)
+            await asyncio.sleep(0.01)
+        return True
+
+    async def until_acknowledged(self, count: int) -> None:
+        while len(self.acknowledged) < count:
+            assert self._process.poll() is None, "it ended"
+            await asyncio.sleep(0.01)
+
+    async def rest(self) -> None:
+        """Begin no more requests, and wait for the answers to those that were begun."""
+        self._more.clear()
+        await asyncio.gather(*self._tasks)
+
+    def send(self, signal_number: signal.Signals) -> None:
+        self._process.send_signal(signal_number)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(WAIT_S)
+
+
+@pytest.fixture
+def storage() -> Iterator[Path]:
+    """Short: Unix sockets are in it."""
+    made = Path(tempfile.mkdtemp(prefix="muster-", dir="/tmp"))
+    yield made
+    shutil.rmtree(made)
+
+
+def numbers_in(folder: Path, topic: Topic, epoch: int) -> set[int]:
+    """What a successor reads there."""
+    log = PartitionLog.open(folder, topic_id=topic.topic_id, epoch=epoch, config=CONFIG, now_ms=now_ms)
+    records = list(log.replay())
+    asyncio.run(log.close())
+    assert [record.offset for record in records] == list(range(len(records)))
+    texts = [(record.key or b"") if topic.name == OFFSETS_TOPIC else (record.value or b"") for record in records]
+    return {int("".join(chr(byte) for byte in text.partition(b"g-")[2] if chr(byte).isdigit())) for text in texts}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_old_copy_acknowledges_and_changes_nothing(
+    kind: str, storage: Path, zk: ZooKeeperClient, zk_hosts: str
+) -> None:
+    topic_name, _ = KINDS[kind]
+    topic = TopicRegistry(zk).create(topic_name, 1)
+    folder = storage / "logs" / f"{topic_name}-0"
+    acknowledged: set[int] = set()
+
+    async def one_round(old: Copy) -> Copy:
+        """The old one is paused at any moment of its work, and continued when the next one has its place."""
+        await old.until_acknowledged(ENOUGH)
+        old.send(signal.SIGSTOP)
+        new = Copy(kind, storage, zk_hosts, topic)
+        await new.connect()
+        new.load()
+        await new.until_acknowledged(ENOUGH)
+        may_be = old.acknowledged | old.under_way
+        waiting = [asyncio.get_running_loop().create_task(old.write()) for _ in range(20)]
+        await new.rest()
+        before = counted(folder)
+        assert before
+        old.send(signal.SIGCONT)
+        await asyncio.gather(*waiting)
+        await old.rest()
+        assert old.acknowledged <= may_be
+        assert len(old.refused) >= len(waiting)
+        after = counted(folder)
+        assert unchanged(before, after)
+        assert after.keys() == before.keys()
+        acknowledged.update(old.acknowledged)
+        old.kill()
+        new.load()
+        await new.until_acknowledged(len(new.acknowledged) + ENOUGH)
+        assert new.refused == []
+        return new
+
+    async def rounds() -> None:
+        async with asyncio.timeout(WAIT_S):
+            copy = Copy(kind, storage, zk_hosts, topic)
+            try:
+                await copy.connect()
+                copy.load()
+                for _ in range(ROUNDS):
+                    copy = await one_round(copy)
+                await copy.rest()
+                acknowledged.update(copy.acknowledged)
+            finally:
+                copy.kill()
+
+    asyncio.run(rounds())
+    read = numbers_in(folder, topic, next_epoch(zk, topic_name, 0, "reader"))
+    assert acknowledged <= read
+    assert len(acknowledged) >= ROUNDS * 2 * ENOUGH
