@@ -19,7 +19,7 @@ from crc32c import crc32c
 
 from actors.log import index as indexes
 from actors.log.batch import HEADER, HEADER_BYTES, BatchHeader, crc_matches, find_damage, is_plausible
-from actors.log.disk import Disk
+from actors.log.disk import DISK, Disk
 from actors.log.errors import CorruptSegment
 from actors.log.index import Head, SparseIndex
 
@@ -223,6 +223,10 @@ class Segment:
         index = self._index
         if index is None or not self.size_bytes or self.corrupt is not None:
             return
+        self._write_index(index, disk)
+        self._index = None
+
+    def _write_index(self, index: SparseIndex, disk: Disk) -> None:
         entries = index.to_bytes()
         head = Head(
             epoch=self.name.epoch,
@@ -239,7 +243,6 @@ class Segment:
         )
         indexes.write(self.path.with_suffix(indexes.SUFFIX), head, entries, disk)
         self._head = head
-        self._index = None
 
     def locate(self, offset: int) -> int:
         """Position of the first batch that ends at or after the offset; the segment's size if there is none."""
@@ -357,8 +360,12 @@ class Segment:
         path = self.path.with_suffix(indexes.SUFFIX)
         index = indexes.read_entries(path, self._head) if self._head is not None else None
         if index is None:
-            log.warning("%s is torn or damaged; its segment is read instead", path)
+            log.warning("%s is torn or damaged; it is made anew", path)
             index = self._rebuilt_index()
+            try:
+                self._write_index(index, DISK)
+            except OSError as error:
+                log.warning("%s cannot be made anew: %s", path, error)
         return index
 
     def _rebuilt_index(self) -> SparseIndex:
