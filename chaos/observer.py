@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError as KafkaPythonError
 
 from chaos.journal import Journal, now_s
 from chaos.payload import name_of
@@ -22,7 +24,7 @@ _QUIET = {"log_level": 0, "socket.timeout.ms": 8_000, "reconnect.backoff.max.ms"
 
 
 class Observer(threading.Thread):
-    """Asks for offsets and descriptions of all groups, round after round, until :meth:`stop`."""
+    """Asks for the offsets of all groups, round after round, until :meth:`stop`."""
 
     def __init__(
         self, bootstrap: str, topics: Mapping[str, int], groups: Mapping[str, tuple[str, ...]], journal: Journal
@@ -47,9 +49,6 @@ class Observer(threading.Thread):
             for group in self._groups:
                 with suppress(KafkaException):
                     self.fetch_offsets(group)
-            for group in self._groups:
-                with suppress(KafkaException, TimeoutError):
-                    self._describe(group)
 
     def stop(self) -> None:
         self._stopping.set()
@@ -110,12 +109,43 @@ class Observer(threading.Thread):
         for consumer in self._asking.values():
             consumer.close()
 
-    def _describe(self, group: str) -> None:
-        found: Any = self._admin.describe_consumer_groups([group], request_timeout=_ASK_S)[group].result(2 * _ASK_S)
-        if found.state is not ConsumerGroupState.STABLE:
+
+class Describer(threading.Thread):
+    """Asks who has what in all groups, round after round.
+
+    With kafka-python: librdkafka's admin client aborts the process when a connection is lost at the wrong moment
+    (confluentinc/librdkafka issue 4605).
+    """
+
+    def __init__(self, bootstrap: str, groups: Iterable[str], journal: Journal) -> None:
+        super().__init__(name="describer", daemon=True)
+        self._servers, self._groups, self._journal = bootstrap.split(","), list(groups), journal
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        admin: Any = None
+        while not self._stopping.wait(_EVERY_S):
+            try:
+                admin = admin or KafkaAdminClient(
+                    bootstrap_servers=self._servers, request_timeout_ms=8_000, reconnect_backoff_max_ms=1_000
+                )
+                for group in self._groups:
+                    self._tell(group, admin.describe_groups([group])[group])
+            except (KafkaPythonError, OSError):
+                continue  # the next round asks again
+
+    def stop(self) -> None:
+        """It may be in a call that takes its time; it is not waited for."""
+        self._stopping.set()
+
+    def _tell(self, group: str, found: dict[str, Any]) -> None:
+        if found["error"] is not None or found["group_state"] != "Stable":
             return
-        members = {
-            member.member_id: sorted((p.topic, p.partition) for p in member.assignment.topic_partitions)
-            for member in found.members
-        }
+        members = {member["member_id"]: _places(member["member_assignment"]) for member in found["members"]}
         self._journal.write("described", group=group, members=members)
+
+
+def _places(assignment: Any) -> list[tuple[str, int]]:
+    """None yet: no partitions."""
+    given = assignment["assigned_partitions"] if assignment else []
+    return sorted((topic["topic"], number) for topic in given for number in topic["partitions"])

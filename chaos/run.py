@@ -17,7 +17,7 @@ from chaos.cluster import Cluster
 from chaos.fleet import Fleet
 from chaos.harm import Harm
 from chaos.journal import Journal
-from chaos.observer import Observer
+from chaos.observer import Describer, Observer
 from chaos.plan import Plan
 
 PROPERTIES = {
@@ -70,6 +70,8 @@ class Run:
             fleet.start(worker.name)
         journal.write("phase", name="warm")
         observer.start()
+        describer = Describer(cluster.bootstrap, self.plan.groups, observing)
+        describer.start()
         sampler.start()
         harm = Harm(cluster, fleet, journal)
         try:
@@ -78,6 +80,7 @@ class Run:
             harm.end_all()
         journal.write("phase", name="quiet")
         self._drain(fleet, observer, journal)
+        describer.stop()
         observer.stop()
         sampler.stop()
         if not observer.read_logs(DRAIN_S):

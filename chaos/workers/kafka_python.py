@@ -88,7 +88,14 @@ class Consumer(Consuming, kafka.ConsumerRebalanceListener):  # type: ignore[misc
             )
         self._consumer.subscribe(list(self.spec.topics), listener=self)
         while not self.stopping.is_set():
-            found = self._consumer.poll(200)
+            try:
+                found = self._consumer.poll(200)
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                self.refused("poll", error)  # nobody is there: it is the application that tries again
+                self.stopping.wait(ROUND_S)
+                continue
             offsets = self.read((r.topic, r.partition, r.offset, r.value) for some in found.values() for r in some)
             if not offsets:
                 continue
