@@ -10,9 +10,11 @@ from typing import TypeVar
 from uuid import UUID
 
 from actors.log import directory as directories
+from actors.log.commit import RETRY_AFTER_S
 from actors.log.config import LogConfig
 from actors.log.errors import LogError, NotLeader, StorageError
 from actors.log.partition import PartitionLog
+from actors.log.trouble import Trouble
 from placement.view import Topic
 from placement.zookeeper import ZooKeeperUnreachable
 
@@ -34,6 +36,22 @@ class _Partition:
         self.waiting: list[Callable[[PartitionLog | LogError], None]] = []
 
 
+class _Failed:
+    """A partition that the disk kept from opening: so soon it is not tried again."""
+
+    __slots__ = ("error", "retry_at_s", "trouble")
+
+    def __init__(self, name: str) -> None:
+        self.error: StorageError | None = None
+        self.retry_at_s = 0.0
+        self.trouble = Trouble(f"{name} cannot be opened")
+
+    def failed(self, error: StorageError) -> None:
+        self.error = error
+        self.retry_at_s = asyncio.get_running_loop().time() + RETRY_AFTER_S
+        self.trouble.failed(error.__cause__ or error)
+
+
 class Partitions:
     """Opens, keeps and closes logs under ``<storage>/logs``."""
 
@@ -49,6 +67,7 @@ class Partitions:
         self._next_epoch = next_epoch
         self._now_ms = now_ms
         self._partitions: dict[Key, _Partition] = {}
+        self._failed: dict[Key, _Failed] = {}
         self._is_closed = False
 
     def use(self, topic: Topic, partition: int, action: Callable[[PartitionLog], T]) -> asyncio.Future[T]:
@@ -69,6 +88,10 @@ class Partitions:
                 outcome.set_exception(error)
                 outcome.exception()  # so that asyncio does not report it if the caller was cancelled meanwhile
 
+        failed = self._failed.get((topic.topic_id, partition))
+        if failed is not None and failed.error is not None and asyncio.get_running_loop().time() < failed.retry_at_s:
+            run(failed.error)
+            return outcome
         entry = self._entry(topic, partition)
         if entry is None:
             run(NotLeader("the log actor is closing"))
@@ -95,6 +118,11 @@ class Partitions:
             if lost is not None:
                 await lost.close()
             found = entry.log = await self._activate(topic, partition)
+            if (failed := self._failed.pop((topic.topic_id, partition), None)) is not None:
+                failed.trouble.over()
+        except StorageError as error:
+            self._failed.setdefault((topic.topic_id, partition), _Failed(f"{topic.name}-{partition}")).failed(error)
+            found = error
         except LogError as error:
             # An outage of ZooKeeper has lines of its own.
             level = logging.DEBUG if isinstance(error.__cause__, ZooKeeperUnreachable) else logging.WARNING
@@ -159,6 +187,7 @@ class Partitions:
         """Close the partition if it is open and remove its directory if there is one. Failures are logged."""
         path = self._logs / directories.name_of(topic.name, partition)
         try:
+            self._failed.pop((topic.topic_id, partition), None)
             await self._close(self._partitions.pop((topic.topic_id, partition), None))
             await asyncio.to_thread(directories.remove, path, topic.topic_id)
         except (OSError, StorageError) as error:

@@ -14,20 +14,17 @@ class Trouble:
     def __init__(self, what: str) -> None:
         self._what = what
         self._began_s: float | None = None
-        self._told = ""
+        self._told: object = None
         self._failures = 0
-
-    @property
-    def is_on(self) -> bool:
-        return self._began_s is not None
 
     def failed(self, error: BaseException | str) -> None:
         """It was tried, in vain."""
         if self._began_s is None:
             self._began_s = time.monotonic()
         self._failures += 1
-        if str(error) != self._told:
-            self._told = str(error)
+        kind = error.errno if isinstance(error, OSError) else str(error)  # the text names another file each time
+        if kind != self._told:
+            self._told = kind
             log.error("%s: %s; it is tried again, and refused with KAFKA_STORAGE_ERROR until then", self._what, error)
 
     def over(self) -> None:
@@ -36,4 +33,4 @@ class Trouble:
             return
         lasted_s = time.monotonic() - self._began_s
         log.warning("%s: all is well again, after %.1f s and %d failures", self._what, lasted_s, self._failures)
-        self._began_s, self._told, self._failures = None, "", 0
+        self._began_s, self._told, self._failures = None, None, 0

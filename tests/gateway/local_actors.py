@@ -45,7 +45,7 @@ class Actors:
         view: Callable[[], ClusterView],
     ) -> None:
         self._zk = zk
-        self._storage = storage
+        self.storage = storage
         self._config = config
         self._controller = controller
         self._view = view
@@ -63,7 +63,7 @@ class Actors:
     async def start(self) -> None:
         for index in self._controller.logs:
             self.logs[index] = LogService(
-                storage=self._storage,
+                storage=self.storage,
                 config=log_config(self._config),
                 topics=self._view,
                 index=index,
@@ -78,7 +78,7 @@ class Actors:
         epoch = await self._next_epoch(OFFSETS_TOPIC, partition)
         partition_log = await asyncio.to_thread(
             PartitionLog.open,
-            self._storage / "logs" / f"{OFFSETS_TOPIC}-{partition}",
+            self.storage / "logs" / f"{OFFSETS_TOPIC}-{partition}",
             topic_id=topic.topic_id,
             epoch=epoch,
             config=offsets_log_config(self._config),
@@ -94,7 +94,7 @@ class Actors:
         )
         history = self.histories[partition] = RebalanceHistory(
             core,
-            RebalanceStore(self._storage / "metrics", partition, now_ms=now_ms),
+            RebalanceStore(self.storage / "metrics", partition, now_ms=now_ms),
             flush_ms=self._config.metrics_rebalances_flush_ms,
             now_ms=now_ms,
         )
