@@ -46,19 +46,33 @@ async def compaction(log: PartitionLog) -> object:
 OPS: dict[str, Op] = {"retention": retention, "deletion": deletion, "compaction": compaction}
 
 
+async def write_third(log: PartitionLog) -> None:
+    """A third of all records: four batches in two segments."""
+    for number in range(log.log_end_offset, log.log_end_offset + RECORDS // 3, 2):
+        pairs = [(b"%d" % (at % 7), b"%d" % at if at != 10 else None) for at in (number, number + 1)]
+        await log.append(keyed(pairs, producer=(5, 0, number)))
+
+
+async def writer(directory: Path, disk: SteppingDisk | None = None) -> PartitionLog:
+    """The epoch that carries the change out; the last third is its own."""
+    log = opened(directory, 3, CONFIG, disk)
+    await write_third(log)
+    await log._writer.append_times.flush()
+    if disk is not None:
+        disk.watch_claim(log)
+        disk.is_on = True
+    return log
+
+
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two records a batch, two batches a segment, by two epochs; few keys, a tombstone."""
     directory = tmp_path_factory.mktemp("original") / "t-0"
 
     async def main() -> None:
-        number = 0
         for epoch in (1, 2):
             log = opened(directory, epoch, CONFIG)
-            for _ in range(RECORDS // 4):
-                pairs = [(b"%d" % (at % 7), b"%d" % at if at != 10 else None) for at in (number, number + 1)]
-                await log.append(keyed(pairs, producer=(5, 0, number)))
-                number += 2
+            await write_third(log)
             await log.close()
 
     run(main())
@@ -96,7 +110,7 @@ def check(op: str, before: list[Row], log: PartitionLog, *, is_done: bool, appen
 
 def test_what_is_checked_happens_at_all(copies: Callable[[], Path]) -> None:
     async def main(name: str) -> None:
-        log = opened(copies(), 3, CONFIG)
+        log = await writer(copies())
         before = content(log)
         assert await OPS[name](log)
         check(name, before, log, is_done=True)
@@ -111,9 +125,7 @@ async def steps_of(directory: Path, op: Op) -> list[str]:
     """The names of its steps."""
     names: list[str] = []
     disk = SteppingDisk(lambda _, name: names.append(name))
-    log = opened(directory, 3, CONFIG, disk)
-    disk.watch_claim(log)
-    disk.is_on = True
+    log = await writer(directory, disk)
     await op(log)
     disk.is_on = False
     await log.close()
@@ -130,10 +142,8 @@ def test_a_crash_at_any_step_loses_nothing(copies: Callable[[], Path], name: str
         for at in range(len(steps)):
             directory = copies()
             disk = SteppingDisk(broken := Broken(at, for_ever=True))
-            dead = opened(directory, 3, CONFIG, disk)
+            dead = await writer(directory, disk)
             before = content(dead)
-            disk.watch_claim(dead)
-            disk.is_on = True
             try:
                 await OPS[name](dead)
                 is_done = True
@@ -166,10 +176,8 @@ def test_after_a_step_that_failed_the_same_writer_goes_on(
         for at in range(len(steps)):
             directory = copies()
             disk = SteppingDisk(Broken(at, for_ever=False))
-            log = opened(directory, 3, CONFIG, disk)
+            log = await writer(directory, disk)
             before = content(log)
-            disk.watch_claim(log)
-            disk.is_on = True
             try:
                 await OPS[name](log)
             except LogError:
@@ -197,10 +205,8 @@ def test_a_fenced_writer_that_goes_on_late_changes_nothing(copies: Callable[[], 
         for at in range(len(await steps_of(copies(), OPS[name]))):
             directory = copies()
             disk = SteppingDisk(gate := Gate(at))
-            old = opened(directory, 3, CONFIG, disk)
+            old = await writer(directory, disk)
             before = content(old)
-            disk.watch_claim(old)
-            disk.is_on = True
             task = asyncio.ensure_future(_outcome(OPS[name](old)))
             await asyncio.to_thread(gate.reached.wait, 20)
             new = opened(directory, 4, CONFIG)
@@ -265,10 +271,8 @@ def test_a_leader_that_opens_in_the_middle_of_it(
             reached.clear()
             made.clear()
             disk = SteppingDisk(old_gate := Gate(at))
-            old = opened(directory, 3, CONFIG, disk)
+            old = await writer(directory, disk)
             before = content(old)
-            disk.watch_claim(old)
-            disk.is_on = True
             task = asyncio.ensure_future(_outcome(OPS[name](old)))
             await asyncio.to_thread(old_gate.reached.wait, 20)
             opener = threading.Thread(target=lambda at=directory: made.append(opened(at, 4, CONFIG)), name="opener")
