@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 
 import psutil
 
+from gateway.testing import Cluster
+
 T = TypeVar("T")
 
 START_S = 120
@@ -48,7 +50,7 @@ def end_with_parent() -> None:
 
 
 @dataclass
-class Muster:
+class Muster(Cluster):
     """``with Muster(storage) as muster``: starts, waits until it serves, stops in order."""
 
     storage: Path
@@ -62,6 +64,10 @@ class Muster:
     @property
     def bootstrap(self) -> str:
         return ",".join(self.ready["bootstrap"])
+
+    @property
+    def metrics_urls(self) -> tuple[str, ...]:
+        return tuple(self.ready["metrics"])
 
     @property
     def command(self) -> list[str]:
