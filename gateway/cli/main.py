@@ -21,6 +21,7 @@ _COMMANDS = {
     "status": "gateway.cli.status:status",
     "groups": "gateway.cli.groups:groups",
     "topics": "gateway.cli.topics:topics",
+    "log": "gateway.cli.log:log",
     "fault": "gateway.cli.fault:fault",
 }
 

@@ -135,7 +135,9 @@ def test_a_real_producer_gets_over_a_full_disk(
     assert producer.flush(60) == 0
     assert (failures, sorted(acknowledged)) == ([], values)
     assert [value for value in read_all(bootstrap, name, RECORDS) if len(value) == 400] == values
-    lines = [record.message for record in caplog.records if name in record.message]
+    lines = [
+        record.message for record in caplog.records if record.name == "actors.log.trouble" and name in record.message
+    ]
     assert [("No space left" in line, "all is well again" in line) for line in lines] == [(True, False), (False, True)]
 
 
@@ -151,6 +153,8 @@ def test_a_partition_that_cannot_be_opened_opens_when_there_is_room(
         assert error_of(full, topic, client_batch(1)) is ErrorCode.kafka_storage_error
     disk.free()
     eventually(lambda: error_of(full, topic, client_batch(1)) is ErrorCode.none, "it opens")
-    lines = [record.message for record in caplog.records if name in record.message]
+    lines = [
+        record.message for record in caplog.records if record.name == "actors.log.trouble" and name in record.message
+    ]
     assert ["cannot be opened" in line for line in lines] == [True, True]
     assert "all is well again" in lines[1]

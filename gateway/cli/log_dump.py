@@ -1,0 +1,192 @@
+"""``muster log dump``: the batches and records of a partition or of one segment file."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from actors.log import inspection
+from actors.log.batch import BatchHeader
+from actors.log.errors import LogError
+from actors.log.inspection import Batch
+from actors.log.records import Record, read_records
+from gateway.cli.errors import CliError
+from gateway.cli.offsets_records import decoded, in_words
+from placement.view import OFFSETS_TOPIC
+
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_NO_PRODUCER = -1
+
+
+class _Found(NamedTuple):
+    segment: Path
+    batch: Batch
+    records: list[Record]
+    damage: str | None
+
+
+@click.command(epilog="Example: muster log dump __consumer_offsets-7 --max 20")
+@click.argument("what", metavar="PATH|TOPIC-PARTITION")
+@click.option(
+    "--storage",
+    "directory",
+    type=click.Path(path_type=Path),
+    default=Path("muster-data"),
+    help="Storage directory. Default ./muster-data.",
+)
+@click.option("--offset", type=click.IntRange(0), default=0, help="Begin with the record at this offset.")
+@click.option("--max", "limit", type=click.IntRange(1), help="So many records at most.")
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Lines to read, or one JSON object per batch and line.",
+)
+@click.option("--no-decode", is_flag=True, help=f"Show keys and values of {OFFSETS_TOPIC} as bytes, too.")
+def dump(what: str, directory: Path, offset: int, limit: int | None, style: str, no_decode: bool) -> None:
+    """Show the batches and records of a partition, or of one segment file, also of one that is set aside.
+
+    Keys and values of __consumer_offsets are decoded: which offset was committed, who was in a group. A batch that is
+    damaged is named and passed over; the exit code is then 1.
+    """
+    path = directory / "logs" / what
+    path = path if path.is_dir() else Path(what)
+    is_offsets = not no_decode and any(part.startswith(f"{OFFSETS_TOPIC}-") for part in path.absolute().parts)
+    show: Callable[[_Found, bool], None] = _as_json if style == "json" else _as_text
+    damaged = shown = 0
+    for found in _read(path, offset):
+        if limit is not None:
+            found = found._replace(records=found.records[: limit - shown])
+        show(found, is_offsets)
+        damaged += found.damage is not None
+        shown += len(found.records)
+        if limit is not None and shown >= limit:
+            break
+    if damaged:
+        raise CliError(f"{damaged} damaged; muster log verify says more")
+
+
+def _read(path: Path, offset: int) -> Iterator[_Found]:
+    """From the offset on. CliError if there is no such log."""
+    for segment in _segments(path):
+        end = 0
+        for batch in inspection.read_batches(segment):
+            end = batch.position + batch.header.size_bytes
+            if batch.header.next_offset <= offset:
+                continue
+            records, damage = _records(batch)
+            yield _Found(segment, batch, [record for record in records if record.offset >= offset], damage)
+        if end < segment.stat().st_size:
+            click.echo(f"{segment.name}: no batch begins at byte {end}", err=True)
+
+
+def _segments(path: Path) -> list[Path]:
+    try:
+        if path.is_file():
+            return [path]
+        if path.is_dir():
+            return inspection.segment_files(path)
+    except (OSError, LogError) as error:
+        raise CliError(f"{path} cannot be read: {error}") from error
+    raise CliError(f"{path} is neither a partition's directory nor a segment file; --storage says where partitions are")
+
+
+def _records(batch: Batch) -> tuple[list[Record], str | None]:
+    if batch.damage is not None:
+        return [], batch.damage
+    try:
+        return list(read_records(batch.content, batch.header)), None
+    except LogError as error:
+        return [], str(error)
+
+
+def _as_text(found: _Found, is_offsets: bool) -> None:
+    header = found.batch.header
+    producer = ""
+    if header.producer_id != _NO_PRODUCER:
+        producer = f", producer {header.producer_id} epoch {header.producer_epoch} sequence {header.base_sequence}"
+    click.echo(
+        f"batch {header.base_offset}-{header.last_offset}: {found.segment.name} at byte {found.batch.position}, "
+        f"{header.size_bytes} bytes, {_codec(header)}, leader epoch {header.partition_leader_epoch}, "
+        f"{_time_type(header)}{producer}"
+    )
+    if found.damage is not None:
+        click.echo(f"  DAMAGE: {found.damage}")
+    for record in found.records:
+        said = in_words(record.key, record.value) if is_offsets else None
+        if said is None:
+            said = f"{_text(record.key)} -> {_text(record.value)}"
+            said += "".join(f" [{_text(key)}={_text(value)}]" for key, value in record.headers)
+        click.echo(f"  {record.offset}  {_time(record.timestamp_ms)}  {said}")
+
+
+def _as_json(found: _Found, is_offsets: bool) -> None:
+    header = found.batch.header
+    line = {
+        "segment": found.segment.name,
+        "position": found.batch.position,
+        "size_bytes": header.size_bytes,
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "leader_epoch": header.partition_leader_epoch,
+        "codec": _codec(header),
+        "timestamp_type": _time_type(header),
+        "max_timestamp": header.max_timestamp_ms,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "control": header.is_control,
+        "transactional": header.is_transactional,
+        "damage": found.damage,
+        "records": [_record_as_json(record, is_offsets) for record in found.records],
+    }
+    click.echo(json.dumps(line))
+
+
+def _record_as_json(record: Record, is_offsets: bool) -> dict[str, Any]:
+    said = decoded(record.key, record.value) if is_offsets else None
+    shown = {"key": _bytes_as_json(record.key), "value": _bytes_as_json(record.value)} if said is None else said
+    headers = [[_text(key), _bytes_as_json(value)] for key, value in record.headers]
+    return {"offset": record.offset, "timestamp": record.timestamp_ms, **shown, "headers": headers}
+
+
+def _bytes_as_json(data: bytes | None) -> Any:
+    """Text as it is, anything else as ``{"base64": ...}``."""
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data or b"").decode()}
+
+
+def _text(data: bytes | None) -> str:
+    """On one line, whatever it holds."""
+    if data is None:
+        return "null"
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return f"0x{data.hex()}"
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
+def _codec(header: BatchHeader) -> str:
+    return _CODECS[header.codec] if header.codec < len(_CODECS) else f"codec {header.codec}"
+
+
+def _time_type(header: BatchHeader) -> str:
+    return "LogAppendTime" if header.has_log_append_time else "CreateTime"
+
+
+def _time(timestamp_ms: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}"
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
