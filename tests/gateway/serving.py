@@ -57,6 +57,7 @@ class RegistryController:
 
     def __init__(self, zk: ZooKeeperClient) -> None:
         self.registry = TopicRegistry(zk)
+        self.brokers = BROKERS
         self.away = False
         self.mute = False
         self.publish: Callable[[ClusterView], None] = lambda view: None
@@ -72,7 +73,7 @@ class RegistryController:
             cluster_id=CLUSTER_ID,
             controller_epoch=1,
             version=self._version,
-            brokers=BROKERS,
+            brokers=self.brokers,
             topics=self.registry.load(),
             logs=dict(self.logs),
             offsets=dict(self.offsets),
@@ -224,6 +225,12 @@ class Serving:
         topic = self.controller.registry.create(name, partitions, named, internal=internal)
         self.follow(self.controller.view())
         return topic
+
+    def reachable(self) -> str:
+        """Bootstrap address for real clients, who are told this gateway alone from now on."""
+        self.controller.brokers = (Broker(id=self.gateway.id, host="127.0.0.1", port=self.port, node_id="n1"),)
+        self.follow(self.controller.view())
+        return f"127.0.0.1:{self.port}"
 
     def without_brokers(self) -> None:
         self.follow(replace(self.controller.view(), brokers=()))

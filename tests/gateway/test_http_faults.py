@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -274,3 +275,41 @@ def test_threads_may_share_a_client(faults: FaultClient) -> None:
     for thread in threads:
         thread.join()
     assert len({one["id"] for one in faults.faults()}) == 8
+
+
+class TestCommand:
+    """``muster fault`` on a gateway that can be reached."""
+
+    def muster(self, full: Serving, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "gateway.cli.main", "fault", *arguments, "--http", full.http_url]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    def test_inject_list_clear(self, full: Serving, faults: FaultClient) -> None:
+        options = ("--api", "Heartbeat", "--group", "g", "--error", "16", "--nth", "2", "--phase", "after")
+        done = self.muster(full, "inject", "error", *options)
+        (told,) = faults.faults()
+        assert done.stdout.strip() == told["id"]
+        assert told["fault"] == {
+            "action": "error",
+            "group": "g",
+            "api": "Heartbeat",
+            "when": {"nth": 2},
+            "phase": "after",
+            "error": "NOT_COORDINATOR",
+        }
+        shown = self.muster(full, "list").stdout
+        assert "group=g api=Heartbeat error=NOT_COORDINATOR" in shown
+        assert self.muster(full, "clear").stdout.strip() == told["id"]
+        assert "no fault is in force" in self.muster(full, "list").stderr
+
+    def test_run(self, full: Serving, faults: FaultClient, tmp_path: Path) -> None:
+        plan = tmp_path / "plan.yaml"
+        plan.write_text("steps: [{at: 10ms, name: a, action: drop, group: g}, {at: 20ms, clear: a}]")
+        lines = self.muster(full, "run", str(plan)).stdout.splitlines()
+        assert [line.split()[:3] for line in lines] == [["0.010", "s", "drop"], ["0.020", "s", "clear"]]
+        assert faults.faults() == []
+
+    def test_refused_where_it_is_off(self, served: Serving) -> None:
+        done = self.muster(served, "inject", "drop")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith("muster: fault injection is off; start the cluster with --set fault.injection")

@@ -1,0 +1,33 @@
+"""``muster fault`` before it reaches a cluster: what is wrong is one line, and nothing is asked of anybody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Muster, one_line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "code"),
+    [
+        (("inject", "erorr"), "'erorr' is not known (did you mean error?)", 1),
+        (("inject", "drop", "--once", "--nth", "2"), "--nth and --once exclude each other", 2),
+        (("inject", "drop", "--probability", "0.5"), "--probability and --seed go together", 2),
+        (("kill",), "kill needs either actor, or group", 1),
+        (("kill", "log-0"), "no muster runs on storage muster-data", 1),
+        (("list", "--http", "http://127.0.0.1:1"), "no gateway listens at http://127.0.0.1:1", 1),
+    ],
+)
+def test_what_is_refused(muster: Muster, arguments: tuple[str, ...], text: str, code: int) -> None:
+    done = muster("fault", *arguments)
+    assert text in one_line(done)
+    assert done.returncode == code
+
+
+def test_a_plan_is_checked_whole_before_anything_runs(muster: Muster, tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text("steps: [{at: 1s, action: kil}, {at: 2s, action: delay}]")
+    error = one_line(muster("fault", "run", "plan.yaml", "--http", "http://127.0.0.1:1"))
+    assert "plan.yaml: step 1: action: 'kil' is not known (did you mean kill?)" in error
+    assert "step 2: delay needs delay_ms" in error
