@@ -22,6 +22,7 @@ PURE = (
     *sorted((ROOT / "actors/group").rglob("*.py")),
     *sorted((ROOT / "gateway/attribution").rglob("*.py")),
     ROOT / "placement/repair.py",
+    *(ROOT / "actors/faults" / name for name in ("apis.py", "errors.py", "matching.py", "model.py")),
 )
 
 
