@@ -1,0 +1,277 @@
+"""ZooKeeper stopped, restarted, and done with every session, under a running Muster and real clients.
+
+``MUSTER_ZOOKEEPER_OUTAGE_S=60`` makes the outage a minute; by default it is shorter, for ``make test``. Both are longer
+than a session of ZooKeeper and than what anybody waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from prometheus_client.parser import text_string_to_metric_families
+
+from actors.zookeeper import EmbeddedZooKeeper
+from placement.epochs import current_state
+from placement.hashing import partition_for
+from placement.layout import CLIENT_GROUP_ID, CONTROLLER, broker_path
+from placement.view import OFFSETS_TOPIC
+from placement.zookeeper import ZooKeeperClient, connect
+from tests.cluster.groups import PARTITIONS, create, until_read, working
+from tests.cluster.members import ConfluentMember, Gap, Producer, committed_offsets
+from tests.muster_process import Muster, eventually
+from tests.zookeeper_sessions import end_sessions
+
+pytestmark = pytest.mark.cluster
+
+WAIT_S = 60
+OUTAGE_S = float(os.environ.get("MUSTER_ZOOKEEPER_OUTAGE_S", "25"))
+GATEWAYS = 2
+OFFSETS_PARTITIONS = 4
+_PROPERTIES = {
+    "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
+    "group.initial.rebalance.delay.ms": "0",
+    "reconciler.interval.ms": "1000",
+}
+
+
+@dataclass
+class Ensemble:
+    """The ZooKeeper that Muster was told of, in the hands of the test; and the test's own client of it."""
+
+    server: EmbeddedZooKeeper
+    zk: ZooKeeperClient
+
+    def stop(self) -> None:
+        self.server.stop()
+
+    def start(self) -> None:
+        self.server = EmbeddedZooKeeper.start(self.server.data_dir, self.server.port)
+
+
+class Commits(threading.Thread):
+    """Commits one offset after the other, for a group without members."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+        super().__init__(daemon=True)
+        self.acknowledged = 0
+        self.refused: list[KafkaException] = []
+        self.gap = Gap()
+        self._topic = topic
+        self._ending = threading.Event()
+        self._consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+
+    def run(self) -> None:
+        while not self._ending.wait(0.01):
+            offset = TopicPartition(self._topic, 0, self.acknowledged + 1)
+            try:
+                self._consumer.commit(offsets=[offset], asynchronous=False)
+            except KafkaException as error:
+                self.refused.append(error)
+                continue
+            self.acknowledged += 1
+            self.gap.mark()
+
+    def end(self) -> None:
+        self._ending.set()
+        self.join(WAIT_S)
+        assert not self.is_alive(), "a commit that is never answered"
+        self._consumer.close()
+
+
+@pytest.fixture(scope="module")
+def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    server = EmbeddedZooKeeper.start(tmp_path_factory.mktemp("zookeeper"))
+    running = Ensemble(server, connect(server.hosts, timeout_s=WAIT_S))
+    yield running
+    running.zk.shut()
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def muster(ensemble: Ensemble, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Muster]:
+    """One that uses the test's own ZooKeeper."""
+    storage = tmp_path_factory.mktemp("outage") / "storage"
+    options = ["--gateways", str(GATEWAYS), "--zookeeper", ensemble.server.hosts]
+    with Muster(storage, options, _PROPERTIES) as running:
+        yield running
+
+
+def group_on(offsets_partition: int, kind: str) -> str:
+    names = (f"{kind}-{number}" for number in range(1000))
+    return next(name for name in names if partition_for(name, OFFSETS_PARTITIONS) == offsets_partition)
+
+
+def metric(muster: Muster, name: str) -> list[float]:
+    """One value of each gateway."""
+    values = []
+    for url in muster.ready["metrics"]:
+        with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
+            families = text_string_to_metric_families(answer.read().decode())
+            values += [sample.value for family in families for sample in family.samples if sample.name == name]
+    return values
+
+
+def lines(muster: Muster, pattern: str) -> dict[str, list[str]]:
+    """What the log of each process has that matches, by process."""
+    logs = sorted((muster.storage / "run" / "log").glob("*.log"))
+    return {log.stem: [line for line in log.read_text().splitlines() if re.search(pattern, line)] for log in logs}
+
+
+def mapping(zk: ZooKeeperClient, group: str) -> int:
+    """How many nodes say that somebody consumes for the group."""
+    hosts = [f"{CLIENT_GROUP_ID}/{host}" for host in zk.get_children(CLIENT_GROUP_ID)]
+    clients = [f"{host}/{client}" for host in hosts for client in zk.get_children(host)]
+    return sum(group in name for client in clients for name in zk.get_children(client))
+
+
+def epochs(zk: ZooKeeperClient, topic: str) -> dict[tuple[str, int], int]:
+    """The newest leader epoch of every partition of the topic and of ``__consumer_offsets``."""
+    wanted = [(topic, partition) for partition in range(PARTITIONS)]
+    wanted += [(OFFSETS_TOPIC, partition) for partition in range(OFFSETS_PARTITIONS)]
+    return {key: current_state(zk, *key).leader_epoch for key in wanted}
+
+
+def refusal(admin: AdminClient, topic: str) -> int:
+    """The error of creating it."""
+    with pytest.raises(KafkaException) as caught:
+        admin.create_topics([NewTopic(topic, 1)])[topic].result(WAIT_S)
+    return int(caught.value.args[0].code())
+
+
+def send_slowly(producer: Producer, stop: threading.Event) -> None:
+    while not stop.wait(0.02):
+        producer.send(1)
+
+
+def assert_two_lines_each(muster: Muster, times: int) -> None:
+    """Every process that has to do with ZooKeeper has said so often that it is away, and back, and nothing else."""
+    eventually(
+        lambda: {name: len(found) for name, found in lines(muster, "ZooKeeper at .* is back after").items() if found},
+        lambda told: told == dict.fromkeys(processes(muster), times),
+        "every process says that ZooKeeper is back",
+        WAIT_S,
+    )
+    away = lines(muster, "ZooKeeper at .* is away")
+    assert {name: len(found) for name, found in away.items() if found} == dict.fromkeys(processes(muster), times)
+
+
+def processes(muster: Muster) -> list[str]:
+    """The actors that have sessions."""
+    return [name for name in muster.actors() if not name.startswith("standby-")]
+
+
+@pytest.mark.timeout(300)
+def test_work_goes_on_while_zookeeper_is_away(ensemble: Ensemble, muster: Muster, record_property: Any) -> None:
+    """What is acknowledged and read here is so before ZooKeeper comes back."""
+    topic, idle = "outage", "opened-later"
+    create(muster, topic)
+    create(muster, idle)
+    group, newcomers = group_on(1, "g"), group_on(1, "newcomers")
+    first, second, third = (ConfluentMember(muster.bootstrap, topic, group) for _ in range(3))
+    fourth = ConfluentMember(muster.bootstrap, topic, newcomers)
+    producer, late_producer = Producer(muster.bootstrap, topic), Producer(muster.bootstrap, idle)
+    commits = Commits(muster.bootstrap, group_on(1, "loop"), topic)
+    admin = AdminClient({"bootstrap.servers": muster.bootstrap})
+    admin.list_topics(timeout=WAIT_S)
+    with working(first, second):
+        commits.start()
+        producer.send(300)
+        producer.flush()
+        until_read([first, second], 300)
+        eventually(lambda: mapping(ensemble.zk, group), lambda n: n == 2, "both members are in ZooKeeper", WAIT_S)
+        before = epochs(ensemble.zk, topic)
+        noise = {name: len(found) for name, found in lines(muster, " (WARNING|ERROR) ").items()}
+
+        ensemble.stop()
+        ends_s = time.monotonic() + OUTAGE_S
+        for each in (producer, first, second, commits):
+            each.gap.start()
+        stop_sending = threading.Event()
+        sending = threading.Thread(target=send_slowly, args=(producer, stop_sending), daemon=True)
+        sending.start()
+        assert refusal(admin, "too-early") == KafkaError.REQUEST_TIMED_OUT
+        with working(third, beside=(first, second)), working(fourth):
+            late_producer.send(1)
+            stop_sending.wait(max(0.0, ends_s - time.monotonic()))
+            stop_sending.set()
+            sending.join(WAIT_S)
+            producer.flush()
+            read = [first, second, third]
+            until_read(read, producer.sent)
+            until_read([fourth], producer.sent)
+            assert refusal(admin, "still-too-early") == KafkaError.REQUEST_TIMED_OUT
+            assert metric(muster, "muster_zookeeper_connected") == [0] * GATEWAYS
+            assert late_producer.acknowledged == {}
+            record_property("longest gap of the producer", round(producer.gap.longest_s, 2))
+            record_property("longest gap of a committing loop", round(commits.gap.longest_s, 2))
+            print(f"longest gaps: producer {producer.gap.longest_s:.2f} s, commits {commits.gap.longest_s:.2f} s")
+
+            ensemble.start()
+            late_producer.flush()
+            eventually(lambda: mapping(ensemble.zk, group), lambda n: n == 3, "the third is in ZooKeeper", WAIT_S)
+            eventually(lambda: mapping(ensemble.zk, newcomers), lambda n: n == 1, "the fourth is in ZooKeeper", WAIT_S)
+        create(muster, "after")
+    commits.end()
+    assert commits.refused == []
+    assert committed_offsets(muster.bootstrap, group_on(1, "loop"), topic, 1)[0] == commits.acknowledged
+    after = epochs(ensemble.zk, topic)
+    assert {key: after[key] for key in before if after[key] < before[key]} == {}
+    eventually(lambda: metric(muster, "muster_zookeeper_connected"), lambda now: now == [1] * GATEWAYS, "all are back")
+    assert metric(muster, "muster_zookeeper_outages_total") == [1] * GATEWAYS
+    assert_two_lines_each(muster, 1)
+    told = {name: len(found) - noise.get(name, 0) for name, found in lines(muster, " (WARNING|ERROR) ").items()}
+    assert max(told.values()) <= 6, told
+
+
+def muster_sessions(zk: ZooKeeperClient, some: set[int]) -> list[int]:
+    """Ids among which all of Muster's are: a server counts its sessions, so those of one start are neighbours."""
+    assert zk.client_id is not None
+    near = {each + distance for each in some for distance in range(-50, 50)}
+    return sorted(near - {zk.client_id[0]})
+
+
+@pytest.mark.timeout(300)
+def test_every_session_expires_at_once(ensemble: Ensemble, muster: Muster) -> None:
+    topic, group = "sessions", group_on(1, "sessions")
+    create(muster, topic)
+    member = ConfluentMember(muster.bootstrap, topic, group)
+    producer = Producer(muster.bootstrap, topic)
+    zk = ensemble.zk
+    ephemeral = [CONTROLLER, *(broker_path(number + 1) for number in range(GATEWAYS))]
+
+    def owners() -> dict[str, int]:
+        return {path: stat.ephemeralOwner for path in ephemeral if (stat := zk.exists(path))}
+
+    with working(member):
+        producer.send(100)
+        producer.flush()
+        until_read([member], 100)
+        eventually(lambda: mapping(ensemble.zk, group), lambda n: n == 1, "the member is in ZooKeeper", WAIT_S)
+        before = owners()
+        assert set(before) == set(ephemeral)
+        end_sessions(ensemble.server.hosts, muster_sessions(zk, set(before.values())))
+        producer.send(100)
+        producer.flush()
+        until_read([member], 200)
+        eventually(
+            owners,
+            lambda now: set(now) == set(ephemeral) and not set(now.values()) & set(before.values()),
+            "controller and gateways show themselves with sessions of their own",
+            WAIT_S,
+        )
+        create(muster, "after-sessions")
+        assert mapping(ensemble.zk, group) == 1
+    eventually(lambda: mapping(ensemble.zk, group), lambda n: n == 0, "the member has left, in ZooKeeper too", WAIT_S)
+    renewed = {name for name, found in lines(muster, "is back after .* with a new session").items() if found}
+    assert {"controller", "gateway-1", "gateway-2"} <= renewed
