@@ -1,10 +1,10 @@
-# make setup | demo | test | simulate | chaos | conformance | bench-groups | lint | lock | dist | clean.
+# make setup | demo | test | simulate | chaos | chaos-planted | conformance | bench-groups | lint | lock | dist | clean.
 # Needs Python 3.11 and nothing else; conformance also needs mvn, node and npm.
 
 PYTHON := .venv/bin/python
 STAMP := .venv/.requirements.lock
 
-.PHONY: help setup demo test simulate chaos conformance bench-groups lint lock dist clean
+.PHONY: help setup demo test simulate chaos chaos-planted conformance bench-groups lint lock dist clean
 
 help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
@@ -14,6 +14,7 @@ help:
 	@echo "make bench-groups   10,000 groups, a group of 1,000 members, 100,000 offsets: time and memory"
 	@echo "make simulate SEEDS=1000 FIRST=200   the group coordinator against any history; a bad one is printed with its command"
 	@echo "make chaos SEED=1 MINUTES=3   real clients under random faults, checked; a bad run keeps its journals"
+	@echo "make chaos-planted   that its checker finds a bug that is planted in a whole Muster"
 	@echo "make lint    ruff and mypy"
 	@echo "make lock    write requirements.lock anew out of pyproject.toml"
 	@echo "make dist    dist/muster: what the hosts of cluster.yaml install"
@@ -58,6 +59,9 @@ SEED ?= 1
 MINUTES ?= 3
 chaos: setup
 	$(PYTHON) -m chaos --seed $(SEED) --minutes $(MINUTES)
+
+chaos-planted: setup
+	$(PYTHON) -m pytest tests/chaos/planted_cluster.py
 
 lint: setup
 	$(PYTHON) -m ruff check .
