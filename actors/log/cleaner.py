@@ -116,6 +116,7 @@ class Cleaner:
     async def _run(self, plan: _Plan) -> CleanResult:
         await self._writer.append_times.flush()
         dirty = [segment for segment in plan.segments if segment.next_offset > plan.first_dirty_offset]
+        self._check_held(dirty)
         keys = KeyMap(self._writer.config.log_cleaner_dedupe_buffer_size)
         with _readers(dirty) as readers:
             until = await self._in_thread(lambda: self._read_keys(readers, keys, plan.first_dirty_offset))
@@ -142,6 +143,7 @@ class Cleaner:
 
     async def _clean_group(self, group: Sequence[Segment], compactor: Compactor, until: int) -> Sequence[Segment]:
         """What is in the group's place then."""
+        self._check_held(group)
         name = SegmentName(self._epoch, self._serial, group[0].base_offset, cleaned=True)
         self._serial += 1
         with _readers(group) as readers:
@@ -150,14 +152,21 @@ class Cleaner:
             return group
 
         def decide() -> Change | None:
-            is_whole = {id(segment) for segment in group} <= {id(segment) for segment in self._writer.segments}
-            return Change(removed=tuple(group), replacement=made) if is_whole else None
+            return Change(removed=tuple(group), replacement=made) if self._holds(group) else None
 
-        if await self._rewriter.apply(decide) is None:  # records were deleted meanwhile
+        if await self._rewriter.apply(decide) is None:
             made.close()
             await self._in_thread(lambda: _remove(made.path, self._disk))
             raise _Stopped
         return [made]
+
+    def _holds(self, segments: Sequence[Segment]) -> bool:
+        """Whether they are all part of the log: records may be deleted while the cleaner runs."""
+        return {id(segment) for segment in segments} <= {id(segment) for segment in self._writer.segments}
+
+    def _check_held(self, segments: Sequence[Segment]) -> None:
+        if not self._holds(segments):
+            raise _Stopped
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(_THREAD, work)
