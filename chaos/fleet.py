@@ -14,9 +14,6 @@ from chaos.journal import Journal
 from chaos.plan import Plan, Worker
 from chaos.workers.spec import Spec
 
-END_S = 150.0
-"""A worker that was told to end has so long: what its calls are given together."""
-
 
 class Fleet:
     """All workers of a plan. Every start and end is in the run's journal, by the process's name."""

@@ -34,7 +34,6 @@ DRAIN_S = 90.0
 """How long the quiet time may last until every group has committed everything."""
 _SAMPLE_EVERY_S = 2.0
 _TICK_S = 0.05
-_END_S = 150.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +91,20 @@ class Run:
     def _harm(self, fleet: Fleet, harm: Harm, journal: Journal) -> None:
         """The plan's faults, each at its time; time in which the cluster was gone is not counted."""
         began_s = time.monotonic()
-        journal.write("phase", name="faults") if not self.plan.faults else None
-        for number, fault in enumerate(self.plan.faults):
-            while time.monotonic() - began_s - harm.down_s < fault.at_s:
-                self._turn(fleet, harm)
-            if number == 0:
-                journal.write("phase", name="faults")
+
+        def until(at_s: float) -> None:
+            while time.monotonic() - began_s - harm.down_s < at_s:
+                harm.tick()
+                fleet.look()
+                time.sleep(_TICK_S)
+
+        until(plan.WARM_S)
+        journal.write("phase", name="faults")
+        for fault in self.plan.faults:
+            until(fault.at_s)
             self.say(str(fault))
             harm.do(fault)
-        while time.monotonic() - began_s - harm.down_s < self.plan.quiet_at_s:
-            self._turn(fleet, harm)
-
-    def _turn(self, fleet: Fleet, harm: Harm) -> None:
-        harm.tick()
-        fleet.look()
-        time.sleep(_TICK_S)
+        until(self.plan.quiet_at_s)
 
     def _drain(self, fleet: Fleet, observer: Observer, journal: Journal) -> None:
         """Producers end, all groups commit the ends of all logs, members leave."""

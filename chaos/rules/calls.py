@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from chaos.history import Call, History, Life, Span
+from chaos.history import Call, History, Span
 
 BOUND_S = 30.0
 """How much longer than its timeout a call may take: the machine is busy, and a library's own threads, too."""
@@ -54,8 +54,3 @@ def nobody_gives_up(history: History) -> Iterator[str]:
             yield f"{life.name} ({life.library}) gave up: {life.fatal}"
         elif life.exit_code:
             yield f"{life.name} ({life.library}) ended with exit code {life.exit_code}"
-
-
-def who_ended_badly(history: History) -> list[Life]:
-    """For the report."""
-    return [life for life in history.lives.values() if life.fatal or life.exit_code]
