@@ -59,7 +59,7 @@ async def _in_time(timeout_s: float, call: Awaitable[dict[str, Any]]) -> dict[st
     try:
         async with asyncio.timeout(timeout_s):
             return await call
-    except (RayError, TimeoutError) as error:
+    except (RayError, ValueError, TimeoutError) as error:  # ValueError: there is no controller now
         text = (str(error).strip() or type(error).__name__).splitlines()[-1]
         raise ControllerUnavailable(text) from error
 

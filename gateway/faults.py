@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from actors.faults.registry import Book
     from gateway.registry import Call, Handler, Reply
     from gateway.server import Gateway
+    from placement.view import ClusterView
 
 log = logging.getLogger(__name__)
 
+_AGAIN_S = 0.5
 _GROUP = 0
 """Key type of FindCoordinator."""
 
@@ -36,6 +38,7 @@ _GROUP = 0
 class FaultController(Protocol):
     """What a gateway asks of the controller. ControllerUnavailable, and the FaultError that it is refused with."""
 
+    async def book(self) -> Book: ...
     async def inject(self, fault: Fault, by: str) -> dict[str, Any]: ...
     async def held(self, *arguments: Any) -> None: ...
     async def faults(self) -> list[dict[str, Any]]: ...
@@ -77,6 +80,8 @@ class GatewayFaults:
         self._turns: dict[str, _Turn] = {}
         self._unreported: Counter[str] = Counter()
         self._reporting: asyncio.Task[None] | None = None
+        self._controller_epoch = gateway.view.controller_epoch
+        self._asking: asyncio.Task[None] | None = None
 
     def take(self, book: Book) -> None:
         """These faults and no others are in force from now on; an older book is ignored."""
@@ -88,6 +93,23 @@ class GatewayFaults:
         for fault_id, fault, left_ms in book.faults:
             if fault_id not in self._active and fault.gateway in (None, self._gateway.id):
                 self._begin(fault_id, fault, left_ms)
+
+    def followed(self, view: ClusterView) -> None:
+        """A new controller is asked what is in force: its predecessor may have died before it had told everybody."""
+        if view.controller_epoch == self._controller_epoch:
+            return
+        self._controller_epoch = view.controller_epoch
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.get_running_loop().create_task(self._ask())
+
+    async def _ask(self) -> None:
+        while True:
+            try:
+                self.take(await self.controller.book())
+                return
+            except ControllerUnavailable as error:
+                log.info("the controller is asked again which faults are in force: %s", error)
+                await asyncio.sleep(_AGAIN_S)
 
     def _begin(self, fault_id: str, fault: Fault, left_ms: int | None) -> None:
         active = self._active[fault_id] = _Active(fault_id, fault, asyncio.Event())

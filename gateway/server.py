@@ -126,6 +126,8 @@ class Gateway:
         self.view = view
         self.forwarder.follow(view)
         self.metrics.view(view.order)
+        if self.faults is not None:
+            self.faults.followed(view)
         changed, self._view_changed = self._view_changed, asyncio.Event()
         changed.set()
 

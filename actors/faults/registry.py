@@ -159,7 +159,8 @@ class FaultRegistry:
         )
 
     def _changed(self) -> None:
-        self._version += 1
+        """Versions grow also when the file was lost: what gateways have is of an earlier moment."""
+        self._version = max(self._version + 1, self._now_ms())
         self._save()
 
     def _save(self) -> None:

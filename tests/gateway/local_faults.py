@@ -28,7 +28,12 @@ class LocalFaults:
     def __init__(self, controller: MayBeAway, gateway: Gateway, directory: Path) -> None:
         self.processes: dict[str, Process] = {}
         self._controller = controller
-        self.control = FaultControl(FaultRegistry(directory / "faults.json", wall_ms), _Cluster(self, gateway))
+        self.registry = FaultRegistry(directory / "faults.json", wall_ms)
+        self.control = FaultControl(self.registry, _Cluster(self, gateway))
+
+    async def book(self) -> Book:
+        book: Book = await self._ask("book")
+        return book
 
     async def inject(self, fault: Fault, by: str) -> dict[str, Any]:
         done: dict[str, Any] = await self._ask("inject", fault, by)

@@ -58,6 +58,7 @@ class RegistryController:
     def __init__(self, zk: ZooKeeperClient) -> None:
         self.registry = TopicRegistry(zk)
         self.brokers = BROKERS
+        self.epoch = 1
         self.away = False
         self.mute = False
         self.publish: Callable[[ClusterView], None] = lambda view: None
@@ -71,7 +72,7 @@ class RegistryController:
         self._version += 1
         return ClusterView(
             cluster_id=CLUSTER_ID,
-            controller_epoch=1,
+            controller_epoch=self.epoch,
             version=self._version,
             brokers=self.brokers,
             topics=self.registry.load(),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors.faults import FaultClient
+from actors.faults import Fault, FaultClient
 from actors.wire.codec import ErrorCode
 from placement.view import Topic
 from tests.gateway.fault_client import (
@@ -297,6 +297,19 @@ class TestWhen:
         full.controller.away = False
         assert [one["hits"] for one in faults.faults()] == [0, 1]
         assert self._errors(full, group, 1) == [1]
+
+
+def test_a_new_controller_is_asked_what_is_in_force(full: Serving, faults: FaultClient, fresh: Fresh) -> None:
+    """Its predecessor kept the fault, and died before it had told this gateway."""
+    group, local = new_group(full, fresh), full.controller.faults
+    assert local is not None
+    local.registry.add("f-kept", Fault("error", api="FindCoordinator", group=group, error="NOT_COORDINATOR"))
+    body = {"key": group, "key_type": 0}
+    assert full.ask(FIND_COORDINATOR, 3, body).error_code is ErrorCode.none
+    full.controller.epoch += 1
+    full.follow(full.controller.view())
+    while full.ask(FIND_COORDINATOR, 3, body).error_code is not ErrorCode.not_coordinator:
+        continue
 
 
 def test_it_is_in_the_log_and_in_a_metric(
