@@ -32,6 +32,7 @@ class LogServer:
         self._running: dict[tuple[Peer, int], asyncio.Task[None]] = {}
         self._questions = Questions()
         self.answers["append_times"] = service.append_times
+        self.answers["log_health"] = lambda _: {"corrupt_segments": service.corrupt_segments}
 
     @property
     def answers(self) -> dict[str, Answer]:

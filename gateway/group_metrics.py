@@ -7,16 +7,17 @@ not by prometheus_client, which with 10,000 groups takes several times as long a
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 from actors.group.state import GroupState
 from actors.group_metrics import REBALANCE_BUCKETS_MS, GroupRow, Snapshot
 from gateway.metrics import label_value
-from gateway.questions import ask_all
+from gateway.questions import ask_all, ask_logs
 from gateway.server import Gateway
 from placement.view import ClusterView
 
@@ -206,6 +207,12 @@ PARTITIONS = Family(
     "Partitions of __consumer_offsets that FindCoordinator gives to this gateway and that were ever used: active, or "
     f"loading (or down). Kafka: {_COORDINATOR}num-partitions.",
 )
+CORRUPT = Family(
+    "muster_log_corrupt_segments",
+    "gauge",
+    ("log",),
+    "Segments that the log actor has set aside as corrupt or misses, in the partitions that it has open.",
+)
 FAMILIES = (
     STATE,
     *(family for family, _ in OF_GROUP),
@@ -218,6 +225,7 @@ FAMILIES = (
     OFFSETS,
     LOAD,
     PARTITIONS,
+    CORRUPT,
 )
 
 _BOUNDS = (*(repr(bound / 1000) for bound in REBALANCE_BUCKETS_MS), "+Inf")
@@ -238,12 +246,16 @@ class Scrape:
     active: int
     loading: int
     """Partitions of this gateway without an actor that serves."""
+    corrupt_segments: Mapping[int, int] = field(default_factory=dict)
+    """By log actor, of those that this gateway tells of."""
 
     def text(self, *, openmetrics: bool) -> bytes:
         """All families, without OpenMetrics' end mark. Long with many groups: meant for a thread."""
         lines = _Lines(f'gateway="{self.gateway}"')
         lines.add(PARTITIONS, 'state="active"', self.active)
         lines.add(PARTITIONS, 'state="loading"', self.loading)
+        for index, count in self.corrupt_segments.items():
+            lines.add(CORRUPT, f'log="{index}"', count)
         for snapshot in self.snapshots:
             _write_partition(lines, snapshot)
         return lines.text(openmetrics)
@@ -254,7 +266,9 @@ async def scrape(gateway: Gateway) -> Scrape:
     view = gateway.view
     here = told_here(view, gateway.id)
     up = [partition for partition in here if view.offsets[partition] is not None]
-    answers, missing = await ask_all(gateway, {"ask": "metrics"}, DEADLINE_S, up)
+    (answers, missing), corrupt = await asyncio.gather(
+        ask_all(gateway, {"ask": "metrics"}, DEADLINE_S, up), _corrupt_segments(gateway)
+    )
     snapshots: list[Snapshot] = []
     for partition, answer in answers.items():
         try:
@@ -264,7 +278,16 @@ async def scrape(gateway: Gateway) -> Scrape:
             missing.append(partition)
     for partition in missing:
         gateway.metrics.group_scrape_error(f"offsets-{partition}")
-    return Scrape(gateway.id, tuple(snapshots), active=len(up), loading=len(here) - len(up))
+    return Scrape(gateway.id, tuple(snapshots), active=len(up), loading=len(here) - len(up), corrupt_segments=corrupt)
+
+
+async def _corrupt_segments(gateway: Gateway) -> dict[int, int]:
+    """As the log actors of this gateway say; those that are late are left out. Each log actor has one gateway."""
+    gateways = sorted(broker.id for broker in gateway.view.brokers)
+    logs = sorted(gateway.view.logs)
+    here = [index for index in logs if gateways and gateways[index % len(gateways)] == gateway.id]
+    answers = await ask_logs(gateway, {"ask": "log_health"}, DEADLINE_S, here)
+    return {index: int(answer.get("corrupt_segments", 0)) for index, answer in answers.items()}
 
 
 class _Lines:

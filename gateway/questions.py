@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from actors.wire.channel import Channel
 from gateway.server import Gateway
 
 log = logging.getLogger(__name__)
 
 Answers = dict[int, dict[str, Any]]
-"""By offsets partition."""
+"""By offsets partition, or by log actor."""
 
 
 async def ask_all(
@@ -24,27 +25,38 @@ async def ask_all(
     """
     wanted = sorted(gateway.view.offsets if partitions is None else partitions)
     channels = {partition: gateway.forwarder.offsets(partition) for partition in wanted}
-    asked = {partition: channel.ask(question) for partition, channel in channels.items() if channel is not None}
-    try:
-        if asked:
-            await asyncio.wait(asked.values(), timeout=timeout_s)
-        found = {partition: _answer(partition, future) for partition, future in asked.items()}
-    finally:
-        for future in asked.values():
-            future.cancel()
-    answers = {partition: answer for partition, answer in found.items() if answer is not None}
+    answers = await _ask(question, timeout_s, "offsets", channels)
     return answers, [partition for partition in wanted if partition not in answers]
 
 
-def _answer(partition: int, future: asyncio.Future[dict[str, Any]]) -> dict[str, Any] | None:
+async def ask_logs(gateway: Gateway, question: dict[str, Any], timeout_s: float, logs: Iterable[int]) -> Answers:
+    """The same of log actors, by their index; who gave no answer in time is left out."""
+    return await _ask(question, timeout_s, "log", {index: gateway.forwarder.log(index) for index in logs})
+
+
+async def _ask(
+    question: dict[str, Any], timeout_s: float, kind: str, channels: Mapping[int, Channel | None]
+) -> Answers:
+    asked = {number: channel.ask(question) for number, channel in channels.items() if channel is not None}
+    try:
+        if asked:
+            await asyncio.wait(asked.values(), timeout=timeout_s)
+        found = {number: _answer(f"{kind}-{number}", future) for number, future in asked.items()}
+    finally:
+        for future in asked.values():
+            future.cancel()
+    return {number: answer for number, answer in found.items() if answer is not None}
+
+
+def _answer(actor: str, future: asyncio.Future[dict[str, Any]]) -> dict[str, Any] | None:
     if not future.done():
-        log.warning("offsets-%d did not answer in time", partition)
+        log.warning("%s did not answer in time", actor)
         return None
     if error := future.exception():
-        log.warning("offsets-%d did not answer: %s", partition, error)
+        log.warning("%s did not answer: %s", actor, error)
         return None
     answer = future.result()
     if "error" in answer:
-        log.warning("offsets-%d could not answer: %s", partition, answer["error"])
+        log.warning("%s could not answer: %s", actor, answer["error"])
         return None
     return answer

@@ -46,6 +46,11 @@ class LogReader:
         """Closed, deleted or fenced: every further call raises NotLeader."""
         return self._writer.over is not None
 
+    @property
+    def corrupt_segments(self) -> int:
+        """How many of its segments are set aside or missing."""
+        return self._writer.keeper.corrupt_segments
+
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> bytes:
         """Whole batches below the high watermark, from the one that holds the offset on.
 

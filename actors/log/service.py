@@ -150,6 +150,11 @@ class LogService:
         """How far readers are behind: see ``actors.log.progress.append_times``."""
         return await progress.append_times(question, self._log_by_name, self._now_ms)
 
+    @property
+    def corrupt_segments(self) -> int:
+        """How many segments of the open partitions are set aside or missing."""
+        return sum(log.corrupt_segments for log in self._partitions.open_logs())
+
     async def view_changed(self, view: ClusterView) -> None:
         """Remove the partitions of topics that are gone since the last view; follow the configuration of the others.
 
