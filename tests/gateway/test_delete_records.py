@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +11,8 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from actors.wire.codec import ErrorCode, versions_of
-from placement.view import OFFSETS_TOPIC, Broker
+from placement.view import OFFSETS_TOPIC
+from tests.gateway.real_clients import reachable
 from tests.gateway.serving import Serving
 from tests.gateway.test_data_apis import errors, fetch, list_offsets, produce, values
 from tests.log.support import client_batch
@@ -102,16 +102,8 @@ def test_records_without_key_are_refused_on_a_compacted_topic(full: Serving, fre
 
 @pytest.fixture
 def admin(full: Serving) -> Iterator[AdminClient]:
-    """A real client: the view has the gateway's real address meanwhile."""
-    view = full.controller.view
-    here = Broker(id=1, host="127.0.0.1", port=full.port, node_id="n1")
-    full.controller.view = lambda: replace(view(), brokers=(here,))  # type: ignore[method-assign]
-    full.follow(full.controller.view())
-    try:
-        yield AdminClient({"bootstrap.servers": f"127.0.0.1:{full.port}"})
-    finally:
-        full.controller.view = view  # type: ignore[method-assign]
-        full.follow(view())
+    with reachable(full) as bootstrap:
+        yield AdminClient({"bootstrap.servers": bootstrap})
 
 
 def test_confluent_kafkas_admin_client_deletes_records(full: Serving, fresh: Fresh, admin: AdminClient) -> None:
