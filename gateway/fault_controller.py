@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+import ray
 from ray.exceptions import RayError
 
 from actors.faults import errors
 from actors.faults.model import Fault
+from actors.faults.ray_cluster import run_on
 from actors.faults.registry import Book
 from gateway.server import ControllerUnavailable
 
@@ -50,6 +52,12 @@ class RayFaults:
 
     async def report(self, counts: dict[str, int]) -> None:
         await self._ask(_ASK_S, "report", counts)
+
+    async def run(self, node_id: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Call the function on that node, for what the controller cannot do itself. FaultError."""
+        if node_id == ray.get_runtime_context().get_node_id():
+            return await asyncio.to_thread(work, *arguments)
+        return await run_on(node_id, work, *arguments)
 
     async def _ask(self, timeout_s: float, what: str, *arguments: Any) -> Any:
         return unpacked(await _in_time(timeout_s, self._handle.faults.remote(what, *arguments)))

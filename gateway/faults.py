@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -45,6 +45,7 @@ class FaultController(Protocol):
     async def clear(self, fault_id: str | None) -> list[str]: ...
     async def draw(self, fault_id: str) -> int: ...
     async def report(self, counts: dict[str, int]) -> None: ...
+    async def run(self, node_id: str, work: Callable[..., Any], *arguments: Any) -> Any: ...
 
 
 @dataclass(slots=True, eq=False)

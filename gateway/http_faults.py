@@ -92,7 +92,10 @@ class _Api:
 
     async def _do_soon(self, left: dict[str, Any], faults: GatewayFaults) -> None:
         await asyncio.sleep(_SOON_S)
-        await _do(left, faults)
+        try:
+            await _do(left, faults)
+        except (FaultError, ControllerUnavailable) as error:
+            log.error("fault %s could not be done to this gateway: %s", left["fault_id"], error)
 
     async def listed(self, request: web.Request, faults: GatewayFaults) -> web.Response:
         await faults.reported()
@@ -176,7 +179,8 @@ async def _until(request: web.Request, time_s: float) -> None:
 async def _do(left: dict[str, Any], faults: GatewayFaults) -> None:
     """What the controller could not do to itself, or to this process before it had answered."""
     fault, where = left["fault"], left["where"]
-    holder = await asyncio.to_thread(processes.do, fault.action, where.pid, fault.speed, fault.expires_ms)
+    signal = (fault.action, where.pid, fault.speed, fault.expires_ms)
+    holder = await faults.controller.run(where.node_id, processes.do, *signal)
     if fault.action in LASTING:
         await faults.controller.held(left["fault_id"], fault, left["actor"], where, holder)
 

@@ -57,6 +57,10 @@ class LocalFaults:
     async def report(self, counts: dict[str, int]) -> None:
         await self._ask("report", counts)
 
+    async def run(self, node_id: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        assert node_id == NODE
+        return await asyncio.to_thread(work, *arguments)
+
     async def _ask(self, what: str, *arguments: Any) -> Any:
         if self._controller.away:
             raise ControllerUnavailable("away")

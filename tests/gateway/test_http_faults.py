@@ -38,14 +38,15 @@ def faults(full: Serving) -> Iterator[FaultClient]:
 
 
 @pytest.fixture
-def actor(full: Serving) -> Iterator[psutil.Process]:
-    """The process of ``log-0``."""
+def actor(full: Serving, request: pytest.FixtureRequest) -> Iterator[psutil.Process]:
+    """The process of ``log-0``, or of the actor that is asked for."""
+    name = getattr(request, "param", "log-0")
     child = subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"])
     local = full.controller.faults
     assert local is not None
-    local.processes["log-0"] = Process(child.pid, NODE)
+    local.processes[name] = Process(child.pid, NODE)
     yield psutil.Process(child.pid)
-    del local.processes["log-0"]
+    del local.processes[name]
     child.kill()
     child.wait()
 
@@ -147,6 +148,21 @@ class TestClient:
         assert faults.resume("log-0") == slow
         faults.kill("log-0")
         assert actor.wait(20) is None or not actor.is_running()
+
+    @pytest.mark.parametrize(
+        ("actor", "name"), [(name, name) for name in ("controller", "gateway-1")], indirect=["actor"]
+    )
+    def test_what_the_gateway_has_to_do_itself(self, faults: FaultClient, actor: psutil.Process, name: str) -> None:
+        """The controller cannot stop itself, nor a gateway before it has answered."""
+        with pytest.raises(UnknownTarget, match="nobody could end a pause"):
+            faults.pause(name)
+        fault = faults.pause(name, expires_ms=600_000)
+        while not faults.faults():
+            continue
+        assert actor.status() == psutil.STATUS_STOPPED
+        assert faults.clear() == [fault]
+        faults.kill(name)
+        actor.wait(20)
 
     def test_a_held_process_that_ends_has_no_fault(self, faults: FaultClient, actor: psutil.Process) -> None:
         faults.pause("log-0")
