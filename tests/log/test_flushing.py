@@ -1,0 +1,114 @@
+"""flush.messages and flush.ms: what is synced when."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from actors.config import MusterConfig, log_config, offsets_log_config
+from actors.log import LogConfig, PartitionLog
+from actors.log.disk import Disk
+from actors.log.errors import StorageError
+from tests.log.support import client_batch, open_log, run
+
+
+class Counting(Disk):
+    """Counts the fdatasyncs that succeed; ``broken`` lets them fail."""
+
+    def __init__(self) -> None:
+        self.syncs = 0
+        self.broken = False
+        self.synced = asyncio.Event()
+
+    def sync(self, fd: int) -> None:
+        if self.broken:
+            raise OSError(5, "Input/output error")
+        super().sync(fd)
+        self.syncs += 1
+        if loop := self.loop:
+            loop.call_soon_threadsafe(self.synced.set)
+
+    loop: asyncio.AbstractEventLoop | None = None
+
+
+def opened(directory: Path, disk: Disk, **config: int) -> PartitionLog:
+    return open_log(directory, 1, config=LogConfig(**config), disk=disk)
+
+
+def test_by_default_every_commit_is_synced(tmp_path: Path) -> None:
+    async def main() -> None:
+        disk = Counting()
+        log = opened(tmp_path / "t-0", disk)
+        before = disk.syncs
+        for _ in range(5):
+            await log.append(client_batch(1))
+        assert disk.syncs == before + 5
+        await log.close()
+
+    run(main())
+
+
+def test_after_so_many_records_at_the_end_of_a_segment_and_of_the_log(tmp_path: Path) -> None:
+    async def main() -> None:
+        disk = Counting()
+        log = opened(tmp_path / "t-0", disk, flush_messages=6, segment_bytes=1000)
+        before = disk.syncs
+        for synced in (0, 0, 1, 1, 1, 2, 2):  # two records each
+            await log.append(client_batch(2))
+            assert disk.syncs == before + synced
+        await log.append(client_batch(2))
+        before = disk.syncs
+        await log.append(client_batch(1, value=bytes(800)))
+        assert disk.syncs == before + 1, "the segment before is closed"
+        await log.close()
+        assert disk.syncs == before + 2
+        again = open_log(tmp_path / "t-0", 2)
+        assert again.high_watermark == 17
+        await again.close()
+
+    run(main())
+
+
+def test_after_some_time(tmp_path: Path) -> None:
+    async def main() -> None:
+        disk = Counting()
+        log = opened(tmp_path / "t-0", disk, flush_messages=1000, flush_ms=50)
+        await log.append(client_batch(1))
+        disk.loop = asyncio.get_running_loop()
+        await disk.synced.wait()
+        await log.close()
+
+    run(main())
+
+
+def test_a_sync_that_fails_later_begins_a_new_segment(tmp_path: Path) -> None:
+    async def main() -> None:
+        disk = Counting()
+        log = opened(tmp_path / "t-0", disk, flush_messages=3)
+        await log.append(client_batch(1))
+        disk.broken = True
+        with pytest.raises(StorageError):
+            await log.append(client_batch(2))
+        disk.broken = False
+        while True:
+            try:
+                assert (await log.append(client_batch(1))).base_offset == 1
+                break
+            except StorageError:
+                await asyncio.sleep(0.05)
+        assert [record.offset for record in log.replay()] == [0, 1]
+        await log.close()
+
+    run(main())
+
+
+def test_offsets_are_always_synced() -> None:
+    config = MusterConfig.from_properties({"log.flush.interval.messages": "500", "log.flush.interval.ms": "1000"})
+    assert (log_config(config).flush_messages, log_config(config).flush_ms) == (500, 1000)
+    assert log_config(config).override({"flush.messages": "2"}).flush_messages == 2
+    assert offsets_log_config(config).flush_messages == 1
+    with pytest.raises(ValueError, match=r"flush\.messages"):
+        replace(LogConfig(), flush_messages=0)
