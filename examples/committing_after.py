@@ -1,0 +1,40 @@
+"""Ships orders and loses none: what is committed has been shipped. An order may be shipped twice.
+
+usage: python -m examples.committing_after BOOTSTRAP GROUP TOPIC BOOK
+"""
+
+import sys
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaException
+
+
+def main(bootstrap: str, group: str, topic: str, book: str) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "group.instance.id": "shipping-1",  # started again, it has its partitions back at once
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+    while True:
+        message = consumer.poll(1.0)
+        if message is None:
+            continue
+        if message.error():
+            raise KafkaException(message.error())
+        ship(message.value(), book)
+        consumer.commit(message, asynchronous=False)
+
+
+def ship(order: bytes, book: str) -> None:
+    """What must happen for every order; here a line in the book of what has left the house."""
+    with Path(book).open("ab") as lines:
+        lines.write(order + b"\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
