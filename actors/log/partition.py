@@ -7,7 +7,7 @@ calls. Readers see what is below the high watermark, and nothing is acknowledged
 opens the log with leader epoch E does, in this order:
 
 1. takes the claim of E and removes all lower ones (``actors.log.directory.Claim``);
-2. finds the highest manifest and scans what it lists, and the segments of its epoch, up to the first batch that is
+2. finds the highest manifest and loads what it lists, and the open part of its epoch, up to the first batch that is
    not whole; makes that durable; the log's end L is now known;
 3. writes the manifest of E: the segments that hold something, each with the offset at which it ends, and L;
 4. creates its own first segment at L;
@@ -24,6 +24,24 @@ A writer acknowledges only after (a) its bytes are durable and then (b) its clai
   of the steps is as harmless as a writer: what it makes late is lower than the manifest that counts;
 * what is removed or cut in step 5 nobody can count on: the claim was there after the manifest was durable, so every
   later opener begins with this manifest or with one that came from it.
+
+**Taking away.** Retention, DeleteRecords and the cleaner remove closed segments, replace them and move the log start.
+All of it goes through ``actors.log.rewriting``: new files are made whole and durable under names that mean nothing yet;
+then the epoch's own manifest is replaced, atomically and durably; then the claim is looked at; only if it holds, memory
+follows and files are removed, and only then DeleteRecords is answered. Appends and reads go on meanwhile. Therefore:
+
+* if the claim held after the manifest was durable, every later opener begins with this manifest or one that came from
+  it (it takes its claim before it reads the manifest), so nobody will ever look for what is removed;
+* if it did not hold, nothing is removed. The newer leader read the manifest before or after it was replaced: both
+  describe the same acknowledged records, all files of both are in place, and what is in neither it tidies up;
+* if replacing failed, nobody knows which of the two is on the disk: the same holds, and files of both stay until a
+  later change has come to its end;
+* a manifest is a whole: it lists all closed segments, those of its own epoch too, and says from which serial on
+  segments of its epoch count that it does not list. An opener lists the directory before it reads the manifest: what of
+  these it does not see was made after it took its claim, so nothing in it was ever acknowledged;
+* a cleaned segment has a name of its own kind, which counts only where a manifest lists it. It ends at the offset at
+  which what it replaces ended, and holds the last batch of that, if only as a header: a cleaned log ends where it did;
+* one change at a time, each decided when its turn comes, from what memory holds then.
 
 All methods but :meth:`PartitionLog.open` and :meth:`PartitionLog.replay` are for the event loop's thread.
 """

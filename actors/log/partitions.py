@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
@@ -159,17 +160,13 @@ class Partitions:
             log.warning("%s: %s; the broker's configuration is used", topic.name, error)
             return self._config
 
-    async def open_stored(self, topic: Topic, partition: int) -> PartitionLog | None:
-        """The log, opened if its directory is there; None if it is not, or cannot be opened."""
+    async def open_stored(self, topic: Topic, partition: int) -> None:
+        """Open the log if its directory is there. What cannot be opened is left for the next time."""
         entry = self._partitions.get((topic.topic_id, partition))
-        if entry is None or entry.log is None:
-            path = self._logs / directories.name_of(topic.name, partition)
-            if not await asyncio.to_thread(path.is_dir):
-                return None
-        try:
-            return await self.use(topic, partition, lambda log: log)
-        except LogError:
-            return None
+        is_stored = (self._logs / directories.name_of(topic.name, partition)).is_dir()
+        if is_stored and (entry is None or entry.log is None):
+            with suppress(LogError):
+                await self.use(topic, partition, lambda log: log)
 
     def open_logs(self) -> list[PartitionLog]:
         """Those that are open now."""

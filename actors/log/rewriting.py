@@ -142,6 +142,8 @@ class Rewriter:
             self._writer.keeper.watch(change.replacement)
         self.log_start_offset = manifest.log_start_offset
         self.cleaned_offset = manifest.cleaned_offset
+        if change.replacement is not None:
+            self._writer.keeper.watch(change.replacement)
         for segment in change.removed:
             segment.close()
             self._dead.add(segment.path)

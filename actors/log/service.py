@@ -181,10 +181,15 @@ class LogService:
     async def _stored_logs(self) -> list[PartitionLog]:
         """Those of this actor that are on the disk; what nobody has asked for yet is opened, since it grows old too."""
         view = self._routing.view()
-        for topic in view.topics.values():
-            for partition in range(topic.partitions):
-                if not topic.internal and view.log_of(topic, partition) == self._index:
-                    await self._partitions.open_stored(topic, partition)
+        owned = [
+            (topic, partition)
+            for topic in view.topics.values()
+            for partition in range(topic.partitions)
+            if not topic.internal and view.log_of(topic, partition) == self._index
+        ]
+        for topic, partition in owned:
+            if self._routing.view().topic_by_id(topic.topic_id) is not None:  # opening takes its time
+                await self._partitions.open_stored(topic, partition)
         return self._partitions.open_logs()
 
     async def _log_by_id(self, topic_id: UUID, partition: int) -> PartitionLog:

@@ -277,6 +277,27 @@ def test_nothing_of_a_damaged_segment_is_taken_over(tmp_path: Path) -> None:
     run(main())
 
 
+def test_a_cleaned_segment_that_is_damaged_is_set_aside(tmp_path: Path) -> None:
+    async def main() -> None:
+        log = await filled(tmp_path / "t-0", [[(b"a", b"1"), (b"b", b"1")], [(b"c", b"1"), (b"d", b"1")]])
+        await log.clean()
+        [path] = log.directory.glob("*.cleaned.log")
+        with path.open("r+b") as file:
+            file.seek(70)
+            file.write(b"\xff\xff")
+        with pytest.raises(StorageError):
+            log.read(0, 1000, at_least_one=True)
+        assert path.with_name(path.name + ".corrupt").exists()
+        assert not path.exists()
+        await log.append(keyed([(b"e", b"1")]))
+        log = await reopened(log)
+        assert log.log_end_offset == 5
+        assert log.read(4, 1000, at_least_one=True)
+        await log.close()
+
+    run(main())
+
+
 def test_records_without_a_key_are_refused_on_compact_topics(tmp_path: Path) -> None:
     async def main() -> None:
         log = opened(tmp_path / "t-0", 1, COMPACT)
