@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from actors.log import LogConfig, LogService, routing
+from actors.log import LogConfig, LogService, partitions, routing
 from actors.log.batch import iter_headers
 from actors.wire.codec import ErrorCode
 from placement.view import ClusterView, Topic
@@ -206,15 +206,22 @@ def test_concurrent_first_uses_share_one_open_and_keep_their_order(tmp_path: Pat
     run(main())
 
 
-def test_an_open_that_fails_is_tried_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("retry_after_s", [0.0, 3600.0])
+def test_an_open_that_fails_is_tried_again_a_little_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retry_after_s: float
+) -> None:
+    monkeypatch.setattr(partitions, "RETRY_AFTER_S", retry_after_s)
+
     async def main() -> None:
         cluster = Cluster(tmp_path)
         (tmp_path / "logs").write_text("in the way")
-        [failed] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch()))
-        assert failed.error_code == ErrorCode.kafka_storage_error
+        for _ in range(3):
+            [failed] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch()))
+            assert failed.error_code == ErrorCode.kafka_storage_error
+        assert cluster.epochs.total() == (1 if retry_after_s else 3)
         (tmp_path / "logs").unlink()
         [answer] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch()))
-        assert answer.error_code == ErrorCode.none
+        assert answer.error_code == (ErrorCode.kafka_storage_error if retry_after_s else ErrorCode.none)
         await cluster.service.close()
 
     run(main())
