@@ -18,7 +18,7 @@ from aiohttp import web
 
 from actors.faults import processes
 from actors.faults.errors import FaultError, FaultsDisabled, InvalidFault, UnknownTarget, Unreachable
-from actors.faults.model import LASTING, Fault
+from actors.faults.model import LASTING, PAUSE, Fault
 from actors.faults.plan import Plan, Run, Step
 from gateway.faults import GatewayFaults
 from gateway.openapi_faults import document
@@ -181,7 +181,7 @@ async def _do(left: dict[str, Any], faults: GatewayFaults) -> None:
     fault, where = left["fault"], left["where"]
     signal = (fault.action, where.pid, fault.speed, fault.expires_ms)
     holder = await faults.controller.run(where.node_id, processes.do, *signal)
-    if fault.action in LASTING:
+    if fault.action in LASTING and (left["actor"], fault.action) != ("controller", PAUSE):  # nobody there to be told
         await faults.controller.held(left["fault_id"], fault, left["actor"], where, holder)
 
 

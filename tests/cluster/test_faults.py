@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
 
 from actors.faults import Fault, FaultClient, UnknownTarget
+from actors.wire.codec import ErrorCode
+from tests.gateway.serving import Client
 from tests.muster_process import Muster, eventually
 
 pytestmark = pytest.mark.cluster
@@ -71,6 +74,33 @@ def test_a_slow_actor_stops_and_runs_in_turn(muster: Muster, faults: FaultClient
 def test_a_pause_that_nobody_could_end_is_refused(muster: Muster, faults: FaultClient) -> None:
     with pytest.raises(UnknownTarget, match="say expires_ms"):
         faults.pause("controller")
+
+
+@pytest.mark.parametrize("actor", ["controller", "gateway-1"])
+def test_who_takes_part_in_a_fault_can_be_paused_itself(muster: Muster, faults: FaultClient, actor: str) -> None:
+    """The gateway that is asked answers first."""
+    pid = pid_of(muster, actor)
+    fault = faults.pause(actor, expires_ms=3_000)
+    eventually(lambda: state_of(pid), lambda state: state == psutil.STATUS_STOPPED, "it is stopped")
+    eventually(lambda: state_of(pid), lambda state: state != psutil.STATUS_STOPPED, "it runs on")
+    eventually(faults.faults, lambda found: fault not in [one["id"] for one in found], "the fault is over")
+
+
+def test_once_is_once_over_all_gateways(muster: Muster, faults: FaultClient, fresh: Callable[[str], str]) -> None:
+    """Twenty requests to each of two gateways at once: one of them meets the fault."""
+    name = fresh("met-once")
+    faults.inject("error", api="ListGroups", client_id=name, error="CLUSTER_AUTHORIZATION_FAILED", when="once")
+
+    def errors(bootstrap: str) -> list[ErrorCode]:
+        with Client(int(bootstrap.rpartition(":")[2]), name) as client:
+            for _ in range(20):
+                client.request(16, 4, {"states_filter": []})
+            return [client.answer(16, 4).error_code for _ in range(20)]
+
+    with ThreadPoolExecutor(2) as threads:
+        found = [error for each in threads.map(errors, muster.ready["bootstrap"]) for error in each]
+    assert found.count(ErrorCode.cluster_authorization_failed) == 1
+    assert found.count(ErrorCode.none) == 39
 
 
 def test_a_killed_controller_leaves_the_faults_and_their_counts(
