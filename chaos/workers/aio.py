@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import aiokafka
@@ -54,9 +55,11 @@ class Producer(Producing):
                 await self._send(producer, name, place, value)
             await asyncio.sleep(ROUND_S)
             self.tell()
-        with self.journal.call("close", CALL_S):
-            await _within(producer.stop())
-        self.tell()
+        while self.in_flight:
+            with suppress(KafkaError, TimeoutError), self.journal.call("flush", CALL_S):  # told: not all in time
+                await _within(producer.flush())
+            self.tell()
+        await _closed(self, producer)
 
     async def _send(self, producer: Any, name: str, place: Place, value: bytes) -> None:
         try:
@@ -92,8 +95,7 @@ class Consumer(Consuming, aiokafka.ConsumerRebalanceListener):  # type: ignore[m
                 self.pending = {}
             else:
                 await self._commit(offsets)
-        with self.journal.call("close", CALL_S):
-            await _within(self._consumer.stop())
+        await _closed(self, self._consumer)
 
     def _made(self) -> Any:
         self._consumer = consumer = aiokafka.AIOKafkaConsumer(  # its callbacks may come before it has started
@@ -134,6 +136,12 @@ async def _within(call: Any) -> None:
     """The library itself would go on for ever."""
     async with asyncio.timeout(CALL_S):
         await call
+
+
+async def _closed(worker: Worker, client: Any) -> None:
+    """It waits for answers of brokers that may be gone; then it is given up, as by an application that ends."""
+    with suppress(TimeoutError), worker.journal.call("close", CALL_S):
+        await _within(client.stop())
 
 
 async def _started(worker: Worker, make: Callable[[], Any]) -> Any:
