@@ -104,10 +104,11 @@ class Harm:
     def _processes(self, target: str) -> list[psutil.Process]:
         if target == "zookeeper":
             found = processes.zookeeper(self._cluster.pid)
-            if not found:
-                raise NobodyThere(target)
-            return found
-        return processes.actors(self._cluster.pid)[self._names(target)[0]]
+        else:
+            found = processes.actors(self._cluster.pid).get(self._names(target)[0], [])
+        if not found:  # it may have gone between two looks
+            raise NobodyThere(target)
+        return found
 
     def _pause(self, targets: list[psutil.Process], for_s: float) -> None:
         for process in targets:
