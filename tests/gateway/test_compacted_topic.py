@@ -1,4 +1,4 @@
-"""A compacted topic, produced to and read by confluent-kafka while its log is cleaned again and again."""
+"""Topics over a gateway while their logs are cleaned and shortened again and again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from confluent_kafka import Consumer, KafkaError, Producer
 
 from tests.gateway.real_clients import reachable
 from tests.gateway.serving import Serving
+from tests.gateway.test_data_apis import list_offsets, produce
+from tests.log.support import client_batch
 from tests.zookeeper_fixture import eventually
 
 PROPERTIES = {
@@ -75,3 +77,18 @@ def test_the_last_value_of_each_key_is_read_while_the_log_is_cleaned(full: Servi
         assert all(int(value or b"") * KEYS + int(key or b"") == offset for offset, key, value in rows)
         assert {key: value for _, key, value in rows} == last
     assert len(late) < END // 2
+
+
+def test_records_that_are_too_old_go_by_themselves(full: Serving, fresh: Fresh) -> None:
+    """Those of the client are years old. Nobody asks for anything but where the log starts."""
+    kept, old = full.create(fresh("kept"), retention_ms="-1"), full.create(fresh("old"), retention_ms="60000")
+    for topic in (kept, old):
+        produce(full.client, (topic, 0, client_batch(5)))
+
+    def earliest(topic: str) -> int:
+        return int(list_offsets(full.client, 9, topic, (0, -2))[0].offset)
+
+    eventually(lambda: earliest(old.name) == 5, "the log starts behind the old records")
+    assert earliest(kept.name) == 0
+    [result] = produce(full.client, (old, 0, client_batch(1)))
+    assert (result.base_offset, result.log_start_offset) == (5, 5)
