@@ -19,6 +19,7 @@ Producers come from the newest snapshot that can be believed and the batches beh
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ SET_ASIDE = ".corrupt"
 ACCEPTED = ".lost"
 """Behind the name of one whose loss is accepted."""
 
+_UNFINISHED = re.compile(r".+\.(index|snapshot)\.\d+\.tmp")
+
 log = logging.getLogger(__name__)
 
 Ends = Mapping[SegmentName, int | None]
@@ -55,6 +58,11 @@ class Loaded:
     def close(self) -> None:
         for segment in self.segments:
             segment.close()
+
+
+def is_leftover(file: str) -> bool:
+    """Whether it is an index or a snapshot that did not come to be whole."""
+    return _UNFINISHED.fullmatch(file) is not None
 
 
 def segment_name(file: str) -> SegmentName | None:

@@ -104,6 +104,7 @@ def _is_dead(file: str, kept: set[str], epoch: int) -> bool:
     return (
         is_leftover(file, epoch)
         or recovery_point.is_leftover(file, epoch)
+        or loading.is_leftover(file)
         or (SegmentName.parse(f"{stem}.log") is not None and stem not in kept)
     )
 

@@ -156,6 +156,18 @@ def test_a_disk_that_is_full_costs_the_files_and_nothing_else(tmp_path: Path) ->
     run(main())
 
 
+def test_what_did_not_come_to_be_whole_is_removed(original: Path) -> None:
+    left = [original / f"{segment_files(original)[0].stem}{suffix}.4711.tmp" for suffix in (".index", ".snapshot")]
+    for path in left:
+        path.write_bytes(b"MIDX")
+
+    async def main() -> None:
+        await open_log(original, 2, config=SMALL).close()
+
+    run(main())
+    assert not [path for path in left if path.exists()]
+
+
 def test_a_snapshot_holds_what_the_headers_said(tmp_path: Path) -> None:
     entries = {
         -5: ProducerEntry(3, (WrittenBatch(0, 4, 100, 104, NOW_MS),)),
