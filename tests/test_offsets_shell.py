@@ -277,8 +277,8 @@ def test_a_disk_that_fails_ends_the_actor_after_its_clients_were_told(tmp_path: 
 def test_when_lingering_records_cannot_be_written_every_request_is_told(tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = BrokenDisk()
-        disk.broken = True
         shell = Shell(tmp_path / "log", 1, disk=disk, group_coordinator_append_linger_ms=50)
+        disk.broken = True
         channel = await shell.serve(tmp_path / "socket")
         answers = await asyncio.gather(*(commit(channel, offset) for offset in range(3)))
         assert answers == [{ErrorCode.not_coordinator}] * 3
