@@ -37,3 +37,5 @@ class Started:
     broker: Broker | None = None
     """A gateway's Kafka listener."""
     metrics_url: str | None = None
+    epoch: int = -1
+    """The leader epoch under which it serves a partition of ``__consumer_offsets``, if it does."""

@@ -247,6 +247,13 @@ class MusterConfig(BaseModel):
         description="How long a phase of a rebalance may last before the coordinator's log names the members that it "
         "waits for, in ms; half the group's rebalance timeout if that is shorter.",
     )
+    offsets_standby_enable: Bool = Field(
+        True,
+        description="Whether one process on each node waits to stand in for coordinators that die; some 60 MB each.",
+    )
+    actor_liveness_timeout_ms: Long = Field(
+        10_000, ge=0, description="How long an actor may not answer before it is taken for dead, in ms; 0: for ever."
+    )
     fault_injection_enable: Bool = Field(
         False,
         description="Whether faults can be injected (docs/faults.md). For test clusters only: whoever reaches a "

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,17 @@ from actors.nodes import NodeFollower, live_node_ids
 from actors.ray_actors import LogActor, OffsetsActor, ReconcilerActor
 from actors.runtime import log_to_file, now_ms, wall_ms
 from actors.settings import ClusterSettings
+from actors.standby import StandbyActor
+from actors.standbys import StandIn
 from actors.supervisor import Managed, Supervisor, detached
 from actors.topics_admin import TopicsAdmin
 from placement.ephemeral import EphemeralNode
-from placement.epochs import next_controller_epoch
+from placement.epochs import next_controller_epoch, next_epoch
 from placement.layout import CONTROLLER, ControllerNode
 from placement.rendezvous import choose
 from placement.topics import TopicRegistry
 from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint
-from placement.zookeeper import connect
+from placement.zookeeper import ZooKeeperClient, connect
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +55,7 @@ class Controller:
         self._settings = settings
         self._secret = secret
         self._gateway_class = gateway_class
+        self._zk: ZooKeeperClient | None = None
         self._topics: TopicsAdmin | None = None
         self._node: EphemeralNode | None = None
         self._first_broker: int | None = None
@@ -60,7 +63,12 @@ class Controller:
         self._version = 0
         self._view: ClusterView | None = None
         self._news = asyncio.Condition()
-        self._supervisor = Supervisor(self._publish)
+        self._supervisor = Supervisor(
+            self._publish,
+            self._next_offsets_epoch,
+            liveness_timeout_s=settings.config.actor_liveness_timeout_ms / 1000,
+            cover=settings.config.offsets_standby_enable,
+        )
         self._faults = self._fault_control() if settings.config.fault_injection_enable else None
         self._starting: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -80,15 +88,18 @@ class Controller:
             await self._faults.begin(fresh=left <= {"controller"})
         for index in range(self._settings.config.log_actors):
             self._manage(f"log-{index}", LogActor, index)
+        stand_ins = await self._adopt_standbys(left)
         with_data = await asyncio.to_thread(self._offsets_with_data)
-        for partition in sorted(_numbers("offsets", left) | with_data):
-            self._manage(f"offsets-{partition}", OffsetsActor, partition)
+        for partition in sorted(_numbers("offsets", left) | with_data | stand_ins.keys()):
+            self._manage_offsets(partition, stand_ins.get(partition))
         self._manage("reconciler", ReconcilerActor)
         self._manage_gateways(_numbers("gateway", left))
         await self._adopt(left)
         self._publish()
         if self._settings.gateway_ports is None:
-            self._spawn(NodeFollower(self._supervisor, self._manage_gateway_on).run())
+            self._spawn(NodeFollower(self._supervisor, "gateway", self._manage_gateway_on).run())
+        if self._settings.config.offsets_standby_enable:
+            self._spawn(NodeFollower(self._supervisor, "standby", self._manage_standby_on).run())
         self._node = EphemeralNode(self._settings.zookeeper, CONTROLLER, self._describe_node)
         log.info("controller epoch %d serves", self._epoch)
 
@@ -103,11 +114,22 @@ class Controller:
 
     def _read_zookeeper(self) -> None:
         config = self._settings.config
-        zk = connect(self._settings.zookeeper, timeout_s=_ZOOKEEPER_S)
+        zk = self._zk = connect(self._settings.zookeeper, timeout_s=_ZOOKEEPER_S)
         self._epoch = next_controller_epoch(zk)
         topics = TopicsAdmin(TopicRegistry(zk), config.num_partitions, self._publish)
         topics.load(config.offsets_topic_num_partitions)
         self._topics = topics
+
+    async def _adopt_standbys(self, left: set[str]) -> Mapping[int, StandIn]:
+        """What a predecessor's standbys serve; asked before the actors that they stand in for are."""
+        for number in sorted(_numbers("standby", left)):
+            self._manage_standby_on(None, number)
+        await self._adopt({name for name in left if name.startswith("standby-")})
+        return await self._supervisor.standbys.found()
+
+    async def _next_offsets_epoch(self, partition: int, owner: str) -> int:
+        assert self._zk is not None
+        return await asyncio.to_thread(next_epoch, self._zk, OFFSETS_TOPIC, partition, owner)
 
     async def _adopt(self, left: set[str]) -> None:
         """Wait for what a predecessor's actors say of themselves: nobody sees a view before ``start`` has ended.
@@ -131,13 +153,21 @@ class Controller:
         }
 
     def _manage(self, name: str, cls: type, *args: Any, node_id: str | None = None) -> Managed:
+        return self._supervisor.manage(name, self._maker(name, cls, *args, node_id=node_id))
+
+    def _manage_offsets(self, partition: int, stand_in: StandIn | None = None) -> Managed:
+        make = self._maker(f"offsets-{partition}", OffsetsActor, partition)
+        return self._supervisor.manage(f"offsets-{partition}", make, many=True, partition=partition, stand_in=stand_in)
+
+    def _maker(self, name: str, cls: type, *args: Any, node_id: str | None = None) -> Callable[[str | None], Any]:
+        """``node_id``: where it is made unless it is moved; None: where rendezvous hashing puts it."""
         settings, secret = self._settings, self._secret
 
-        def make() -> Any:
-            node = node_id or choose(name, live_node_ids())
+        def make(moved_to: str | None) -> Any:
+            node = moved_to or node_id or choose(name, live_node_ids())
             return detached(cls, name, settings.namespace, settings, secret, *args, node_id=node)
 
-        return self._supervisor.manage(name, make, many=cls is OffsetsActor)
+        return make
 
     def _manage_gateways(self, left: set[int]) -> None:
         ports = self._settings.gateway_ports
@@ -158,6 +188,9 @@ class Controller:
         arguments = (number, self._settings.port, config.metrics_port)
         self._manage(f"gateway-{number}", self._gateway_class, *arguments, node_id=node_id)
 
+    def _manage_standby_on(self, node_id: str | None, number: int) -> None:
+        self._manage(f"standby-{number}", StandbyActor, number, node_id=node_id)
+
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -172,7 +205,7 @@ class Controller:
         await self.start()
         if self._settings.gateway_ports is None:
             await self._first_gateway()
-        waited = list(self._supervisor.actors.values())
+        waited = [managed for name, managed in self._supervisor.actors.items() if not name.startswith("standby-")]
         up = await asyncio.gather(*(self._supervisor.alive(managed, _READY_S) for managed in waited))
         bad = [managed for managed, alive in zip(waited, up, strict=True) if not alive]
         if bad:
@@ -199,11 +232,10 @@ class Controller:
         endpoints: dict[str, dict[int, Endpoint | None]] = {"log": {}, "offsets": {}}
         for name, managed in self._supervisor.actors.items():
             kind, _, number = name.partition("-")
-            alive = managed.started if managed.state == "alive" else None
-            if kind in endpoints and (managed.started or kind == "log"):
-                endpoints[kind][int(number)] = alive.endpoint if alive else None
-            elif kind == "gateway" and alive and alive.broker:
-                brokers.append(alive.broker)
+            if kind in endpoints and (managed.endpoint or managed.starts or kind == "log"):
+                endpoints[kind][int(number)] = managed.endpoint
+            elif managed.state == "alive" and managed.started and managed.started.broker:
+                brokers.append(managed.started.broker)
         for index in range(self._settings.config.log_actors):
             endpoints["log"].setdefault(index, None)
         self._version += 1
@@ -243,7 +275,7 @@ class Controller:
     async def activate(self, partition: int) -> None:
         """Have ``offsets-<partition>`` running. RuntimeError if it does not come up."""
         await self.start()
-        managed = self._manage(f"offsets-{partition}", OffsetsActor, partition)
+        managed = self._manage_offsets(partition)
         if not await self._supervisor.alive(managed, _ACTIVATE_S):
             raise RuntimeError(f"offsets-{partition}: {managed.error or 'does not start'}")
 
@@ -311,7 +343,7 @@ class Controller:
         if self._faults is not None:
             await self._faults.stop()
         names = list(self._supervisor.actors)
-        for kind in ("gateway", "reconciler", "offsets", "log"):
+        for kind in ("gateway", "reconciler", "offsets", "standby", "log"):
             await self._supervisor.stop([name for name in names if name.partition("-")[0] == kind])
         if self._node is not None:
             await asyncio.to_thread(self._node.close)
@@ -334,6 +366,7 @@ def _describe(managed: Managed) -> dict[str, Any]:
         "metrics_url": started.metrics_url if started else None,
         "restarts": max(0, managed.starts - 1),
         "error": managed.error,
+        "stand_in": managed.stand_in.standby.name if managed.stand_in else None,
     }
 
 
@@ -347,4 +380,5 @@ def _describe_self() -> dict[str, Any]:
         "metrics_url": None,
         "restarts": None,
         "error": None,
+        "stand_in": None,
     }

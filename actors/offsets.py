@@ -366,12 +366,16 @@ class OffsetsPartition:
             self._guarded(lambda: self._core.topics_deleted(gone, now_ms()))
 
     async def stop(self) -> None:
-        """Answer everything that waits with NOT_COORDINATOR, write what is pending, close the log."""
+        """Answer everything that waits with NOT_COORDINATOR, write what is pending, close the log.
+
+        After its log has failed there is nothing to answer or to write.
+        """
         if self._timer is not None:
             self._timer.cancel()
-        self._apply(self._core.resign(now_ms()))
-        self._lingering.flush()
-        if self._appending:
+        if not self._failed:
+            self._apply(self._core.resign(now_ms()))
+            self._lingering.flush()
+        if self._appending and not self._failed:
             await asyncio.wait([*self._appending], timeout=5)
         for task in self._reads.values():
             task.cancel()

@@ -12,28 +12,28 @@ from typing import Any
 import ray
 
 from actors.admin import Started
-from actors.config import group_config, log_config, offsets_log_config
+from actors.config import log_config
 from actors.follow import ViewFollower
-from actors.log.partition import PartitionLog
 from actors.log.service import LogService
 from actors.log_server import LogServer
-from actors.mapping_writer import MappingWriter
-from actors.offsets import OffsetsPartition
-from actors.rebalance_history import RebalanceHistory
+from actors.offsets_serving import PartitionHost
 from actors.reconciler import Reconciler
-from actors.runtime import log_to_file, now_ms, socket_path
+from actors.runtime import log_to_file, socket_path
 from actors.settings import ClusterSettings
 from actors.storage import check_shared
-from actors.tables.rebalances import RebalanceStore
 from actors.wire.server import Server
 from placement.epochs import next_epoch
 from placement.registration import Registration
-from placement.view import OFFSETS_TOPIC, ClusterView, Topic
+from placement.view import ClusterView
 from placement.zookeeper import ZooKeeperClient, connect
 
 log = logging.getLogger(__name__)
 
 _ZOOKEEPER_S = 15.0
+
+
+class NotServing(RuntimeError):
+    """An offsets actor's partition is served by somebody else, or by nobody yet."""
 
 
 def _is_loopback(host: str | None) -> bool:
@@ -43,7 +43,7 @@ def _is_loopback(host: str | None) -> bool:
         return False
 
 
-class _Actor:
+class Actor:
     """What all of them share. ``start`` is called whenever the process is new, and perhaps more than once."""
 
     def __init__(self, settings: ClusterSettings, secret: bytes, name: str) -> None:
@@ -60,35 +60,47 @@ class _Actor:
         return await asyncio.shield(self._started)
 
     async def _start_checked(self) -> Started:
-        await asyncio.to_thread(check_shared, Path(self.settings.storage), self.settings.cluster_id)
+        await self._check_storage()
         return await self._start()
+
+    async def _check_storage(self) -> None:
+        await asyncio.to_thread(check_shared, Path(self.settings.storage), self.settings.cluster_id)
 
     async def _start(self) -> Started:
         raise NotImplementedError
+
+    async def ping(self) -> tuple[int, str]:
+        """Pid and node; whoever answers is not paused and does not hang."""
+        return os.getpid(), ray.get_runtime_context().get_node_id()
 
     async def park(self, pid: int) -> None:
         """Returns only when this is not the process that was started: else Ray tells the caller of its death."""
         if pid == os.getpid():
             await asyncio.Event().wait()
 
+    async def end(self, pid: int) -> None:
+        """End the process at once if it is that one, which others take for dead."""
+        if pid == os.getpid():
+            os._exit(1)
+
     def _node(self) -> tuple[str, str]:
         address = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
         return ray.get_runtime_context().get_node_id(), str(address)
 
-    async def _listen(self, server: Server) -> Started:
+    async def _listen(self, server: Server, name: str, epoch: int = -1) -> Started:
         """Listen for gateways; on loopback only where the gateways do (a Ray of one node)."""
         node_id, host = self._node()
         if _is_loopback(self.settings.host):
             host = "127.0.0.1"
-        path = socket_path(self.settings.cluster_id, self.name)
+        path = socket_path(self.settings.cluster_id, name)
         endpoint = await server.start(node_id=node_id, host=host, path=path)
-        return Started(pid=os.getpid(), node_id=node_id, endpoint=endpoint)
+        return Started(pid=os.getpid(), node_id=node_id, endpoint=endpoint, epoch=epoch)
 
     async def _zookeeper(self) -> ZooKeeperClient:
         return await asyncio.to_thread(connect, self.settings.zookeeper, timeout_s=_ZOOKEEPER_S)
 
 
-class LogActor(_Actor):
+class LogActor(Actor):
     """``log-<i>``: the topic partitions that rendezvous hashing gives it."""
 
     def __init__(self, settings: ClusterSettings, secret: bytes, index: int) -> None:
@@ -110,7 +122,7 @@ class LogActor(_Actor):
         self._service.start_upkeep()
         self._follower.follow(self._on_view)
         self._server = Server(LogServer(self._service), self.secret)
-        return await self._listen(self._server)
+        return await self._listen(self._server, self.name)
 
     def _on_view(self, view: ClusterView) -> None:
         self._view = view
@@ -131,68 +143,56 @@ class LogActor(_Actor):
         await asyncio.to_thread(self._zk.shut)
 
 
-class OffsetsActor(_Actor):
+class OffsetsActor(Actor):
     """``offsets-<p>``: one partition of ``__consumer_offsets`` and the groups that hash to it."""
 
     def __init__(self, settings: ClusterSettings, secret: bytes, partition: int) -> None:
         super().__init__(settings, secret, f"offsets-{partition}")
         self._partition = partition
+        self._ready: asyncio.Future[None] | None = None
+        self._host = PartitionHost(settings, secret, self._listen, fail=lambda: os._exit(1))
 
-    async def _start(self) -> Started:
-        zk = await self._zookeeper()
-        epoch = await asyncio.to_thread(next_epoch, zk, OFFSETS_TOPIC, self._partition, self.name)
-        await asyncio.to_thread(zk.shut)
+    async def prepare(self) -> Started | None:
+        """Do all that needs no epoch, so that :meth:`take_over` is short. What it said if it serves already."""
+        if self._ready is None or (self._ready.done() and self._ready.exception()):
+            self._ready = asyncio.ensure_future(self._prepare())
+        await asyncio.shield(self._ready)
+        return self._host.started.get(self._partition)
+
+    async def _prepare(self) -> None:
+        await self._check_storage()
         self._follower = ViewFollower(self.settings)
-        view = await self._follower.first()
-        self._writer = MappingWriter(self.settings.zookeeper)
-        topic = view.topics[OFFSETS_TOPIC]
-        partition_log = await asyncio.to_thread(self._open, topic, epoch)
-        self._core = OffsetsPartition(
-            partition=self._partition,
-            epoch=epoch,
-            config=group_config(self.settings.config),
-            partition_log=partition_log,
-            sink=self._writer,
-            topic_id=topic.topic_id,
-        )
-        self._history = RebalanceHistory(
-            self._core,
-            RebalanceStore(Path(self.settings.storage) / "metrics", self._partition, now_ms=now_ms),
-            flush_ms=self.settings.config.metrics_rebalances_flush_ms,
-            now_ms=now_ms,
-        )
-        records = await asyncio.to_thread(self._core.load)
-        self._core.activate()
-        self._history.start()
-        self._core.follow(view)
-        self._follower.follow(self._core.follow)
-        self._writer.put(self._core.registrations())
-        log.info("epoch %d, %d records replayed", epoch, records)
-        self._server = Server(self._core, self.secret)
-        return await self._listen(self._server)
+        self._view = await self._follower.first()
+        self._follower.follow(self._on_view)
 
-    def _open(self, topic: Topic, epoch: int) -> PartitionLog:
-        folder = Path(self.settings.storage) / "logs" / f"{OFFSETS_TOPIC}-{self._partition}"
-        config = offsets_log_config(self.settings.config)
-        return PartitionLog.open(folder, topic_id=topic.topic_id, epoch=epoch, config=config, now_ms=now_ms)
+    def _on_view(self, view: ClusterView) -> None:
+        self._view = view
+        self._host.follow(view)
+
+    async def take_over(self, epoch: int, predecessor: Any = None) -> Started:
+        """Serve under a leader epoch that nobody else has: see :meth:`PartitionHost.serve`."""
+        await self.prepare()
+        return await self._host.serve(self._partition, epoch, self._view, predecessor)
+
+    async def hand_over(self, partition: int, epoch: int | None = None) -> None:
+        """Serve it no more: see :meth:`PartitionHost.hand_over`."""
+        await self._host.hand_over(partition, epoch)
 
     async def registrations(self) -> tuple[Registration, ...]:
-        """Who consumes for which group; for the reconciler."""
-        await self.start()
-        return self._core.registrations()
+        """Who consumes for which group; for the reconciler. NotServing while a standby serves."""
+        if self._partition not in self._host.started:
+            raise NotServing(f"{self.name} does not serve")
+        return self._host.registrations()[self._partition]
 
     async def stop(self) -> None:
         """Answer what waits, write what is pending, close the log. No registration is removed."""
-        if self._started is None:
+        if self._ready is None:
             return
         self._follower.stop()
-        await self._core.stop()
-        await self._history.close()
-        await self._server.stop()
-        await asyncio.to_thread(self._writer.close, 2.0)
+        await self._host.stop()
 
 
-class ReconcilerActor(_Actor):
+class ReconcilerActor(Actor):
     """``reconciler``: compares what Active coordinators hold with what ZooKeeper holds, and repairs."""
 
     def __init__(self, settings: ClusterSettings, secret: bytes) -> None:
@@ -212,19 +212,31 @@ class ReconcilerActor(_Actor):
 
     async def _registrations(self) -> dict[int, tuple[Registration, ...]]:
         """Of every offsets partition that is Active and answers; the others are not trusted."""
+        found = await self._of_standbys()
         active = [partition for partition, endpoint in self._view.offsets.items() if endpoint is not None]
-        answers = await asyncio.gather(*(self._ask(partition) for partition in active), return_exceptions=True)
-        return {
-            partition: answer
-            for partition, answer in zip(active, answers, strict=True)
-            if not isinstance(answer, BaseException)
-        }
+        asked = [partition for partition in active if partition not in found]
+        answers = await asyncio.gather(*(self._ask(f"offsets-{each}") for each in asked), return_exceptions=True)
+        for partition, answer in zip(asked, answers, strict=True):
+            if not isinstance(answer, BaseException):
+                found[partition] = answer
+        return found
 
-    async def _ask(self, partition: int) -> tuple[Registration, ...]:
-        handle = await asyncio.to_thread(ray.get_actor, f"offsets-{partition}", self.settings.namespace)
+    async def _of_standbys(self) -> dict[int, tuple[Registration, ...]]:
+        """Of the partitions that standbys serve, if any does."""
+        actors = await asyncio.to_thread(ray.util.list_named_actors, True)
+        names = [actor["name"] for actor in actors if actor["namespace"] == self.settings.namespace]
+        asked = (self._ask(name) for name in names if name.startswith("standby-"))
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        found: dict[int, tuple[Registration, ...]] = {}
+        for answer in answers:
+            found.update({} if isinstance(answer, BaseException) else answer)
+        return found
+
+    async def _ask(self, name: str) -> Any:
+        """What an actor says of its registrations; a standby by partition."""
+        handle = await asyncio.to_thread(ray.get_actor, name, self.settings.namespace)
         async with asyncio.timeout(5):
-            registrations: tuple[Registration, ...] = await handle.registrations.remote()
-        return registrations
+            return await handle.registrations.remote()
 
     async def status(self) -> dict[str, Any]:
         """Rounds, repairs by kind, divergence."""

@@ -1,19 +1,27 @@
-"""Keeps the cluster's actors running: Ray restarts a process, this makes it serve again and says so."""
+"""Keeps the cluster's actors running: Ray restarts a process, this makes it serve again and says so.
+
+An offsets actor is covered while its process is down: a standby serves its partition until the new process has
+everything ready, and hands it over. A process that is not dead but does nothing is taken for dead and ended.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+import signal
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import ActorDiedError, RayActorError, RayError, RayTaskError
+from ray.exceptions import ActorDiedError, ActorUnschedulableError, RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.admin import Started
+from actors.liveness import Unresponsive, while_alive
+from actors.standbys import Standby, Standbys, StandIn, first_line
+from placement.view import Endpoint
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +30,12 @@ _FAILED_RETRY_S = 2.0
 _AT_ONCE = 4
 """How many of many start side by side: fifty at once would keep each other, and the others, from the processor."""
 _STOP_S = 10.0
+_END_S = 2.0
+_MOVE_S = 60.0
+
+
+class CannotMove(RuntimeError):
+    """An actor could not be moved; it goes on where it was, or where Ray puts it."""
 
 
 @dataclass(slots=True)
@@ -29,25 +43,47 @@ class Managed:
     """One actor: how to make it, and how it is."""
 
     name: str
-    make: Callable[[], Any]
-    """Creates the named actor, or gives the handle of the one that is there."""
+    make: Callable[[str | None], Any]
+    """Creates the named actor, on that node if it is one and can take it, or gives the handle of the one there is."""
     many: bool = False
     """One of many of its kind: they take turns to start."""
+    partition: int | None = None
+    """Of ``__consumer_offsets``, if it is an offsets actor."""
+    node_id: str | None = None
+    """Where it was moved to."""
     handle: Any = None
     state: str = "starting"
     """starting, alive, restarting, failed or stopped."""
     started: Started | None = None
+    process: tuple[int, str] | None = None
+    """Pid and node of the process that answered last; it may still start."""
     starts: int = 0
     error: str | None = None
+    stand_in: StandIn | None = None
+    """What serves instead of it, until it has taken over itself."""
+    covering: asyncio.Task[None] | None = None
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """Where its requests go now."""
+        if self.stand_in is not None:
+            return self.stand_in.started.endpoint
+        return self.started.endpoint if self.started and self.state == "alive" else None
+
+    @property
+    def serves(self) -> bool:
+        return self.state == "alive" or self.stand_in is not None
 
 
-def detached(cls: type, name: str, namespace: str, *args: Any, node_id: str | None = None) -> Any:
+def detached(cls: type, name: str, namespace: str, *args: Any, node_id: str | None = None, pinned: bool = False) -> Any:
     """Handle of the detached, named actor, created if it is not there; on ``node_id`` if that node can take it.
+
+    If it is ``pinned``, it runs on that node or nowhere.
 
     It uses no CPU slot (a slot is for work, and these mostly wait), restarts for ever and serves many calls
     at once.
     """
-    strategy = NodeAffinitySchedulingStrategy(node_id, soft=True) if node_id else "DEFAULT"
+    strategy = NodeAffinitySchedulingStrategy(node_id, soft=not pinned) if node_id else "DEFAULT"
     return (
         ray.remote(cls)
         .options(
@@ -66,30 +102,62 @@ def detached(cls: type, name: str, namespace: str, *args: Any, node_id: str | No
 
 
 class Supervisor:
-    """Calls ``start()`` on each actor whenever its process is new, and ``park(pid)`` to learn of its death."""
+    """Has each actor serve whenever its process is new; learns of its death by ``park(pid)``, which never returns."""
 
-    def __init__(self, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        changed: Callable[[], None],
+        next_epoch: Callable[[int, str], Awaitable[int]],
+        *,
+        liveness_timeout_s: float = 0,
+        cover: bool = False,
+    ) -> None:
+        """``changed`` is called when an actor is in another state, or served from elsewhere.
+
+        ``next_epoch(partition, owner)`` takes a leader epoch of ``__consumer_offsets``. ``liveness_timeout_s`` is how
+        long a ping may take, 0: no pings. ``cover``: whether standbys, which are managed as others are, stand in.
+        """
         self.actors: dict[str, Managed] = {}
+        self.standbys = Standbys(self._standbys_alive, next_epoch)
         self._changed = changed
+        self._next_epoch = next_epoch
+        self._liveness_timeout_s = liveness_timeout_s
+        self._cover = cover
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._settled = asyncio.Condition()
         self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._moving = asyncio.Lock()
 
-    def manage(self, name: str, make: Callable[[], Any], *, many: bool = False) -> Managed:
-        """Begin to keep an actor running; the one that is there if the name is known."""
+    def manage(
+        self,
+        name: str,
+        make: Callable[[str | None], Any],
+        *,
+        many: bool = False,
+        partition: int | None = None,
+        stand_in: StandIn | None = None,
+    ) -> Managed:
+        """Begin to keep an actor running; the one that is there if the name is known.
+
+        ``partition`` of an offsets actor; ``stand_in`` serves it already, for an earlier controller.
+        """
         if name not in self.actors:
-            self.actors[name] = Managed(name, make, many)
-            self._tasks[name] = asyncio.get_running_loop().create_task(self._keep(self.actors[name]))
+            managed = self.actors[name] = Managed(name, make, many, partition, stand_in=stand_in)
+            if stand_in is not None:
+                self._begin_to_cover(managed)
+            self._tasks[name] = asyncio.get_running_loop().create_task(self._keep(managed))
         return self.actors[name]
 
     async def alive(self, managed: Managed, timeout_s: float) -> bool:
-        """Wait until the actor serves, has failed, or the time is over; whether it serves."""
+        """Wait until the actor serves, has failed, or the time is over; whether it (or its stand-in) serves."""
         try:
             async with asyncio.timeout(timeout_s), self._settled:
-                await self._settled.wait_for(lambda: managed.state in ("alive", "failed"))
+                await self._settled.wait_for(lambda: managed.serves or managed.state == "failed")
         except TimeoutError:
             return False
-        return managed.state == "alive"
+        return managed.serves
+
+    # -- keeping one running ---------------------------------------------------------------------------
 
     async def _keep(self, managed: Managed) -> None:
         while True:
@@ -99,47 +167,214 @@ class Supervisor:
                 assert managed.started is not None
                 managed.error = None
                 await self._set(managed, "alive")
-                await managed.handle.park.remote(managed.started.pid)
+                await self._while_alive(managed, managed.handle.park.remote(managed.started.pid))
+            except Unresponsive as error:
+                log.error("%s is taken for dead: %s", managed.name, error)
+                await self._down(managed)
+                await self._end(managed)
             except ActorDiedError as error:  # for good: somebody killed it without restart
-                log.warning("%s died and is made anew: %s", managed.name, _first_line(error))
+                log.warning("%s died and is made anew: %s", managed.name, first_line(error))
                 managed.handle = None
             except RayTaskError as error:
                 await self._failed(managed, error.cause if error.cause else error)
                 with contextlib.suppress(RayError, ValueError):
                     await asyncio.to_thread(ray.kill, managed.handle, no_restart=False)
             except RayActorError as error:
-                log.warning("%s is down: %s", managed.name, _first_line(error))
+                log.warning("%s is down: %s", managed.name, first_line(error))
             except Exception as error:  # whatever Ray says: nobody else would try again
                 await self._failed(managed, error)
                 managed.handle = None
-            await self._set(managed, "restarting")
+            await self._down(managed)
             await asyncio.sleep(_RETRY_S)
 
     async def _begin(self, managed: Managed) -> None:
         if managed.handle is None:
-            managed.handle = await asyncio.to_thread(managed.make)
-        managed.started = await managed.handle.start.remote()
+            managed.handle = await asyncio.to_thread(managed.make, managed.node_id)
+        if managed.partition is None:
+            managed.started = await self._while_alive(managed, managed.handle.start.remote())
+        else:
+            managed.started = await self._take_over(managed, managed.partition)
         managed.starts += 1
+
+    async def _take_over(self, managed: Managed, partition: int) -> Started:
+        """Have an offsets actor serve its partition, after whoever stands in for it."""
+        found: Started | None = await self._while_alive(managed, managed.handle.prepare.remote())
+        stand_in = managed.stand_in
+        if found is not None and stand_in is not None and found.epoch < stand_in.started.epoch:
+            managed.process = found.pid, found.node_id
+            raise Unresponsive(f"epoch {stand_in.started.epoch} has replaced its epoch {found.epoch}")
+        if found is None:
+            epoch = await self._next_epoch(partition, managed.name)
+            predecessor = await self._cease_to_cover(managed)
+            call = managed.handle.take_over.remote(epoch, predecessor.standby.handle if predecessor else None)
+            found = await self._while_alive(managed, call)
+        if stand_in := await self._cease_to_cover(managed):
+            stand_in.release()
+        managed.stand_in = None
+        return found
+
+    async def _while_alive(self, managed: Managed, call: Awaitable[Any]) -> Any:
+        handle = managed.handle
+
+        async def ping() -> None:
+            managed.process = await handle.ping.remote()
+
+        return await while_alive(call, ping, self._liveness_timeout_s)
+
+    async def _end(self, managed: Managed) -> None:
+        """End a process that is taken for dead; returns when it is, so that nobody believes it later."""
+        while managed.process is not None:
+            pid, node_id = managed.process
+            await self._kill(managed.name, pid, node_id)
+            try:
+                async with asyncio.timeout(_END_S):
+                    await managed.handle.end.remote(pid)
+                return
+            except ActorDiedError:
+                managed.handle = None
+                return
+            except (RayError, TimeoutError):
+                await asyncio.sleep(_RETRY_S)
+
+    async def _kill(self, name: str, pid: int, node_id: str) -> None:
+        try:
+            async with asyncio.timeout(_END_S):
+                await self.standbys.signal(node_id, pid, signal.SIGKILL)
+        except Exception as error:  # no standby there, no such process, or nobody reaches it: Ray finds out
+            log.info("%s, pid %d, is not killed: %s", name, pid, first_line(error))
 
     async def _failed(self, managed: Managed, error: BaseException) -> None:
         """Say so, and wait before the next try. That is a new process: a start that fails halfway may hold a port."""
-        managed.error = _first_line(error)
+        managed.error = first_line(error)
         log.error("%s cannot start: %s", managed.name, managed.error)
         await self._set(managed, "failed")
         await asyncio.sleep(_FAILED_RETRY_S)
 
     async def _set(self, managed: Managed, state: str) -> None:
-        if managed.state == state:
-            return
-        managed.state = state
+        if managed.state != state:
+            managed.state = state
+            await self._tell()
+
+    async def _tell(self) -> None:
         self._changed()
         async with self._settled:
             self._settled.notify_all()
+
+    # -- standing in -----------------------------------------------------------------------------------
+
+    def _standbys_alive(self) -> list[Standby]:
+        return [
+            Standby(managed.name, managed.handle, managed.started.node_id)
+            for managed in self.actors.values()
+            if managed.name.startswith("standby-") and managed.state == "alive" and managed.started is not None
+        ]
+
+    async def _down(self, managed: Managed) -> None:
+        """The actor does not serve. An offsets actor gets a stand-in, and the view changes when it has one."""
+        if managed.partition is None or not self._cover:
+            await self._set(managed, "restarting")
+            return
+        managed.state = "restarting"
+        if managed.covering is None:
+            self._begin_to_cover(managed)
+
+    def _begin_to_cover(self, managed: Managed) -> None:
+        managed.covering = asyncio.get_running_loop().create_task(self._keep_covered(managed))
+
+    async def _cease_to_cover(self, managed: Managed) -> StandIn | None:
+        """Whoever serves goes on, but if it is lost there will be no other. A standby that only opens is given up."""
+        task, managed.covering = managed.covering, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        return managed.stand_in
+
+    async def _keep_covered(self, managed: Managed) -> None:
+        """A standby serves instead of the actor, and another if that one is lost too."""
+        told = False
+        while True:
+            if managed.stand_in is None:
+                managed.stand_in = await self._stand_in(managed)
+                if managed.stand_in is not None or not told:
+                    told = True
+                    await self._tell()
+            if managed.stand_in is None:
+                await asyncio.sleep(_RETRY_S)
+                continue
+            try:
+                await managed.stand_in.until_over()
+            except RayError as error:
+                log.warning("%s is down: %s", managed.stand_in.standby.name, first_line(error))
+            log.warning("%s stands in for %s no more", managed.stand_in.standby.name, managed.name)
+            managed.stand_in = None
+
+    async def _stand_in(self, managed: Managed, predecessor: Any = None) -> StandIn | None:
+        """On the actor's node if it can be."""
+        assert managed.partition is not None
+        near = managed.node_id or (managed.started.node_id if managed.started else None)
+        try:
+            stand_in = await self.standbys.stand_in(managed.partition, near, predecessor)
+        except Exception as error:  # ZooKeeper gives no epoch
+            log.warning("nobody stands in for %s: %s", managed.name, first_line(error))
+            return None
+        if stand_in is not None:
+            log.info("%s stands in for %s", stand_in.standby.name, managed.name)
+        return stand_in
+
+    # -- moving and stopping ---------------------------------------------------------------------------
+
+    async def move(self, name: str, node_id: str) -> None:
+        """Have the actor run on that node from now on, one move at a time; returns when it serves there.
+
+        A partition of ``__consumer_offsets`` is served meanwhile, by the standby of that node if it has one; no group
+        rebalances. Other actors close first and are away while a process starts. KeyError if there is no such actor.
+        CannotMove if it does not serve there within a minute, e.g. since the node is gone.
+        """
+        async with self._moving:
+            managed = self.actors[name]
+            if managed.state == "alive" and managed.started is not None and managed.started.node_id == node_id:
+                return
+            self._tasks.pop(name).cancel()
+            managed.node_id = node_id
+            try:
+                await self._vacate(managed)
+            finally:
+                managed.handle = managed.started = None
+                self._tasks[name] = asyncio.get_running_loop().create_task(self._keep(managed))
+            await self._alive_itself(managed)
+            if managed.started is None or managed.started.node_id != node_id:
+                raise CannotMove(f"{name} does not serve on node {node_id}: {managed.error or 'it does not start'}")
+        log.info("%s serves on node %s", name, node_id)
+
+    async def _vacate(self, managed: Managed) -> None:
+        """End the actor's process; a standby takes over from whoever serves the partition of an offsets actor."""
+        if managed.partition is not None and self._cover:
+            serving = await self._cease_to_cover(managed)
+            predecessor = serving.standby.handle if serving else managed.handle
+            managed.stand_in = await self._stand_in(managed, predecessor) or serving
+            managed.state = "restarting"
+            await self._tell()
+        if managed.handle is not None:
+            await self._stop(managed)
+            await _until_dead(managed.handle)
+        await self._down(managed)
+
+    async def _alive_itself(self, managed: Managed) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_MOVE_S), self._settled:
+                await self._settled.wait_for(lambda: managed.state == "alive")
+
+    async def forget(self, name: str) -> None:
+        """Stop an actor and keep it no more. KeyError if there is no such actor."""
+        await self.stop([name])
+        del self.actors[name]
+        await self._tell()
 
     async def stop(self, names: list[str]) -> None:
         """Stop these actors in order of their kind at once: ask first, then end their processes."""
         for name in names:
             self._tasks.pop(name).cancel()
+            await self._cease_to_cover(self.actors[name])
         await asyncio.gather(*(self._stop(self.actors[name]) for name in names))
 
     async def _stop(self, managed: Managed) -> None:
@@ -154,5 +389,15 @@ class Supervisor:
         await asyncio.to_thread(ray.kill, managed.handle, no_restart=True)
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+async def _until_dead(handle: Any) -> None:
+    """Until Ray knows that a killed actor is dead: before, its name gives the old process, which may still answer."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_STOP_S):
+            while True:
+                try:
+                    await handle.ping.remote()
+                except (ActorDiedError, ActorUnschedulableError):
+                    return
+                except RayError:
+                    pass
+                await asyncio.sleep(_RETRY_S)

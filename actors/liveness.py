@@ -1,0 +1,70 @@
+"""Whether an actor that has not died still does anything: it answers a ping, or it counts as dead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from ray.exceptions import RayError
+
+T = TypeVar("T")
+Ping = Callable[[], Awaitable[Any]]
+
+_SLICES = 10
+_LONGEST_PERIOD_S = 2.0
+
+
+class Unresponsive(RuntimeError):
+    """An actor has not answered a ping in time: it hangs, is paused, or cannot be reached."""
+
+
+async def while_alive(call: Awaitable[T], ping: Ping, timeout_s: float) -> T:
+    """The call's result or error. Unresponsive once a ping was not answered within ``timeout_s``; 0: never.
+
+    A process may take any time to come up, and is held to its answers from the first one on. RayErrors of a ping
+    decide nothing: if the process is gone, the call says so.
+    """
+    running = asyncio.ensure_future(call)
+    late = asyncio.ensure_future(_until_late(ping, timeout_s)) if timeout_s else asyncio.Event().wait()
+    watching = asyncio.ensure_future(late)
+    try:
+        await asyncio.wait({running, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            return running.result()
+        raise Unresponsive(f"no answer to a ping for {timeout_s:g} s")
+    finally:
+        watching.cancel()
+        running.cancel()
+
+
+async def _until_late(ping: Ping, timeout_s: float) -> None:
+    await _first(ping)
+    while True:
+        await asyncio.sleep(min(_LONGEST_PERIOD_S, timeout_s / 4))
+        answer = asyncio.ensure_future(ping())
+        try:
+            if not await _answered(answer, timeout_s):
+                return
+        finally:
+            answer.cancel()
+
+
+async def _first(ping: Ping) -> None:
+    while True:
+        try:
+            await ping()
+        except RayError:
+            await asyncio.sleep(_LONGEST_PERIOD_S)
+        else:
+            return
+
+
+async def _answered(answer: asyncio.Future[Any], timeout_s: float) -> bool:
+    """Whether the answer, or an error, comes in time. A pause of this process itself counts as one slice only."""
+    for _ in range(_SLICES):
+        await asyncio.wait([answer], timeout=timeout_s / _SLICES)
+        if answer.done():
+            answer.exception()
+            return True
+    return False

@@ -1,0 +1,198 @@
+"""The partitions of ``__consumer_offsets`` that one process serves: their logs, their groups, their listeners.
+
+``offsets-<p>`` serves one; a standby any number. A partition changes hands in this order: the one that comes has
+its leader epoch, asks the one that goes to resign, opens the log with the epoch, replays it and listens. Asking is a
+courtesy that keeps the gap short: the epoch fences whoever was not asked, did not hear it, or does not believe it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ray.exceptions import RayError
+
+from actors.admin import Started
+from actors.config import group_config, offsets_log_config
+from actors.log.partition import PartitionLog
+from actors.mapping_writer import MappingWriter
+from actors.offsets import OffsetsPartition
+from actors.rebalance_history import RebalanceHistory
+from actors.runtime import now_ms
+from actors.settings import ClusterSettings
+from actors.tables.rebalances import RebalanceStore
+from actors.wire.server import Server
+from placement.registration import Registration
+from placement.view import OFFSETS_TOPIC, ClusterView, Topic
+
+log = logging.getLogger(__name__)
+
+_HAND_OVER_S = 5.0
+"""How long a predecessor may take to resign; it also waits that long for its own disk."""
+_FLUSH_S = 2.0
+
+Listen = Callable[[Server, str, int], Awaitable[Started]]
+"""Has a server listen for gateways, under a name that no other listener of the process has, for a leader epoch."""
+
+
+@dataclass(slots=True)
+class _Served:
+    core: OffsetsPartition
+    history: RebalanceHistory
+    writer: MappingWriter
+    server: Server
+    started: Started | None = None
+
+    async def close(self) -> None:
+        """What is left after the core has stopped; nobody waits for it."""
+        await self.history.close()
+        await asyncio.to_thread(self.writer.close, _FLUSH_S)
+
+
+class PartitionHost:
+    """Serves partitions until they are handed over, or their log fails. For one event loop."""
+
+    def __init__(
+        self, settings: ClusterSettings, secret: bytes, listen: Listen, fail: Callable[[], None] | None = None
+    ) -> None:
+        """``fail`` is what happens when the log of a partition fails; without it only that partition ends."""
+        self._settings = settings
+        self._secret = secret
+        self._listen = listen
+        self._fail = fail
+        self._served: dict[int, _Served] = {}
+        self._changing: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._ended = asyncio.Condition()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def started(self) -> dict[int, Started]:
+        """What is served now, by partition."""
+        return {partition: served.started for partition, served in self._served.items() if served.started}
+
+    def registrations(self) -> dict[int, tuple[Registration, ...]]:
+        """Who consumes for which group, by partition."""
+        return {partition: self._served[partition].core.registrations() for partition in self.started}
+
+    def follow(self, view: ClusterView) -> None:
+        for served in self._served.values():
+            served.core.follow(view)
+
+    async def serve(self, partition: int, epoch: int, view: ClusterView, predecessor: Any = None) -> Started:
+        """Take the partition over with a leader epoch of its own. What was served of it here before is let go.
+
+        ``predecessor`` is the Ray handle of an actor that has ``hand_over``. LogError if the log cannot be opened,
+        FencedEpoch if a higher epoch was there.
+        """
+        async with self._changing[partition]:
+            await self._let_go(partition)
+            if predecessor is not None:
+                await _ask_to_hand_over(predecessor, partition)
+            topic = view.topics[OFFSETS_TOPIC]
+            partition_log = await asyncio.to_thread(self._open, topic, partition, epoch)
+            served = self._served[partition] = self._make(topic, partition, epoch, partition_log)
+            try:
+                records = await asyncio.to_thread(served.core.load)
+                served.core.activate()
+                served.history.start()
+                served.core.follow(view)
+                served.writer.put(served.core.registrations())
+                served.started = await self._listen(served.server, f"offsets-{partition}-{epoch}", epoch)
+            except BaseException:
+                await self._let_go(partition)
+                raise
+        log.info("offsets-%d: epoch %d serves, %d records replayed", partition, epoch, records)
+        return served.started
+
+    def _open(self, topic: Topic, partition: int, epoch: int) -> PartitionLog:
+        folder = Path(self._settings.storage) / "logs" / f"{OFFSETS_TOPIC}-{partition}"
+        config = offsets_log_config(self._settings.config)
+        return PartitionLog.open(folder, topic_id=topic.topic_id, epoch=epoch, config=config, now_ms=now_ms)
+
+    def _make(self, topic: Topic, partition: int, epoch: int, partition_log: PartitionLog) -> _Served:
+        config = self._settings.config
+        writer = MappingWriter(self._settings.zookeeper)
+        core = OffsetsPartition(
+            partition=partition,
+            epoch=epoch,
+            config=group_config(config),
+            partition_log=partition_log,
+            sink=writer,
+            topic_id=topic.topic_id,
+            fail=self._fail or (lambda: self._failed(partition, core)),
+        )
+        history = RebalanceHistory(
+            core,
+            RebalanceStore(Path(self._settings.storage) / "metrics", partition, now_ms=now_ms),
+            flush_ms=config.metrics_rebalances_flush_ms,
+            now_ms=now_ms,
+        )
+        return _Served(core, history, writer, Server(core, self._secret))
+
+    def _failed(self, partition: int, core: OffsetsPartition) -> None:
+        """The log of one partition failed, most likely because a newer epoch has it: that partition ends here."""
+
+        async def end() -> None:
+            async with self._changing[partition]:
+                served = self._served.get(partition)
+                if served is not None and served.core is core:
+                    await self._let_go(partition)
+
+        self._spawn(end())
+
+    async def hand_over(self, partition: int, epoch: int | None = None) -> None:
+        """Serve it no more: answer what waits with NOT_COORDINATOR, write what is pending, close the log.
+
+        With an epoch, only if it is served under that one. Nothing happens when the partition is not served here.
+        """
+        async with self._changing[partition]:
+            served = self._served.get(partition)
+            if served is not None and epoch in (None, served.core.epoch):
+                await self._let_go(partition)
+
+    async def _let_go(self, partition: int) -> None:
+        served = self._served.pop(partition, None)
+        if served is None:
+            return
+        async with self._ended:
+            self._ended.notify_all()
+        try:
+            await served.core.stop()
+        finally:
+            await served.server.stop()
+            self._spawn(served.close())
+        log.info("offsets-%d: epoch %d is served here no more", partition, served.core.epoch)
+
+    async def until_over(self, partition: int, epoch: int) -> None:
+        """Returns when the partition is not served here under that epoch."""
+
+        def over() -> bool:
+            served = self._served.get(partition)
+            return served is None or served.core.epoch != epoch
+
+        async with self._ended:
+            await self._ended.wait_for(over)
+
+    async def stop(self) -> None:
+        """Hand everything over to nobody."""
+        await asyncio.gather(*(self.hand_over(partition) for partition in list(self._served)))
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _ask_to_hand_over(predecessor: Any, partition: int) -> None:
+    try:
+        async with asyncio.timeout(_HAND_OVER_S):
+            await predecessor.hand_over.remote(partition)
+    except (RayError, TimeoutError) as error:
+        log.warning("offsets-%d is not handed over, it is taken: %r", partition, error)

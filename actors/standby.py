@@ -1,0 +1,88 @@
+"""The Ray actor ``standby-<n>``: one warm process on each node that serves what a dead offsets actor served.
+
+Ray needs a second and more to start a process that has everything imported. This one waits with everything
+imported and connected, so a partition is without a coordinator only while its log is opened. It also sends signals
+to the processes of its node, where nobody else of the cluster can.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from actors.admin import Started
+from actors.follow import ViewFollower
+from actors.offsets_serving import PartitionHost
+from actors.ray_actors import Actor
+from actors.settings import ClusterSettings
+from placement.registration import Registration
+from placement.view import ClusterView
+
+
+class NotAnActor(ProcessLookupError):
+    """No process of Ray has that pid on this node; nothing was signalled."""
+
+
+class StandbyActor(Actor):
+    """See the module. ``start`` is called whenever the process is new, and perhaps more than once."""
+
+    def __init__(self, settings: ClusterSettings, secret: bytes, number: int) -> None:
+        super().__init__(settings, secret, f"standby-{number}")
+        self._host = PartitionHost(settings, secret, self._listen)
+
+    async def _start(self) -> Started:
+        self._follower = ViewFollower(self.settings)
+        self._view = await self._follower.first()
+        self._follower.follow(self._on_view)
+        return Started(pid=os.getpid(), node_id=self._node()[0])
+
+    def _on_view(self, view: ClusterView) -> None:
+        self._view = view
+        self._host.follow(view)
+
+    async def stand_in(self, partition: int, epoch: int, predecessor: Any = None) -> Started:
+        """Serve a partition of ``__consumer_offsets`` under a leader epoch that nobody else has.
+
+        ``predecessor``, an actor's handle, is asked to hand it over first. LogError if the log cannot be opened.
+        """
+        await self.start()
+        return await self._host.serve(partition, epoch, self._view, predecessor)
+
+    async def hand_over(self, partition: int, epoch: int | None = None) -> None:
+        """Serve it no more: see :meth:`PartitionHost.hand_over`."""
+        await self._host.hand_over(partition, epoch)
+
+    async def standing_in(self) -> dict[int, Started]:
+        """What is served here now, by partition; for a new controller."""
+        return self._host.started
+
+    async def until_over(self, partition: int, epoch: int) -> None:
+        """Returns when the partition is not served here under that epoch: handed over, or its log failed."""
+        await self._host.until_over(partition, epoch)
+
+    async def registrations(self) -> dict[int, tuple[Registration, ...]]:
+        """Who consumes for which group, by partition; for the reconciler."""
+        return self._host.registrations()
+
+    async def signal(self, pid: int, signal_number: int) -> None:
+        """Send a signal to an actor's process on this node, which may be this one. NotAnActor, PermissionError."""
+        signal_process(pid, signal_number)
+
+    async def stop(self) -> None:
+        """Hand over what is served here to nobody."""
+        if self._started is None:
+            return
+        self._follower.stop()
+        await self._host.stop()
+
+
+def signal_process(pid: int, signal_number: int) -> None:
+    """Send a signal to a worker process of Ray on this node. NotAnActor if the pid is not (or no more) one's."""
+    try:
+        title = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        title = b""
+    if not title.startswith(b"ray::"):
+        raise NotAnActor(f"pid {pid} is no actor's process on this node")
+    os.kill(pid, signal_number)

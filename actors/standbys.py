@@ -1,0 +1,135 @@
+"""The controller's side of the standbys: which of them serves a partition, and which reaches a process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from actors.admin import Started
+from actors.standby import signal_process
+
+log = logging.getLogger(__name__)
+
+_ADOPT_S = 3.0
+
+
+class NoStandby(RuntimeError):
+    """No standby runs on that node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standby:
+    """One that is alive."""
+
+    name: str
+    handle: Any
+    node_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """A standby that serves a partition, and what it says of it."""
+
+    standby: Standby
+    partition: int
+    started: Started
+
+    async def until_over(self) -> None:
+        """Returns when it does so no more. RayError when the standby is gone."""
+        await self.standby.handle.until_over.remote(self.partition, self.started.epoch)
+
+    def release(self) -> None:
+        """Have it let go, if it still serves under that epoch; nobody waits for that."""
+        self.standby.handle.hand_over.remote(self.partition, self.started.epoch)
+
+
+class Standbys:
+    """Asks those standbys that are alive; there may be none."""
+
+    def __init__(self, alive: Callable[[], list[Standby]], next_epoch: Callable[[int, str], Awaitable[int]]) -> None:
+        """``next_epoch(partition, owner)`` never gives an epoch of a partition of ``__consumer_offsets`` twice."""
+        self._alive = alive
+        self._next_epoch = next_epoch
+        self._busy: dict[str, int] = {}
+
+    async def stand_in(self, partition: int, near: str | None, predecessor: Any = None) -> StandIn | None:
+        """Have the partition served by a standby on the node ``near``, else by one that serves few; None if none can.
+
+        If this is cancelled, or the standby is too slow, the next epoch fences whatever it still does.
+        """
+        for standby in self._best_first(near):
+            self._busy[standby.name] = self._busy.get(standby.name, 0) + 1
+            try:
+                return await self.stand_in_at(standby, partition, predecessor)
+            except RayError as error:
+                log.warning("%s cannot stand in for offsets-%d: %s", standby.name, partition, first_line(error))
+            finally:
+                self._busy[standby.name] -= 1
+        return None
+
+    async def stand_in_at(self, standby: Standby, partition: int, predecessor: Any = None) -> StandIn:
+        """Have the partition served by that standby. RayError."""
+        epoch = await self._next_epoch(partition, standby.name)
+        call = standby.handle.stand_in.remote(partition, epoch, predecessor)
+        try:
+            return StandIn(standby, partition, await call)
+        except asyncio.CancelledError:
+            standby.handle.hand_over.remote(partition, epoch)
+            raise
+
+    def _best_first(self, near: str | None) -> list[Standby]:
+        def rank(standby: Standby) -> tuple[bool, int, str]:
+            return standby.node_id != near, self._busy.get(standby.name, 0), standby.name
+
+        return sorted(self._alive(), key=rank)
+
+    def on(self, node_id: str) -> Standby:
+        """The standby of a node. NoStandby."""
+        for standby in self._alive():
+            if standby.node_id == node_id:
+                return standby
+        raise NoStandby(f"no standby runs on node {node_id}")
+
+    async def found(self) -> Mapping[int, StandIn]:
+        """What the standbys serve, for a controller that is new; of each partition the highest epoch."""
+        standbys = self._alive()
+        answers = await asyncio.gather(*(_standing_in(standby) for standby in standbys))
+        stand_ins: dict[int, StandIn] = {}
+        for standby, answer in zip(standbys, answers, strict=True):
+            for partition, started in answer.items():
+                known = stand_ins.get(partition)
+                if known is None or known.started.epoch < started.epoch:
+                    stand_ins[partition] = StandIn(standby, partition, started)
+        return stand_ins
+
+    async def signal(self, node_id: str, pid: int, signal_number: int) -> None:
+        """Send a signal to an actor's process, at once where this process is on the same node.
+
+        NoStandby, RayError; NotAnActor and PermissionError of :func:`actors.standby.signal_process`.
+        """
+        here = node_id == ray.get_runtime_context().get_node_id()
+        if here and pid != os.getpid():
+            signal_process(pid, signal_number)
+            return
+        await self.on(node_id).handle.signal.remote(pid, signal_number)
+
+
+async def _standing_in(standby: Standby) -> dict[int, Started]:
+    try:
+        async with asyncio.timeout(_ADOPT_S):
+            answer: dict[int, Started] = await standby.handle.standing_in.remote()
+            return answer
+    except (RayError, TimeoutError) as error:
+        log.warning("%s does not say what it serves: %r", standby.name, error)
+        return {}
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
