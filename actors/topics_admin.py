@@ -114,11 +114,13 @@ class TopicsAdmin:
         async with self._turn() as has_turn:
             if not has_turn:
                 return [_timed_out(name, _BUSY) for name, _ in changes]
+            outcomes: list[TopicOutcome] = []
             try:
-                return await self._carry_out_all(changes)
+                outcomes = await self._carry_out_all(changes)
             finally:  # ZooKeeper may be lost between two changes; what was done is to be seen
                 if not validate_only:
-                    await self._reload()
+                    await self._reload(is_away=any(outcome.message == _UNKNOWN for outcome in outcomes))
+            return outcomes
 
     @contextlib.asynccontextmanager
     async def _turn(self) -> AsyncIterator[bool]:
@@ -145,14 +147,17 @@ class TopicsAdmin:
                 return [*outcomes, _timed_out(name, _UNKNOWN), *rest]
         return outcomes
 
-    async def _reload(self) -> None:
-        try:
-            self.topics = await self._in_thread(self._registry.load)
-        except ZooKeeperUnreachable:
-            if self._reloading is None or self._reloading.done():
-                self._reloading = asyncio.get_running_loop().create_task(self._reload_later())
-            return
-        self._changed()
+    async def _reload(self, *, is_away: bool) -> None:
+        """Publish what ZooKeeper has; if it is away, as soon as it is back."""
+        if not is_away:
+            try:
+                self.topics = await self._in_thread(self._registry.load)
+            except ZooKeeperUnreachable:
+                is_away = True
+            else:
+                self._changed()
+        if is_away and (self._reloading is None or self._reloading.done()):
+            self._reloading = asyncio.get_running_loop().create_task(self._reload_later())
 
     async def _reload_later(self) -> None:
         """What became of a change during an outage is known when ZooKeeper is back."""
