@@ -34,11 +34,12 @@ from placement.layout import CONTROLLER, ControllerNode
 from placement.rendezvous import choose
 from placement.topics import TopicRegistry
 from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint
-from placement.zookeeper import ZooKeeperClient, connect
+from placement.zookeeper import ZooKeeperClient, ZooKeeperUnreachable, connect
 
 log = logging.getLogger(__name__)
 
 _ZOOKEEPER_S = 15.0
+_ZOOKEEPER_RETRY_S = 0.2
 _WATCH_S = 20.0
 """How long one ``watch`` call waits before it says that nothing changed."""
 _ACTIVATE_S = 30.0
@@ -128,8 +129,13 @@ class Controller:
         return await self._supervisor.standbys.found()
 
     async def _next_offsets_epoch(self, partition: int, owner: str) -> int:
+        """Waits while ZooKeeper is away, which has lines of its own: whoever asks has everything else ready."""
         assert self._zk is not None
-        return await asyncio.to_thread(next_epoch, self._zk, OFFSETS_TOPIC, partition, owner)
+        while True:
+            try:
+                return await asyncio.to_thread(next_epoch, self._zk, OFFSETS_TOPIC, partition, owner)
+            except ZooKeeperUnreachable:
+                await asyncio.sleep(_ZOOKEEPER_RETRY_S)
 
     async def _adopt(self, left: set[str]) -> None:
         """Wait for what a predecessor's actors say of themselves: nobody sees a view before ``start`` has ended.
