@@ -196,6 +196,25 @@ def test_what_a_run_has_no_memory_for_waits_for_the_next(tmp_path: Path) -> None
     run(main())
 
 
+def test_a_tombstone_that_a_run_passed_by_is_seen_by_the_next(tmp_path: Path) -> None:
+    async def main() -> None:
+        clock = Clock()
+        config = dataclasses.replace(COMPACT, log_cleaner_dedupe_buffer_size=2 * 160, delete_retention_ms=1000)
+        log = opened(tmp_path / "t-0", 1, dataclasses.replace(config, segment_bytes=1 << 20), clock=clock)
+        for pair in ((b"a", b"1"), (b"b", b"1"), (b"c", b"1"), (b"a", None)):
+            await log.append(keyed([pair]))
+        await log._writer.roll()
+        result = await log.clean()
+        assert result is not None
+        assert result.cleaned_offset == 2  # there was no room for c
+        clock.now_ms += 1000
+        assert await log.clean() is not None  # only now the first a goes
+        assert content(log) == [(1, b"b", b"1"), (2, b"c", b"1"), (3, b"a", None)]
+        await log.close()
+
+    run(main())
+
+
 def test_ratio_and_lags_say_when(tmp_path: Path) -> None:
     async def main() -> None:
         clock = Clock(NOW_MS + 1000)
