@@ -1,15 +1,16 @@
-# make setup | demo | test | simulate | chaos | chaos-planted | conformance | bench-groups | bench-log | lint | lock | dist | clean.
+# make setup | demo | test | test-nodes | simulate | chaos | chaos-planted | conformance | bench-groups | bench-log | lint | lock | dist | clean.
 # Needs Python 3.11 and nothing else; conformance also needs mvn, node and npm.
 
 PYTHON := .venv/bin/python
 STAMP := .venv/.requirements.lock
 
-.PHONY: help setup demo test simulate chaos chaos-planted conformance bench-groups bench-log lint lock dist clean
+.PHONY: help setup demo test test-nodes simulate chaos chaos-planted conformance bench-groups bench-log lint lock dist clean
 
 help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
 	@echo "make demo    the demonstration: real clients, real data, faults, a Spark report"
 	@echo "make test    the whole test suite; one test: $(PYTHON) -m pytest tests/FILE.py -k NAME"
+	@echo "make test-nodes   what make test leaves out: two copies of the actors of a node that is cut off"
 	@echo "make conformance   beside a real Apache Kafka, under its Java clients and kafkajs; fetches them with mvn and npm"
 	@echo "make bench-groups   10,000 groups, a group of 1,000 members, 100,000 offsets: time and memory"
 	@echo "make bench-log      opening a log of 1 GB with and without its indexes"
@@ -44,6 +45,9 @@ demo: setup
 
 test: setup
 	$(PYTHON) -m pytest -n 2 --dist loadgroup
+
+test-nodes: setup
+	$(PYTHON) -m pytest tests/nodes/cut_off.py
 
 conformance: setup
 	$(PYTHON) -m pytest conformance

@@ -254,6 +254,9 @@ class MusterConfig(BaseModel):
     actor_liveness_timeout_ms: Long = Field(
         10_000, ge=0, description="How long an actor may not answer before it is taken for dead, in ms; 0: for ever."
     )
+    node_settle_ms: Long = Field(
+        10_000, ge=0, description="How long a node has to be in the Ray cluster before it gets actors, in ms."
+    )
     fault_injection_enable: Bool = Field(
         False,
         description="Whether faults can be injected (docs/faults.md). For test clusters only: whoever reaches a "

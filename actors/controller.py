@@ -17,10 +17,12 @@ from typing import Any
 import ray
 
 from actors.admin import NewTopic, TopicOutcome
+from actors.controller_move import move_controller
 from actors.faults.control import FaultControl, Process
 from actors.faults.ray_cluster import RayCluster
 from actors.faults.registry import FaultRegistry
-from actors.nodes import NodeFollower, live_node_ids
+from actors.nodes import NodeMoves
+from actors.per_node import PerNode
 from actors.ray_actors import LogActor, OffsetsActor, ReconcilerActor
 from actors.runtime import log_to_file, now_ms, wall_ms
 from actors.settings import ClusterSettings
@@ -29,9 +31,8 @@ from actors.standbys import StandIn
 from actors.supervisor import Managed, Supervisor, detached
 from actors.topics_admin import TopicsAdmin
 from placement.ephemeral import EphemeralNode
-from placement.epochs import next_controller_epoch, next_epoch
+from placement.epochs import ActorEpoch, next_epoch, take_controller_epoch, when_superseded
 from placement.layout import CONTROLLER, ControllerNode
-from placement.rendezvous import choose
 from placement.topics import TopicRegistry
 from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint
 from placement.zookeeper import ZooKeeperClient, ZooKeeperUnreachable, connect
@@ -57,6 +58,7 @@ class Controller:
         self._secret = secret
         self._gateway_class = gateway_class
         self._zk: ZooKeeperClient | None = None
+        self._own_epoch: ActorEpoch | None = None
         self._topics: TopicsAdmin | None = None
         self._node: EphemeralNode | None = None
         self._first_broker: int | None = None
@@ -70,6 +72,7 @@ class Controller:
             liveness_timeout_s=settings.config.actor_liveness_timeout_ms / 1000,
             cover=settings.config.offsets_standby_enable,
         )
+        self._nodes: NodeMoves | None = None
         self._faults = self._fault_control() if settings.config.fault_injection_enable else None
         self._starting: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -97,10 +100,8 @@ class Controller:
         self._manage_gateways(_numbers("gateway", left))
         await self._adopt(left)
         self._publish()
-        if self._settings.gateway_ports is None:
-            self._spawn(NodeFollower(self._supervisor, "gateway", self._manage_gateway_on).run())
-        if self._settings.config.offsets_standby_enable:
-            self._spawn(NodeFollower(self._supervisor, "standby", self._manage_standby_on).run())
+        self._spawn(self._known_nodes.run())
+        await asyncio.to_thread(self._end_when_superseded)
         self._node = EphemeralNode(self._settings.zookeeper, CONTROLLER, self._describe_node)
         log.info("controller epoch %d serves", self._epoch)
 
@@ -116,10 +117,42 @@ class Controller:
     def _read_zookeeper(self) -> None:
         config = self._settings.config
         zk = self._zk = connect(self._settings.zookeeper, timeout_s=_ZOOKEEPER_S)
-        self._epoch = next_controller_epoch(zk)
-        topics = TopicsAdmin(TopicRegistry(zk), config.num_partitions, self._publish)
+        self._own_epoch = take_controller_epoch(zk)
+        self._epoch = self._own_epoch.epoch
+        self._nodes = self._node_moves(zk)
+        self._nodes.load()
+        topics = TopicsAdmin(TopicRegistry(zk, self._own_epoch), config.num_partitions, self._publish)
         topics.load(config.offsets_topic_num_partitions)
         self._topics = topics
+
+    def _node_moves(self, zk: ZooKeeperClient) -> NodeMoves:
+        per_node = []
+        if self._settings.config.offsets_standby_enable:
+            per_node.append(PerNode("standby", self._supervisor, self._manage_standby_on))
+        if self._settings.gateway_ports is None:
+            per_node.append(PerNode("gateway", self._supervisor, self._manage_gateway_on))
+        settle_ms = self._settings.config.node_settle_ms
+        return NodeMoves(self._supervisor, zk, per_node, settle_ms=settle_ms, move_controller=self._move_to)
+
+    @property
+    def _known_nodes(self) -> NodeMoves:
+        assert self._nodes is not None
+        return self._nodes
+
+    async def _move_to(self, node_id: str) -> None:
+        arguments = (self._settings, self._secret, self._gateway_class)
+        await move_controller(node_id, self._settings, type(self), *arguments)
+
+    def _end_when_superseded(self) -> None:
+        """A controller that is paused or cut off has a successor when it comes back: it must not touch any actor."""
+        assert self._zk is not None
+        assert self._own_epoch is not None
+
+        def end() -> None:
+            log.error("epoch %d has a successor: this process ends", self._epoch)
+            os._exit(1)
+
+        when_superseded(self._zk, self._own_epoch, end)
 
     async def _adopt_standbys(self, left: set[str]) -> Mapping[int, StandIn]:
         """What a predecessor's standbys serve; asked before the actors that they stand in for are."""
@@ -131,9 +164,10 @@ class Controller:
     async def _next_offsets_epoch(self, partition: int, owner: str) -> int:
         """Waits while ZooKeeper is away, which has lines of its own: whoever asks has everything else ready."""
         assert self._zk is not None
+        holder = self._own_epoch
         while True:
             try:
-                return await asyncio.to_thread(next_epoch, self._zk, OFFSETS_TOPIC, partition, owner)
+                return await asyncio.to_thread(next_epoch, self._zk, OFFSETS_TOPIC, partition, owner, holder=holder)
             except ZooKeeperUnreachable:
                 await asyncio.sleep(_ZOOKEEPER_RETRY_S)
 
@@ -166,12 +200,12 @@ class Controller:
         return self._supervisor.manage(f"offsets-{partition}", make, many=True, partition=partition, stand_in=stand_in)
 
     def _maker(self, name: str, cls: type, *args: Any, node_id: str | None = None) -> Callable[[str | None], Any]:
-        """``node_id``: where it is made unless it is moved; None: where rendezvous hashing puts it."""
+        """``node_id``: the one node where it runs; None: where it was moved to, or rendezvous hashing puts it."""
         settings, secret = self._settings, self._secret
 
         def make(moved_to: str | None) -> Any:
-            node = moved_to or node_id or choose(name, live_node_ids())
-            return detached(cls, name, settings.namespace, settings, secret, *args, node_id=node)
+            node = node_id or self._known_nodes.home_for(name, moved_to)
+            return detached(cls, name, settings.namespace, settings, secret, *args, node_id=node, pinned=True)
 
         return make
 
@@ -327,7 +361,8 @@ class Controller:
                 {
                     "node_id": node["NodeID"],
                     "address": node["NodeManagerAddress"],
-                    "state": "alive" if node["Alive"] else "dead",
+                    "state": self._known_nodes.state(node["NodeID"]),
+                    "actors": self._known_nodes.on(node["NodeID"]),
                     "resources": node.get("Resources", {}),
                 }
                 for node in nodes
@@ -335,6 +370,16 @@ class Controller:
             "actors": [_describe_self(), *(_describe(actors[name]) for name in sorted(actors))],
             "topics": len(self._topics.topics) if self._topics else 0,
         }
+
+    async def drain(self, node_id: str) -> None:
+        """See ``NodeMoves.drain``. NodeError."""
+        await self.start()
+        await self._known_nodes.drain(node_id)
+
+    async def undrain(self, node_id: str) -> None:
+        """See ``NodeMoves.undrain``."""
+        await self.start()
+        await self._known_nodes.undrain(node_id)
 
     def _describe_node(self) -> bytes:
         brokers = self._view.brokers if self._view else ()

@@ -23,6 +23,38 @@ async def controller_of(settings: ClusterSettings) -> Any:
     return await asyncio.to_thread(ray.get_actor, "controller", settings.namespace)
 
 
+class ControllerAway(RayError):
+    """There is no controller at this moment."""
+
+
+class CurrentController:
+    """The controller's handle, whichever actor it is now: its methods are those of the Ray actor.
+
+    One that was moved to another node is another actor to Ray, and a handle of the old one is of no use. RayError.
+    """
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self._settings = settings
+
+    def __getattr__(self, method: str) -> _Method:
+        return _Method(self._settings, method)
+
+
+class _Method:
+    __slots__ = ("_name", "_settings")
+
+    def __init__(self, settings: ClusterSettings, name: str) -> None:
+        self._settings = settings
+        self._name = name
+
+    async def remote(self, *arguments: Any) -> Any:
+        try:
+            handle = await controller_of(self._settings)
+        except ValueError as error:
+            raise ControllerAway(str(error)) from error
+        return await getattr(handle, self._name).remote(*arguments)
+
+
 class ViewFollower:
     """Asks for newer views; when the controller is away the last one stays."""
 

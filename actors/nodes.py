@@ -1,58 +1,235 @@
-"""The nodes of the Ray cluster, as the controller follows them: each gets a gateway and a standby."""
+"""Which node each actor is on, as the controller keeps it: off drained nodes, and a share for nodes that come.
+
+One move at a time, each decided by :mod:`placement.moves` on what is true then. So nothing has to be remembered
+but which nodes are drained, and that is in ZooKeeper: a controller that dies in the middle is followed by one that
+goes on.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any
 
 import ray
 from ray.exceptions import RayError
 
-from actors.supervisor import Managed, Supervisor
+from actors.per_node import PerNode
+from actors.runtime import now_ms
+from actors.supervisor import CannotMove, Managed, Supervisor
+from placement import drains
+from placement.moves import Move, Roster, moves
+from placement.rendezvous import choose
+from placement.zookeeper import ZooKeeperClient, ZooKeeperUnreachable
 
 log = logging.getLogger(__name__)
 
-_NODES_S = 5.0
+_PERIOD_S = 1.0
+_AFTER_FAILURE_S = 5.0
+_MOST_FAILURES = 3
+"""After so many moves to it that failed, a node that came is left as it is."""
+_KINDS = ("offsets", "log", "reconciler", "gateway")
+"""What is moved, in this order; a gateway last, since its clients have to connect elsewhere."""
 
 
-def live_node_ids() -> list[str]:
-    """Ray's ids of the nodes that are alive; blocking. RayError."""
-    nodes = ray.nodes()  # type: ignore[no-untyped-call]
-    return [node["NodeID"] for node in nodes if node["Alive"]]
+class NodeError(ValueError):
+    """What is asked cannot be done to that node. The message is for the operator."""
 
 
-class NodeFollower:
-    """Has one actor of a kind on every node of the Ray cluster, also on those that come later."""
+class NodeMoves:
+    """For the controller's event loop; blocking calls are made on threads."""
 
-    def __init__(self, supervisor: Supervisor, kind: str, manage_on: Callable[[str, int], None]) -> None:
-        """``manage_on(node_id, number)`` begins to keep ``<kind>-<number>`` running on that node."""
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        zk: ZooKeeperClient,
+        per_node: Collection[PerNode],
+        *,
+        settle_ms: int,
+        move_controller: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """``per_node``: kinds of actors that each node has one of, in the order in which a drained node loses them.
+
+        ``move_controller`` replaces this process by one on the node that it is given.
+        """
         self._supervisor = supervisor
-        self._kind = kind
-        self._manage_on = manage_on
+        self._zk = zk
+        self._per_node = per_node
+        self._move_controller = move_controller
+        self._own_node = ray.get_runtime_context().get_node_id()
+        self._roster = Roster(settle_ms)
+        self._drained: frozenset[str] = frozenset()
+        self._alive: frozenset[str] = frozenset()
+        self._begun = False
+        self._failures: Counter[str] = Counter()
+        self._wake = asyncio.Event()
+
+    def load(self) -> None:
+        """Read which nodes are drained, and which there are. Blocks. ZooKeeperUnreachable, RayError."""
+        self._drained = drains.drained(self._zk)
+        self._alive = frozenset(node["NodeID"] for node in _nodes() if node["Alive"])
+
+    def home_for(self, actor: str, moved_to: str | None) -> str:
+        """The node for an actor that is made now: ``moved_to`` while it can be. Blocks. RayError."""
+        usable = self._usable(frozenset(node["NodeID"] for node in _nodes() if node["Alive"]))
+        return moved_to if moved_to in usable else choose(actor, sorted(self._settled_or_all(usable)))
+
+    def _settled_or_all(self, nodes: frozenset[str]) -> frozenset[str]:
+        return self._roster.settled(now_ms()) & nodes or nodes
+
+    def _usable(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Those that are not drained; all of them if all are, since actors have to be somewhere."""
+        return nodes - self._drained or nodes
 
     async def run(self) -> None:
         """For as long as the controller lives."""
         while True:
-            starting = any(managed.state == "starting" for managed in self._those())
-            if not starting:
-                await self._add_missing()
-            await asyncio.sleep(0.5 if starting else _NODES_S)
+            pause_s = _PERIOD_S
+            try:
+                if await self.step():
+                    continue
+            except CannotMove as error:
+                log.warning("%s", error)
+                pause_s = _AFTER_FAILURE_S
+            except (RayError, ZooKeeperUnreachable) as error:
+                log.warning("nodes are not looked after now: %s", error)
+                pause_s = _AFTER_FAILURE_S
+            except Exception:
+                log.exception("nodes are not looked after now")
+                pause_s = _AFTER_FAILURE_S
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._wake.wait()
 
-    def _those(self) -> list[Managed]:
-        return [managed for managed in self._supervisor.actors.values() if managed.name.startswith(f"{self._kind}-")]
+    async def step(self) -> bool:
+        """See which nodes there are, and do at most one thing that is due; whether there was one."""
+        await self._look()
+        settled = self._roster.settled(now_ms())
+        for kind in self._per_node:
+            await kind.follow(self._alive, settled - self._drained)
+        if self._own_node in self._drained and (others := self._usable(self._alive) - self._drained):
+            log.info("this node is drained: the controller moves")
+            await self._move_controller(choose("controller", sorted(others)))
+        newcomers = self._ready_newcomers()
+        homes = self._homes()
+        targets = {node for node in settled if node in newcomers or node not in self._roster.newcomers(now_ms())}
+        move = next(moves(homes, targets, newcomers, self._drained), None)
+        if move is None:
+            self._roster.have_their_share(newcomers)
+            return await self._strip_drained(homes)
+        if move.source not in self._drained and not self._all_serve():
+            return False
+        await self._carry_out(move)
+        return True
 
-    async def _add_missing(self) -> None:
-        known = self._those()
-        served = {managed.started.node_id for managed in known if managed.started}
-        numbers = [int(managed.name.partition("-")[2]) for managed in known]
-        missing = [node_id for node_id in await self._live_nodes() if node_id not in served]
-        for number, node_id in enumerate(missing, max(numbers, default=0) + 1):
-            self._manage_on(node_id, number)
+    async def _look(self) -> None:
+        """Take in which nodes there are; a mark of one that is gone for good goes, too."""
+        nodes = await asyncio.to_thread(_nodes)
+        self._alive = frozenset(node["NodeID"] for node in nodes if node["Alive"])
+        if not self._begun:
+            self._begun = True
+            self._roster.begin(self._alive, self._old_nodes(), now_ms())
+        self._roster.see(self._alive, now_ms())
+        for gone in self._drained - self._alive:
+            await asyncio.to_thread(drains.undrain, self._zk, gone)
+            self._drained -= {gone}
 
-    async def _live_nodes(self) -> list[str]:
+    def _old_nodes(self) -> Collection[str]:
+        """Nodes that have their share when a controller begins: all, unless its predecessor left some with nothing."""
+        return set(self._homes().values()) or self._alive
+
+    def _ready_newcomers(self) -> frozenset[str]:
+        """Those on which something of ours serves already: a node that cannot run Muster is given nothing."""
+        newcomers = self._roster.newcomers(now_ms()) - self._drained
+        return frozenset(node for node in newcomers if all(kind.serves_on(node) for kind in self._per_node))
+
+    def _moved(self) -> list[Managed]:
+        """What is moved at all, in the order of ``_KINDS``."""
+        fixed = {kind.kind for kind in self._per_node}
+        kinds = [kind for kind in _KINDS if kind not in fixed]
+        actors = self._supervisor.actors
+        return [actors[name] for kind in kinds for name in sorted(actors) if name.partition("-")[0] == kind]
+
+    def _homes(self) -> Mapping[str, str]:
+        return {m.name: m.started.node_id for m in self._moved() if m.state == "alive" and m.started}
+
+    def _all_serve(self) -> bool:
+        return all(managed.state in ("alive", "failed") for managed in self._moved())
+
+    async def _carry_out(self, move: Move) -> None:
+        why = "which is drained" if move.source in self._drained else "for a new node"
+        log.info("%s moves to node %s from %s, %s", move.actor, move.target, move.source, why)
         try:
-            return await asyncio.to_thread(live_node_ids)
-        except RayError as error:
-            log.warning("the nodes cannot be listed now: %s", error)
-            return []
+            await self._supervisor.move(move.actor, move.target)
+        except CannotMove:
+            self._failures[move.target] += 1
+            if self._failures[move.target] >= _MOST_FAILURES:
+                log.error("node %s gets no share of the actors: they do not start there", move.target)
+                self._roster.have_their_share([move.target])
+            if move.source in self._alive - self._drained:
+                await self._supervisor.move(move.actor, move.source)
+            raise
+
+    async def _strip_drained(self, homes: Mapping[str, str]) -> bool:
+        """End what each node has of its own on a drained one, once nothing else is there; whether there was any."""
+        for node_id in sorted(self._drained - set(homes.values())):
+            for kind in self._per_node:
+                if await kind.remove_from(node_id):
+                    return True
+        return False
+
+    # -- operators -------------------------------------------------------------------------------------
+
+    async def drain(self, node_id: str) -> None:
+        """Have everything moved off the node, and nothing put there, until :meth:`undrain`. NodeError.
+
+        Returns when that is durable; ``on`` tells how far it is.
+        """
+        self._alive = frozenset(node["NodeID"] for node in await asyncio.to_thread(_nodes) if node["Alive"])
+        if node_id not in self._alive:
+            raise NodeError(f"node {node_id} is not alive; nothing of Muster is on it")
+        if not self._alive - self._drained - {node_id}:
+            raise NodeError(
+                f"node {node_id} is the last one that is not drained; add a node first, or undo another drain"
+            )
+        await asyncio.to_thread(drains.drain, self._zk, node_id, now_ms())
+        self._drained |= {node_id}
+        log.info("node %s is drained from now on", node_id)
+        self._wake.set()
+
+    async def undrain(self, node_id: str) -> None:
+        """Let the node have actors again; it gets the share of a node that comes."""
+        await asyncio.to_thread(drains.undrain, self._zk, node_id)
+        self._drained -= {node_id}
+        self._roster.forget_share(node_id)
+        log.info("node %s is drained no more", node_id)
+        self._wake.set()
+
+    def on(self, node_id: str) -> list[str]:
+        """What of Muster is on the node, the controller first."""
+        found = ["controller"] if node_id == self._own_node else []
+        for name, managed in sorted(self._supervisor.actors.items()):
+            process = managed.process[1] if managed.process else None
+            homes = {managed.started.node_id if managed.started else process}
+            if managed.stand_in is not None:
+                homes.add(managed.stand_in.standby.node_id)
+            if node_id in homes and managed.state != "stopped":
+                found.append(name)
+        return found
+
+    def state(self, node_id: str) -> str:
+        """alive, draining, drained or dead."""
+        if node_id not in self._alive:
+            return "dead"
+        if node_id not in self._drained:
+            return "alive"
+        return "draining" if self.on(node_id) else "drained"
+
+
+def _nodes() -> list[dict[str, Any]]:
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return nodes

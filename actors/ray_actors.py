@@ -22,7 +22,7 @@ from actors.runtime import log_to_file, socket_path
 from actors.settings import ClusterSettings
 from actors.storage import check_shared
 from actors.wire.server import Server
-from placement.epochs import next_epoch
+from placement.epochs import next_epoch, take_actor_epoch, when_superseded
 from placement.registration import Registration
 from placement.view import ClusterView
 from placement.zookeeper import ZooKeeperClient, connect
@@ -110,6 +110,7 @@ class LogActor(Actor):
 
     async def _start(self) -> Started:
         self._zk = await self._zookeeper()
+        self._epoch = await asyncio.to_thread(take_actor_epoch, self._zk, self.name)
         self._follower = ViewFollower(self.settings)
         self._view = await self._follower.first()
         self._service = LogService(
@@ -122,6 +123,7 @@ class LogActor(Actor):
         self._service.start_upkeep()
         self._follower.follow(self._on_view)
         self._server = Server(LogServer(self._service), self.secret)
+        await asyncio.to_thread(when_superseded, self._zk, self._epoch, lambda: os._exit(1))
         return await self._listen(self._server, self.name)
 
     def _on_view(self, view: ClusterView) -> None:
@@ -131,7 +133,7 @@ class LogActor(Actor):
         task.add_done_callback(self._tasks.discard)
 
     async def _next_epoch(self, topic: str, partition: int) -> int:
-        return await asyncio.to_thread(next_epoch, self._zk, topic, partition, self.name)
+        return await asyncio.to_thread(next_epoch, self._zk, topic, partition, self.name, holder=self._epoch)
 
     async def stop(self) -> None:
         """Close the logs; nothing that was acknowledged waits for this."""

@@ -78,12 +78,14 @@ class Managed:
 def detached(cls: type, name: str, namespace: str, *args: Any, node_id: str | None = None, pinned: bool = False) -> Any:
     """Handle of the detached, named actor, created if it is not there; on ``node_id`` if that node can take it.
 
-    If it is ``pinned``, it runs on that node or nowhere.
+    If it is ``pinned``, it runs on that node or nowhere: when the node is lost it is dead, and not put anywhere by Ray.
 
     It uses no CPU slot (a slot is for work, and these mostly wait), restarts for ever and serves many calls
     at once.
     """
     strategy = NodeAffinitySchedulingStrategy(node_id, soft=not pinned) if node_id else "DEFAULT"
+    # Ray puts an actor that wants no resource at all on a random node, whatever its soft affinity says.
+    memory_bytes = 1 if node_id and not pinned else None
     return (
         ray.remote(cls)
         .options(
@@ -94,6 +96,7 @@ def detached(cls: type, name: str, namespace: str, *args: Any, node_id: str | No
             max_restarts=-1,
             max_task_retries=0,
             num_cpus=0,
+            memory=memory_bytes,
             max_concurrency=1000,
             scheduling_strategy=strategy,
         )
@@ -172,7 +175,7 @@ class Supervisor:
                 log.error("%s is taken for dead: %s", managed.name, error)
                 await self._down(managed)
                 await self._end(managed)
-            except ActorDiedError as error:  # for good: somebody killed it without restart
+            except (ActorDiedError, ActorUnschedulableError) as error:  # for good: killed without restart, or its node
                 log.warning("%s died and is made anew: %s", managed.name, first_line(error))
                 managed.handle = None
             except RayTaskError as error:

@@ -15,7 +15,7 @@ from ray.exceptions import RayError
 import gateway.apis  # registers the handlers
 from actors.admin import NewTopic, Started, TopicOutcome
 from actors.faults.registry import Book
-from actors.follow import ViewFollower, controller_of
+from actors.follow import CurrentController, ViewFollower
 from actors.runtime import log_to_file, now_ms
 from actors.settings import ClusterSettings
 from actors.storage import check_shared
@@ -101,13 +101,13 @@ class GatewayActor:
             gateway_id=self._id,
             node_id=node_id,
             config=config,
-            controller=RayController(await controller_of(settings)),
+            controller=RayController(CurrentController(settings)),
             account=account,
             metrics=metrics,
             view=view,
         )
         if config.fault_injection_enable:
-            faults = RayFaults(await controller_of(settings))
+            faults = RayFaults(CurrentController(settings))
             self._faults = GatewayFaults(self._gateway, faults)
             self._faults.take(await faults.book())
             self._gateway.faults = self._faults

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 
 from actors.controller import Controller
+from actors.nodes import NodeError
 from actors.settings import NAMESPACE, ClusterReady, ClusterSettings
 from actors.supervisor import detached
 from gateway.actor import GatewayActor
@@ -87,12 +88,20 @@ def _kill(name: str, namespace: str) -> None:
 
 def cluster_status(namespace: str = NAMESPACE) -> dict[str, Any]:
     """Nodes and actors as the controller sees them. ClusterError if it does not answer."""
+    return dict(ask_controller("status", namespace=namespace))
+
+
+def ask_controller(method: str, *arguments: Any, namespace: str = NAMESPACE) -> Any:
+    """Call a method of the controller. ClusterError if it does not answer, or says why it refuses."""
     try:
         controller = ray.get_actor("controller", namespace)
-        status: Any = ray.get(controller.status.remote(), timeout=_STATUS_S)
+        return ray.get(getattr(controller, method).remote(*arguments), timeout=_STATUS_S)
+    except RayTaskError as error:
+        if isinstance(error.cause, NodeError):
+            raise ClusterError(str(error.cause)) from error
+        raise ClusterError(f"the controller failed: {_last_line(error)}") from error
     except (ValueError, RayError, TimeoutError) as error:
         raise ClusterError(f"the controller does not answer: {_last_line(error)}") from error
-    return dict(status)
 
 
 def _last_line(error: BaseException) -> str:

@@ -1,7 +1,7 @@
 """Which actors change their node when a node comes or is drained: as few as rendezvous hashing allows.
 
-Where a node is lost, Ray starts its actors elsewhere by itself; they stay there. So an actor moves only off a node
-that is drained, or to a node that came and is its best: never between two nodes that were there before.
+An actor moves only off a node that is drained, or to a node that came and is its best: never between two nodes that
+were there before. (Those of a node that is lost do not move: they are made anew, each on the best that is left.)
 """
 
 from __future__ import annotations

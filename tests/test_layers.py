@@ -21,6 +21,7 @@ IMPURE = {"ray", "asyncio", "socket", "threading", "time", "datetime", "random",
 PURE = (
     *sorted((ROOT / "actors/group").rglob("*.py")),
     *sorted((ROOT / "gateway/attribution").rglob("*.py")),
+    ROOT / "placement/moves.py",
     ROOT / "placement/repair.py",
     *(ROOT / "actors/faults" / name for name in ("apis.py", "errors.py", "matching.py", "model.py")),
 )

@@ -19,6 +19,7 @@ _COMMANDS = {
     "up": "gateway.cli.up:up",
     "down": "gateway.cli.down:down",
     "status": "gateway.cli.status:status",
+    "drain": "gateway.cli.drain:drain",
     "groups": "gateway.cli.groups:groups",
     "topics": "gateway.cli.topics:topics",
     "log": "gateway.cli.log:log",

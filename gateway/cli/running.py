@@ -63,7 +63,7 @@ def bootstrap_servers(bootstrap_server: str | None, directory: Path, address: st
 
 def status_of(directory: Path, address: str | None) -> dict[str, Any]:
     """What the controller says: ``nodes``, ``actors`` and more. CliError if there is none."""
-    with _connected(directory, address):
+    with connected(directory, address):
         from gateway import cluster
 
         try:
@@ -76,7 +76,8 @@ def status_of(directory: Path, address: str | None) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _connected(directory: Path, address: str | None) -> Iterator[None]:
+def connected(directory: Path, address: str | None) -> Iterator[None]:
+    """Within, this process is connected to the Ray of the Muster that is meant. CliError."""
     if address is None:
         state = state_of(directory)
         own_ray.connect(state.ray_address, state.ray_token_path)

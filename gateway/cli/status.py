@@ -15,7 +15,10 @@ from gateway.cli.running import by_storage_or_address, status_of
 @by_storage_or_address
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
 def status(directory: Path, address: str | None, as_json: bool) -> None:
-    """Show nodes and actors: where each runs, its pid, its state."""
+    """Show nodes and actors: where each runs, its pid, its state.
+
+    A node that muster drain was asked for is draining, or drained when nothing of Muster is left there.
+    """
     found = status_of(directory, address)
     if as_json:
         print_json(found)

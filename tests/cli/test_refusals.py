@@ -100,7 +100,9 @@ def test_a_zookeeper_that_cannot_be_reached(muster: Muster, kind: str, tmp_path:
     assert not (tmp_path / "muster-data/run/cluster.json").exists()
 
 
-@pytest.mark.parametrize("command", [["down"], ["status"], ["topics", "list"], ["groups", "describe", "billing"]])
+@pytest.mark.parametrize(
+    "command", [["down"], ["status"], ["drain", "n"], ["topics", "list"], ["groups", "describe", "billing"]]
+)
 def test_nothing_runs_here(muster: Muster, command: list[str]) -> None:
     assert "no muster runs on storage muster-data" in one_line(muster(*command))
 

@@ -139,12 +139,11 @@ class Bench:
         found: dict[str, Any] = json.loads(self.muster.cli("status", "--json"))
         return found
 
-    def homes(self) -> dict[str, str]:
-        """Node id of every actor that serves."""
-        return {a["name"]: a["node_id"] for a in self.status()["actors"] if a["state"] == "alive"}
-
     def until_settled(self) -> dict[str, str]:
-        """Wait until every actor serves, each on a node that lives, with one gateway on each; their homes."""
+        """Wait until every actor serves, each on a node that lives, with one gateway on each; node ids by actor.
+
+        New clients begin with the gateways of then: those of one machine cannot all have the same port.
+        """
 
         def settled(status: dict[str, Any]) -> bool:
             alive = {node["node_id"] for node in status["nodes"] if node["state"] == "alive"}
@@ -153,8 +152,9 @@ class Bench:
                 actor["state"] == "alive" and actor["node_id"] in alive for actor in status["actors"]
             ) and sorted(gateways) == sorted(alive)
 
-        eventually(self.status, settled, "every actor serves on a live node")
-        return self.homes()
+        status = eventually(self.status, settled, "every actor serves on a live node", SETTLED_S)
+        self.muster.ready["bootstrap"] = [actor["address"] for actor in status["actors"] if actor["address"]]
+        return {actor["name"]: actor["node_id"] for actor in status["actors"]}
 
 
 @contextlib.contextmanager

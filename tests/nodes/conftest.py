@@ -8,7 +8,12 @@ import pytest
 
 from tests.nodes.bench import Bench, bench
 
-_PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "6", "log.actors": "3"}
+_PROPERTIES = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "6",
+    "log.actors": "3",
+    "node.settle.ms": "2000",
+}
 
 
 @pytest.fixture(scope="session")

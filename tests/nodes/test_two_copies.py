@@ -16,23 +16,21 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from actors.log import PartitionLog
 from actors.runtime import now_ms
-from actors.wire import codec, envelope
 from actors.wire.channel import Channel, ChannelLost, connect
 from actors.wire.codec import ErrorCode
 from placement.epochs import next_epoch
 from placement.topics import TopicRegistry
 from placement.view import OFFSETS_TOPIC, Endpoint, Topic
 from placement.zookeeper import ZooKeeperClient
-from tests.log.support import client_batch
 from tests.muster_process import end_with_parent
 from tests.nodes.copy import CONFIG, SECRET
 from tests.nodes.files import counted, unchanged
+from tests.nodes.raw import commit, produce
 from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
 
 __all__ = ["zk", "zk_hosts", "zookeeper"]
@@ -42,34 +40,20 @@ LOOPS = 6
 """Requests that are under way on each connection."""
 ENOUGH = 40
 WAIT_S = 60
-_CONTEXT = envelope.write_context("127.0.0.1", "1-1", "User:ANONYMOUS")
 _numbers = itertools.count()
 
+
+async def _commit(channel: Channel, _: Topic, number: int) -> ErrorCode:
+    return await commit(channel, f"g-{number}", number)
+
+
+async def _produce(channel: Channel, topic: Topic, number: int) -> ErrorCode:
+    return await produce(channel, topic, 0, b"g-%d" % number)
+
+
 Ask = Callable[[Channel, Topic, int], Awaitable[ErrorCode]]
-"""Write what carries the number; the error code of the answer."""
-
-
-async def _call(channel: Channel, api_key: int, version: int, body: dict[str, Any]) -> Any:
-    frame = codec.encode_request(api_key, version, 1, "client", body)
-    return codec.decode_response(api_key, version, await channel.call(_CONTEXT, frame))[1]
-
-
-async def commit(channel: Channel, topic: Topic, number: int) -> ErrorCode:
-    """Each number in a group of its own, so that each has a record of its own."""
-    items = [{"partition_index": 0, "committed_offset": number, "committed_metadata": ""}]
-    body = {"group_id": f"g-{number}", "generation_id_or_member_epoch": -1, "member_id": ""}
-    answer = await _call(channel, 8, 7, {**body, "topics": [{"name": "t", "partitions": items}]})
-    return ErrorCode(answer.topics[0].partitions[0].error_code)
-
-
-async def produce(channel: Channel, topic: Topic, number: int) -> ErrorCode:
-    part = {"index": 0, "records": client_batch(value=b"g-%d" % number)}
-    topics = [{"topic_id": topic.topic_id, "partition_data": [part]}]
-    answer = await _call(channel, 0, 13, {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": topics})
-    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
-
-
-KINDS: dict[str, tuple[str, Ask]] = {"offsets": (OFFSETS_TOPIC, commit), "log": ("flights", produce)}
+"""Write a record of its own for the number; the error code of the answer."""
+KINDS: dict[str, tuple[str, Ask]] = {"offsets": (OFFSETS_TOPIC, _commit), "log": ("flights", _produce)}
 
 
 class Copy:

@@ -1,0 +1,83 @@
+"""Moves the controller to another node: the one actor that the controller's supervisor cannot move."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from actors.runtime import log_to_file
+from actors.settings import ClusterSettings
+from actors.supervisor import detached
+
+log = logging.getLogger(__name__)
+
+NAME = "controller-mover"
+_RETRY_S = 0.1
+_START_S = 30.0
+
+
+class ControllerMover:
+    """The Ray actor ``controller-mover``: ends the controller, makes a new one on its own node, and ends itself.
+
+    It is detached and restarts for ever, so a crash between the two does not leave the cluster without a controller.
+    """
+
+    def __init__(self, settings: ClusterSettings, old_actor_id: str, controller: type, *arguments: Any) -> None:
+        """``controller(*arguments)`` is what the new one is made of; ``old_actor_id`` is what it replaces."""
+        log_to_file(Path(settings.storage), NAME)
+        self._namespace = settings.namespace
+        self._old_actor_id = old_actor_id
+        self._controller = controller
+        self._arguments = arguments
+        threading.Thread(target=self._run, name=NAME, daemon=True).start()
+
+    def _run(self) -> None:
+        while not self._replaced():
+            time.sleep(_RETRY_S)
+        while True:  # Ray may not have registered this process yet
+            with contextlib.suppress(RayError, ValueError):
+                ray.kill(ray.get_actor(NAME, self._namespace), no_restart=True)
+            time.sleep(_RETRY_S)
+
+    def _replaced(self) -> bool:
+        """Whether a controller serves that is not the old one. Anybody else may have made it, too."""
+        node_id = ray.get_runtime_context().get_node_id()
+        try:
+            found = detached(self._controller, "controller", self._namespace, *self._arguments, node_id=node_id)
+            if found._actor_id.hex() == self._old_actor_id:
+                ray.kill(found, no_restart=True)
+                return False
+            ray.get(found.start.remote(), timeout=_START_S)
+        except (RayError, ValueError, TimeoutError) as error:
+            log.info("the controller is not replaced yet: %s", error)
+            return False
+        log.info("the controller serves on node %s", node_id)
+        return True
+
+    def ping(self) -> None:
+        """Answers once the process is there."""
+
+
+async def move_controller(node_id: str, settings: ClusterSettings, controller: type, *arguments: Any) -> None:
+    """Called by the controller, that is ended by this: have another one of ``controller(*arguments)`` on that node.
+
+    RayError if that node cannot take one; then nothing has changed.
+    """
+    own_id = ray.get_runtime_context().get_actor_id()
+
+    def make() -> Any:
+        return detached(
+            ControllerMover, NAME, settings.namespace, settings, own_id, controller, *arguments, node_id=node_id
+        )
+
+    mover = await asyncio.to_thread(make)
+    await mover.ping.remote()
+    await asyncio.Event().wait()

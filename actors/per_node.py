@@ -1,0 +1,59 @@
+"""What every node of the Ray cluster has one of: a gateway, a standby."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from actors.supervisor import Managed, Supervisor
+
+
+class PerNode:
+    """Actors ``<kind>-<number>``. A node that comes gets the lowest number that is free: that of one that was lost."""
+
+    def __init__(self, kind: str, supervisor: Supervisor, manage_on: Callable[[str, int], object]) -> None:
+        """``manage_on(node_id, number)`` begins to keep ``<kind>-<number>`` running on that node and on no other."""
+        self.kind = kind
+        self._supervisor = supervisor
+        self._manage_on = manage_on
+        self._homes: dict[str, str] = {}
+
+    async def follow(self, alive: Collection[str], wanted: Collection[str]) -> None:
+        """Have one on each of ``wanted``; those of nodes that are not ``alive`` are no more."""
+        for name in [name for name, home in self._found().items() if home is not None and home not in alive]:
+            await self._forget(name)
+        found = self._found()
+        if None in found.values():
+            return  # a predecessor's, of which nobody knows yet where it is
+        free = (number for number in range(1, len(found) + len(wanted) + 1) if f"{self.kind}-{number}" not in found)
+        for node_id, number in zip(sorted(set(wanted) - set(found.values())), free, strict=False):
+            self._homes[f"{self.kind}-{number}"] = node_id
+            self._manage_on(node_id, number)
+
+    async def remove_from(self, node_id: str) -> bool:
+        """End the one on that node; whether there was one."""
+        names = [name for name, home in self._found().items() if home == node_id]
+        for name in names:
+            await self._forget(name)
+        return bool(names)
+
+    def serves_on(self, node_id: str) -> bool:
+        """Whether the one on that node serves."""
+        return any(
+            self._supervisor.actors[name].state == "alive" for name, home in self._found().items() if home == node_id
+        )
+
+    def _found(self) -> dict[str, str | None]:
+        """The node of each one there is; None while it is not known."""
+        actors = self._supervisor.actors
+        return {name: self._home(managed) for name, managed in actors.items() if name.startswith(f"{self.kind}-")}
+
+    def _home(self, managed: Managed) -> str | None:
+        if managed.started is not None:
+            self._homes[managed.name] = managed.started.node_id
+        return self._homes.get(managed.name)
+
+    async def _forget(self, name: str) -> None:
+        await self._supervisor.forget(name)
+        self._homes.pop(name, None)

@@ -1,0 +1,98 @@
+"""``muster drain``: move everything of Muster off a node, before it is stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gateway.cli.errors import CliError
+from gateway.cli.output import Progress, counted
+from gateway.cli.running import by_storage_or_address, connected
+
+_POLL_S = 0.3
+_SHOWN = 6
+Node = Mapping[str, Any]
+"""As ``muster status --json`` has it."""
+
+
+@click.command(epilog="Example: muster drain 10.0.0.12 --storage /srv/muster")
+@click.argument("node")
+@click.option("--undo", is_flag=True, help="Let the node have actors again.")
+@click.option("--timeout", "timeout_s", type=float, default=300.0, show_default=True, help="Seconds to wait.")
+@by_storage_or_address
+def drain(node: str, undo: bool, timeout_s: float, directory: Path, address: str | None) -> None:
+    """Move everything of Muster off a node, and put nothing there any more.
+
+    NODE is an address, an id or the beginning of an id, as muster status shows them. No group rebalances; clients
+    of the node's gateway, which goes last, connect to another. Ends when nothing of Muster is left there. The node
+    stays drained, also when Muster is restarted, until --undo or until its Ray is restarted.
+    """
+    with connected(directory, address), Progress() as progress:
+        from gateway import cluster
+
+        try:
+            found = node_of(node, cluster.cluster_status()["nodes"], undo=undo)
+            cluster.ask_controller("undrain" if undo else "drain", found["node_id"])
+        except cluster.ClusterError as error:
+            raise CliError(str(error)) from error
+        where = f"node {found['node_id']} ({found['address']})"
+        if undo:
+            click.echo(f"{where} may have actors again")
+            return
+        _wait(found["node_id"], cluster.cluster_status, cluster.ClusterError, progress, timeout_s)
+        progress.rest()
+        click.echo(f"{where} is drained: nothing of Muster is on it")
+
+
+def node_of(text: str, nodes: Sequence[Node], *, undo: bool = False) -> Node:
+    """The node that is meant, by id, beginning of an id, or address. CliError unless it is one, and may be drained."""
+    meant = [node for node in nodes if text and (node["address"] == text or node["node_id"].startswith(text))]
+    alive = [node for node in meant if node["state"] != "dead"]
+    if not meant:
+        raise CliError(f"no node {text}; muster status shows ids and addresses")
+    if not alive:
+        raise CliError(f"node {text} is dead; its actors are elsewhere already")
+    if len(alive) > 1:
+        ids = ", ".join(node["node_id"] for node in alive)
+        raise CliError(f"{text} is {len(alive)} nodes: {ids}; say more of the id")
+    if not undo and not any(node["state"] == "alive" and node is not alive[0] for node in nodes):
+        raise CliError(f"node {text} is the last one that is not drained; add a node first, or undo another drain")
+    return alive[0]
+
+
+def _wait(
+    node_id: str,
+    status: Callable[[], Mapping[str, Any]],
+    away: type[Exception],
+    progress: Progress,
+    timeout_s: float,
+) -> None:
+    """Until nothing is left on the node; what is, is told whenever it changes. CliError if it takes too long."""
+    until = time.monotonic() + timeout_s
+    told: Sequence[str] | None = None
+    while True:
+        try:
+            (node,) = (node for node in status()["nodes"] if node["node_id"] == node_id)
+        except away:  # the controller itself moves
+            node = None
+        if node is not None:
+            if node["state"] in ("drained", "dead"):
+                return
+            if node["actors"] != told:
+                told = node["actors"]
+                progress.step(f"{counted(len(told), 'actor')} left: {_some(told)}")
+        if time.monotonic() > until:
+            left = _some(told or ["nobody knows what, since the controller does not answer"])
+            raise CliError(
+                f"not drained within {timeout_s:g} s, still there: {left}; it goes on, muster status shows how far"
+            )
+        time.sleep(_POLL_S)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

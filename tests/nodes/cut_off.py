@@ -1,0 +1,84 @@
+"""Two copies of the actors of a node at once, as after a cut in the network. Run by ``make test-nodes``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import count
+
+import psutil
+import pytest
+
+from actors.wire.channel import Channel, connect
+from actors.wire.codec import ErrorCode
+from placement.hashing import partition_for
+from placement.view import OFFSETS_TOPIC, ClusterView, Endpoint, Topic
+from tests.muster_process import eventually
+from tests.nodes.bench import Bench
+from tests.nodes.files import counted, unchanged
+from tests.nodes.raw import commit, produce
+from tests.nodes.work import drain, work
+
+
+async def written_by_old(view: ClusterView, node_id: str, topic: Topic) -> list[ErrorCode | str]:
+    """What the actors that were on that node say to writes, asked without any gateway."""
+    told: list[ErrorCode | str] = []
+    offsets_partitions = view.topics[OFFSETS_TOPIC].partitions
+
+    async def ask(endpoint: Endpoint, write: Callable[[Channel], Awaitable[ErrorCode]]) -> None:
+        try:
+            channel = await connect(endpoint, node_id, on_statements=None, on_lost=lambda: None)
+            told.append(await write(channel))
+            channel.close()
+        except (OSError, TimeoutError):  # it has noticed and ended
+            told.append("lost")
+
+    for index, endpoint in view.logs.items():
+        if endpoint is not None and endpoint.node_id == node_id:
+            for partition in range(topic.partitions):
+                if view.log_of(topic, partition) == index:
+                    await ask(endpoint, partial(produce, topic=topic, partition=partition, value=b"late"))
+    for partition, endpoint in view.offsets.items():
+        if endpoint is not None and endpoint.node_id == node_id:
+            group = next(f"late-{n}" for n in count() if partition_for(f"late-{n}", offsets_partitions) == partition)
+            await ask(endpoint, partial(commit, group=group, offset=1))
+    return told
+
+
+def ended(pid: int) -> bool:
+    """Also if its raylet, which stands still, has not reaped it."""
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.timeout(240)
+def test_actors_of_a_node_that_is_cut_off_can_write_nothing(on_nodes: Bench, fresh: Callable[[str], str]) -> None:
+    """Its raylet stands still and its actors go on, the controller among them, while Ray starts second ones."""
+    nodes = on_nodes.nodes
+    with work(on_nodes, fresh) as clients:
+        if on_nodes.until_settled()["controller"] == nodes.head.node_id:
+            for options in ([], ["--undo"]):
+                assert drain(on_nodes, nodes.head.node_id, *options).returncode == 0
+        before = on_nodes.until_settled()
+        stable = clients.stability()
+        cut_off = nodes.nodes[before["controller"]]
+        view = nodes.view()
+        old_pids = {a["name"]: a["pid"] for a in on_nodes.status()["actors"] if a["node_id"] == cut_off.node_id}
+        folders = [*(on_nodes.muster.storage / "logs").glob("*-*")]
+        with nodes.paused(cut_off):
+            clients.go_on()
+            homes = on_nodes.until_settled()
+            assert cut_off.node_id not in homes.values()
+            found = {folder: counted(folder) for folder in folders}
+            told = asyncio.run(written_by_old(view, cut_off.node_id, view.topics[clients.producer.topic]))
+            assert ErrorCode.none not in told
+            clients.go_on()
+            assert all(unchanged(data, counted(folder)) for folder, data in found.items())
+            eventually(lambda: ended(old_pids["controller"]), bool, "the old controller notices its successor")
+        clients.go_on()
+        assert clients.stability() == stable
+        nodes.kill(cut_off)
+        nodes.add()
+        on_nodes.until_settled()
+        clients.go_on()
+        assert clients.stability() == stable

@@ -1,0 +1,34 @@
+"""Requests on the internal socket of an actor, as a gateway sends them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.wire import codec, envelope
+from actors.wire.channel import Channel
+from actors.wire.codec import ErrorCode
+from placement.view import Topic
+from tests.log.support import client_batch
+
+_CONTEXT = envelope.write_context("127.0.0.1", "1-1", "User:ANONYMOUS")
+
+
+async def _call(channel: Channel, api_key: int, version: int, body: dict[str, Any]) -> Any:
+    frame = codec.encode_request(api_key, version, 1, "client", body)
+    return codec.decode_response(api_key, version, await channel.call(_CONTEXT, frame))[1]
+
+
+async def commit(channel: Channel, group: str, offset: int) -> ErrorCode:
+    """An offset of partition 0 of ``t``, for a group without members. ChannelLost."""
+    items = [{"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}]
+    body = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": ""}
+    answer = await _call(channel, 8, 7, {**body, "topics": [{"name": "t", "partitions": items}]})
+    return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
+async def produce(channel: Channel, topic: Topic, partition: int, value: bytes) -> ErrorCode:
+    """A batch of one record. ChannelLost."""
+    part = {"index": partition, "records": client_batch(value=value)}
+    topics = [{"topic_id": topic.topic_id, "partition_data": [part]}]
+    answer = await _call(channel, 0, 13, {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": topics})
+    return ErrorCode(answer.responses[0].partition_responses[0].error_code)

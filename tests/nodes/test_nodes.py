@@ -1,0 +1,107 @@
+"""Nodes that are lost, come, and are drained while real clients work; what the clients must not notice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from placement.rendezvous import choose
+from tests.cluster.groups import create
+from tests.muster_process import eventually
+from tests.nodes.bench import SETTLED_S, Bench
+from tests.nodes.work import drain, work
+
+MOVED = ("offsets", "log", "reconciler")
+
+
+def moved(homes: dict[str, str]) -> dict[str, str]:
+    """Of the actors that are moved between nodes."""
+    return {name: home for name, home in homes.items() if name.partition("-")[0] in MOVED}
+
+
+@pytest.mark.timeout(240)
+def test_a_node_is_lost_and_another_comes(on_nodes: Bench, fresh: Callable[[str], str]) -> None:
+    nodes = on_nodes.nodes
+    with work(on_nodes, fresh) as clients:
+        before = on_nodes.until_settled()
+        stable = clients.stability()
+        lost = max(
+            (node for node in nodes.nodes.values() if node != nodes.head),
+            key=lambda node: [*moved(before).values()].count(node.node_id),
+        )
+        assert lost.node_id in moved(before).values()
+
+        nodes.kill(lost)
+        clients.go_on()
+        without = on_nodes.until_settled()
+        assert moved(without) == {name: choose(name, list(nodes.nodes)) for name in moved(before)}
+        clients.go_on()
+        assert clients.stability() == stable
+
+        came = nodes.add()
+        share = {name for name in moved(without) if choose(name, list(nodes.nodes)) == came.node_id}
+        eventually(
+            on_nodes.until_settled,
+            lambda homes: {name for name, home in moved(homes).items() if home == came.node_id} == share,
+            "the node that came has its share",
+            SETTLED_S,
+        )
+        clients.go_on()
+        after = on_nodes.until_settled()
+        assert {name for name in without if name in after and without[name] != after[name]} <= share
+        assert clients.stability() == stable
+
+
+def states(bench: Bench) -> dict[str, str]:
+    return {node["node_id"]: node["state"] for node in bench.status()["nodes"] if node["state"] != "dead"}
+
+
+@pytest.mark.timeout(240)
+def test_a_node_is_drained(on_nodes: Bench, fresh: Callable[[str], str]) -> None:
+    """That of the controller, which moves too."""
+    with work(on_nodes, fresh) as clients:
+        before = on_nodes.until_settled()
+        stable = clients.stability()
+        drained = before["controller"]
+
+        done = drain(on_nodes, drained[:12])
+        assert done.returncode == 0, done.stderr
+        assert f"node {drained} " in done.stdout
+        assert "is drained: nothing of Muster is on it" in done.stdout
+        assert "left: " in done.stderr
+        after = {actor["name"]: actor for actor in on_nodes.status()["actors"]}
+        assert drained not in {actor["node_id"] for actor in after.values()}
+        assert states(on_nodes)[drained] == "drained"
+        stayed = {name: home for name, home in moved(before).items() if home != drained}
+        assert {name: after[name]["node_id"] for name in stayed} == stayed
+        clients.go_on()
+        assert clients.stability() == stable
+        create(on_nodes.muster, fresh("made-without"))
+
+        others = [node for node in on_nodes.nodes.nodes if node != drained]
+        assert drain(on_nodes, others[0]).returncode == 0
+        clients.go_on()
+        refused = drain(on_nodes, others[1])
+        assert refused.returncode == 1
+        assert "is the last one that is not drained" in refused.stderr
+        assert states(on_nodes) == {drained: "drained", others[0]: "drained", others[1]: "alive"}
+        assert "no node nowhere" in drain(on_nodes, "nowhere").stderr
+        assert (
+            f"{on_nodes.status()['nodes'][0]['address']} is 3 nodes"
+            in drain(on_nodes, on_nodes.status()["nodes"][0]["address"]).stderr
+        )
+
+        for node in (drained, others[0]):
+            assert "may have actors again" in drain(on_nodes, node, "--undo").stdout
+        homes = eventually(
+            on_nodes.until_settled,
+            lambda homes: all(home == choose(name, list(on_nodes.nodes.nodes)) for name, home in moved(homes).items()),
+            "the nodes have their shares again",
+            SETTLED_S,
+        )
+        assert len(set(homes.values())) == 3
+        clients.go_on()
+        assert clients.stability() == stable
+        assert json.loads(on_nodes.muster.cli("topics", "list", "--json"))
