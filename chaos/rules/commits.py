@@ -48,10 +48,10 @@ def _register(key: Key, commits: list[Commit], answers: list[Fetched]) -> Iterat
                 known.add(seen[0].begin_s, seen[0].offset)
             seen.pop(0)
         floor_s, by = known.latest_other(answer.offset)
-        if answer.offset < 0:
-            legal = floor_s == -inf
-        else:
-            legal = any(c.begin_s < answer.end_s and c.end_s >= floor_s for c in by_value[answer.offset])
+        # A library that commits by itself commits the start, too, before it has read anything.
+        legal = (answer.offset <= 0 and floor_s == -inf) or any(
+            commit.begin_s < answer.end_s and commit.end_s >= floor_s for commit in by_value[answer.offset]
+        )
         if not legal:
             group, (topic, partition) = key
             found = "nothing" if answer.offset < 0 else str(answer.offset)

@@ -137,6 +137,10 @@ def _commit_gone(history: History) -> None:
     history.fetched[-1] = history.fetched[-1]._replace(offset=-1)
 
 
+def _back_at_the_start(history: History) -> None:
+    history.fetched[-1] = history.fetched[-1]._replace(offset=0)
+
+
 def _found_and_lost(history: History) -> None:
     """An observation counts as an acknowledgement does, even if the commit's own answer was lost."""
     history.fetched[1:] = [Fetched("g", T0, 2, 4.5, 4.6), Fetched("g", T0, 1, 5.0, 5.1)]
@@ -221,6 +225,7 @@ BROKEN: list[tuple[str, Callable[[History], None]]] = [
     ("no_gaps", _gap),
     ("commits_are_kept", _commit_lost),
     ("commits_are_kept", _commit_gone),
+    ("commits_are_kept", _back_at_the_start),
     ("commits_are_kept", _found_and_lost),
     ("commits_are_kept", _late_effect_of_an_old_generation),
     ("commits_are_kept", _late_effect_after_ages),
@@ -280,6 +285,10 @@ def _library_commits_by_itself(history: History) -> None:
     history.commits = [commit._replace(generation=None, end_s=inf, acked=False) for commit in history.commits]
 
 
+def _library_commits_where_it_starts(history: History) -> None:
+    history.fetched[0] = history.fetched[0]._replace(offset=0)
+
+
 def _the_same_owner_again(history: History) -> None:
     history.assigned.append(history.assigned[-1]._replace(at_s=9.0))
 
@@ -314,6 +323,7 @@ def _slow_call_within_its_timeout(history: History) -> None:
         _late_effect_of_the_same_generation,
         _commit_while_fetching,
         _library_commits_by_itself,
+        _library_commits_where_it_starts,
         _the_same_owner_again,
         _left_the_group,
         _paused,
