@@ -1,10 +1,10 @@
-# make setup | demo | test | test-nodes | simulate | chaos | chaos-planted | conformance | bench-groups | bench-log | lint | lock | dist | clean.
+# make setup | demo | test | test-nodes | simulate | chaos | chaos-planted | conformance | bench-groups | bench-log | bench-failover | lint | lock | dist | clean.
 # Needs Python 3.11 and nothing else; conformance also needs mvn, node and npm.
 
 PYTHON := .venv/bin/python
 STAMP := .venv/.requirements.lock
 
-.PHONY: help setup demo test test-nodes simulate chaos chaos-planted conformance bench-groups bench-log lint lock dist clean
+.PHONY: help setup demo test test-nodes simulate chaos chaos-planted conformance bench-groups bench-log bench-failover lint lock dist clean
 
 help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
@@ -14,6 +14,7 @@ help:
 	@echo "make conformance   beside a real Apache Kafka, under its Java clients and kafkajs; fetches them with mvn and npm"
 	@echo "make bench-groups   10,000 groups, a group of 1,000 members, 100,000 offsets: time and memory"
 	@echo "make bench-log      opening a log of 1 GB with and without its indexes"
+	@echo "make bench-failover   50 times SIGKILL to actors of each kind: how long they are missed"
 	@echo "make simulate SEEDS=1000 FIRST=200   the group coordinator against any history; a bad one is printed with its command"
 	@echo "make chaos SEED=1 MINUTES=3   real clients under random faults, checked; a bad run keeps its journals"
 	@echo "make chaos-planted   that its checker finds a bug that is planted in a whole Muster"
@@ -57,6 +58,9 @@ bench-groups: setup
 
 bench-log: setup
 	$(PYTHON) -m bench.log
+
+bench-failover: setup
+	$(PYTHON) -m bench.failover
 
 SEEDS ?= 1000
 FIRST ?= 200

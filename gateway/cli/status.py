@@ -30,7 +30,7 @@ def status(directory: Path, address: str | None, as_json: bool) -> None:
     )
     click.echo()
     print_table(
-        ("ACTOR", "STATE", "NODE", "PID", "ADDRESS", "RESTARTS", "ERROR"),
+        ("ACTOR", "STATE", "STAND-IN", "NODE", "PID", "ADDRESS", "RESTARTS", "ERROR"),
         [_row(actor, hosts) for actor in found["actors"]],
     )
 
@@ -39,6 +39,7 @@ def _row(actor: dict[str, Any], hosts: dict[str, str]) -> tuple[Any, ...]:
     return (
         actor["name"],
         actor["state"],
+        actor["stand_in"],
         hosts.get(actor["node_id"], actor["node_id"]),
         actor["pid"],
         actor["address"],
