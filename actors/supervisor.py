@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _RETRY_S = 0.1
 _FAILED_RETRY_S = 2.0
+_LAST_RETRY_S = 5.0
 _AT_ONCE = 4
 """How many of many start side by side: fifty at once would keep each other, and the others, from the processor."""
 _STOP_S = 10.0
@@ -294,7 +295,7 @@ class Supervisor:
 
     async def _keep_covered(self, managed: Managed) -> None:
         """A standby serves instead of the actor, and another if that one is lost too."""
-        told = False
+        told, pause_s = False, _RETRY_S
         while True:
             if managed.stand_in is None:
                 managed.stand_in = await self._stand_in(managed)
@@ -302,14 +303,15 @@ class Supervisor:
                     told = True
                     await self._tell()
             if managed.stand_in is None:
-                await asyncio.sleep(_RETRY_S)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LAST_RETRY_S)
                 continue
             try:
                 await managed.stand_in.until_over()
             except RayError as error:
                 log.warning("%s is down: %s", managed.stand_in.standby.name, first_line(error))
             log.warning("%s stands in for %s no more", managed.stand_in.standby.name, managed.name)
-            managed.stand_in = None
+            managed.stand_in, pause_s = None, _RETRY_S
 
     async def _stand_in(self, managed: Managed, predecessor: Any = None) -> StandIn | None:
         """On the actor's node if it can be."""

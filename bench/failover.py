@@ -91,7 +91,8 @@ class Client:
         self._committed += 1
         partition = {"partition_index": 0, "committed_offset": self._committed, "committed_leader_epoch": -1}
         topics = [{"name": _TOPIC, "partitions": [{**partition, "committed_metadata": ""}]}]
-        answer = await self.connection.call(OFFSET_COMMIT, {**self._identity(self.member.generation), "topics": topics})
+        member = {**self._identity(-1), "generation_id_or_member_epoch": self.member.generation}
+        answer = await self.connection.call(OFFSET_COMMIT, {**member, "topics": topics})
         return bool(answer.topics[0].partitions[0].error_code is ErrorCode.none)
 
     async def produce(self) -> bool:
