@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ import click
 from gateway.cli import own_ray, storage
 from gateway.cli.errors import CliError
 
+_CONNECT_S = 2.0
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -52,13 +54,21 @@ def bootstrap_servers(bootstrap_server: str | None, directory: Path, address: st
     """Addresses of gateways, as Kafka clients take them. CliError if there is none."""
     if bootstrap_server:
         return bootstrap_server
-    if address is None:
-        found = state_of(directory).bootstrap
-    else:
+    found = state_of(directory).bootstrap if address is None else ()
+    if not any(_listens(server) for server in found):  # nodes may have come and gone since the start
         found = tuple(actor["address"] for actor in status_of(directory, address)["actors"] if actor["address"])
     if not found:
         raise CliError("no gateway serves yet; try again when muster status shows one")
     return ",".join(found)
+
+
+def _listens(server: str) -> bool:
+    host, _, port = server.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+    except OSError:
+        return False
+    return True
 
 
 def status_of(directory: Path, address: str | None) -> dict[str, Any]:

@@ -12,13 +12,14 @@ import pytest
 from confluent_kafka import TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from tests.cluster.groups import generation
 from tests.cluster.members import ConfluentMember, Producer, committed_offsets, everything
 from tests.muster_process import Muster, eventually
 
 pytestmark = pytest.mark.cluster
 
 WAIT_S = 60
-TOPIC, GROUP, LOOP_GROUP = "kept", "readers", "loop"
+TOPIC, GROUP, LOOP_GROUP, MEMBERS_GROUP = "kept", "readers", "loop", "members"
 PARTITIONS, COUNT = 3, 300
 # Eight offsets partitions: each is a process, and all of them start four times.
 _PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "8"}
@@ -87,6 +88,34 @@ class CommitLoop(threading.Thread):
             self.acknowledged = offset
 
 
+class Staying:
+    """Two members of a group that know nothing of what happens to the cluster."""
+
+    def __init__(self, bootstrap: str) -> None:
+        patient = {"session.timeout.ms": 180000}  # librdkafka counts too, while nobody is there
+        self._members = [ConfluentMember(bootstrap, TOPIC, MEMBERS_GROUP, **patient) for _ in range(2)]
+        for member in self._members:
+            member.start()
+        until_assigned = lambda: [len(member.assigned) for member in self._members]  # noqa: E731
+        eventually(
+            until_assigned, lambda counts: all(counts) and sum(counts) == PARTITIONS, "both have partitions", WAIT_S
+        )
+
+    def stability(self) -> object:
+        """What a rebalance would change, as the members see it."""
+        return [(member.identity(), member.rebalances, frozenset(member.assigned)) for member in self._members]
+
+    def until_read(self, *acknowledged: dict[bytes, tuple[int, int]]) -> None:
+        """Until they have read the records that are at these places."""
+        places = {place for promised in acknowledged for place in promised.values()}
+        read = lambda: {(partition, at) for m in self._members for partition, at, _ in list(m.read)}  # noqa: E731
+        eventually(read, places.issubset, "the members read on", WAIT_S)
+
+    def leave(self) -> None:
+        for member in self._members:
+            member.leave()
+
+
 @pytest.mark.timeout(240)
 def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
     storage = tmp_path / "storage"
@@ -111,6 +140,10 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
         feeder.start()
         eventually(lambda: len(killed.acknowledged), lambda n: n > COUNT, "acknowledged records")
         eventually(lambda: loop.acknowledged, lambda n: n > 50, "acknowledged commits")
+        staying = Staying(muster.bootstrap)
+        staying.until_read(producer.acknowledged)
+        stable, generation_before = staying.stability(), generation(muster, MEMBERS_GROUP)
+        muster.arguments += ["--port", muster.bootstrap.rpartition(":")[2]]
         muster.kill_everything()
         loop.stop.set()
         feeder.join(WAIT_S)
@@ -119,11 +152,17 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
     nothing_is_left(storage)
 
     with muster:
-        assert shown(muster) == before | {"groups": before["groups"] | {LOOP_GROUP}}
+        assert shown(muster) == before | {"groups": before["groups"] | {LOOP_GROUP, MEMBERS_GROUP}}
         assert committed_offsets(muster.bootstrap, GROUP, TOPIC, PARTITIONS) == committed
         assert_kept(muster, producer.acknowledged, killed.acknowledged)
         kept = committed_offsets(muster.bootstrap, LOOP_GROUP, TOPIC, 1)[0]
         assert loop.acknowledged <= kept <= loop.acknowledged + 1
+        later = Producer(muster.bootstrap, TOPIC)
+        later.send(COUNT)
+        later.flush()
+        staying.until_read(killed.acknowledged, later.acknowledged)
+        assert (staying.stability(), generation(muster, MEMBERS_GROUP)) == (stable, generation_before)
+        staying.leave()
         assert muster.stop() == 0
     nothing_is_left(storage)
 

@@ -80,28 +80,16 @@ def test_a_node_is_drained(on_nodes: Bench, fresh: Callable[[str], str]) -> None
         assert clients.stability() == stable
         create(on_nodes.muster, fresh("made-without"))
 
-        others = [node for node in on_nodes.nodes.nodes if node != drained]
-        assert drain(on_nodes, others[0]).returncode == 0
-        clients.go_on()
-        refused = drain(on_nodes, others[1])
-        assert refused.returncode == 1
-        assert "is the last one that is not drained" in refused.stderr
-        assert states(on_nodes) == {drained: "drained", others[0]: "drained", others[1]: "alive"}
-        assert "no node nowhere" in drain(on_nodes, "nowhere").stderr
-        assert (
-            f"{on_nodes.status()['nodes'][0]['address']} is 3 nodes"
-            in drain(on_nodes, on_nodes.status()["nodes"][0]["address"]).stderr
-        )
-
-        for node in (drained, others[0]):
-            assert "may have actors again" in drain(on_nodes, node, "--undo").stdout
+        address = on_nodes.status()["nodes"][0]["address"]
+        assert f"{address} is 3 nodes" in drain(on_nodes, address).stderr
+        assert "may have actors again" in drain(on_nodes, drained, "--undo").stdout
         homes = eventually(
             on_nodes.until_settled,
             lambda homes: all(home == choose(name, list(on_nodes.nodes.nodes)) for name, home in moved(homes).items()),
-            "the nodes have their shares again",
+            "the node has its share again",
             SETTLED_S,
         )
-        assert len(set(homes.values())) == 3
+        assert drained in homes.values()
         clients.go_on()
         assert clients.stability() == stable
         assert json.loads(on_nodes.muster.cli("topics", "list", "--json"))
