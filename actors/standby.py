@@ -8,20 +8,16 @@ to the processes of its node, where nobody else of the cluster can.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from actors.admin import Started
 from actors.follow import ViewFollower
 from actors.offsets_serving import PartitionHost
+from actors.processes import signal_process, until_process_ends
 from actors.ray_actors import Actor
 from actors.settings import ClusterSettings
 from placement.registration import Registration
 from placement.view import ClusterView
-
-
-class NotAnActor(ProcessLookupError):
-    """No process of Ray has that pid on this node; nothing was signalled."""
 
 
 class StandbyActor(Actor):
@@ -69,20 +65,13 @@ class StandbyActor(Actor):
         """Send a signal to an actor's process on this node, which may be this one. NotAnActor, PermissionError."""
         signal_process(pid, signal_number)
 
+    async def until_process_ends(self, pid: int) -> None:
+        """Returns when a process of this node has ended. OSError if the kernel cannot tell."""
+        await until_process_ends(pid)
+
     async def stop(self) -> None:
         """Hand over what is served here to nobody."""
         if self._started is None:
             return
         self._follower.stop()
         await self._host.stop()
-
-
-def signal_process(pid: int, signal_number: int) -> None:
-    """Send a signal to a worker process of Ray on this node. NotAnActor if the pid is not (or no more) one's."""
-    try:
-        title = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        title = b""
-    if not title.startswith(b"ray::"):
-        raise NotAnActor(f"pid {pid} is no actor's process on this node")
-    os.kill(pid, signal_number)

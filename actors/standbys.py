@@ -13,11 +13,12 @@ import ray
 from ray.exceptions import RayError
 
 from actors.admin import Started
-from actors.standby import signal_process
+from actors.processes import signal_process, until_process_ends
 
 log = logging.getLogger(__name__)
 
 _ADOPT_S = 3.0
+_RETRY_S = 1.0
 
 
 class NoStandby(RuntimeError):
@@ -30,6 +31,7 @@ class Standby:
 
     name: str
     handle: Any
+    pid: int
     node_id: str
 
 
@@ -112,13 +114,28 @@ class Standbys:
     async def signal(self, node_id: str, pid: int, signal_number: int) -> None:
         """Send a signal to an actor's process, at once where this process is on the same node.
 
-        NoStandby, RayError; NotAnActor and PermissionError of :func:`actors.standby.signal_process`.
+        NoStandby, RayError; NotAnActor and PermissionError of :func:`actors.processes.signal_process`.
         """
         here = node_id == ray.get_runtime_context().get_node_id()
         if here and pid != os.getpid():
             signal_process(pid, signal_number)
             return
         await self.on(node_id).handle.signal.remote(pid, signal_number)
+
+    async def until_gone(self, node_id: str, pid: int) -> None:
+        """Returns when the process has ended, which Ray says up to 2 s later; never where nobody can tell."""
+        while True:
+            try:
+                if node_id == ray.get_runtime_context().get_node_id():
+                    return await until_process_ends(pid)
+                await self.on(node_id).handle.until_process_ends.remote(pid)
+            except (NoStandby, RayError):
+                await asyncio.sleep(_RETRY_S)
+            except OSError as error:
+                log.info("the end of pid %d is left to Ray: %s", pid, error)
+                await asyncio.Event().wait()
+            else:
+                return None
 
 
 async def _standing_in(standby: Standby) -> dict[int, Started]:

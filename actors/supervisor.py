@@ -171,7 +171,9 @@ class Supervisor:
                 assert managed.started is not None
                 managed.error = None
                 await self._set(managed, "alive")
-                await self._while_alive(managed, managed.handle.park.remote(managed.started.pid))
+                pid, node_id = managed.started.pid, managed.started.node_id
+                await self._while_alive(managed, self._until_gone(managed.handle.park.remote(pid), pid, node_id))
+                log.warning("%s is down: pid %d has ended", managed.name, pid)
             except Unresponsive as error:
                 log.error("%s is taken for dead: %s", managed.name, error)
                 await self._down(managed)
@@ -184,7 +186,8 @@ class Supervisor:
                 with contextlib.suppress(RayError, ValueError):
                     await asyncio.to_thread(ray.kill, managed.handle, no_restart=False)
             except RayActorError as error:
-                log.warning("%s is down: %s", managed.name, first_line(error))
+                known = managed.state == "restarting"  # Ray says so again every 2 s
+                log.log(logging.DEBUG if known else logging.WARNING, "%s is down: %s", managed.name, first_line(error))
             except Exception as error:  # whatever Ray says: nobody else would try again
                 await self._failed(managed, error)
                 managed.handle = None
@@ -224,6 +227,18 @@ class Supervisor:
             managed.process = await handle.ping.remote()
 
         return await while_alive(call, ping, self._liveness_timeout_s)
+
+    async def _until_gone(self, call: Awaitable[None], pid: int, node_id: str) -> None:
+        """The call's end or error, or the end of the process that is asked; whichever is noticed first."""
+        called = asyncio.ensure_future(call)
+        gone = asyncio.ensure_future(self.standbys.until_gone(node_id, pid))
+        try:
+            await asyncio.wait({called, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if called.done():
+                called.result()
+        finally:
+            called.cancel()
+            gone.cancel()
 
     async def _end(self, managed: Managed) -> None:
         """End a process that is taken for dead; returns when it is, so that nobody believes it later."""
@@ -268,7 +283,7 @@ class Supervisor:
 
     def _standbys_alive(self) -> list[Standby]:
         return [
-            Standby(managed.name, managed.handle, managed.started.node_id)
+            Standby(managed.name, managed.handle, managed.started.pid, managed.started.node_id)
             for managed in self.actors.values()
             if managed.name.startswith("standby-") and managed.state == "alive" and managed.started is not None
         ]
@@ -307,7 +322,8 @@ class Supervisor:
                 pause_s = min(2 * pause_s, _LAST_RETRY_S)
                 continue
             try:
-                await managed.stand_in.until_over()
+                standby = managed.stand_in.standby
+                await self._until_gone(managed.stand_in.until_over(), standby.pid, standby.node_id)
             except RayError as error:
                 log.warning("%s is down: %s", managed.stand_in.standby.name, first_line(error))
             log.warning("%s stands in for %s no more", managed.stand_in.standby.name, managed.name)

@@ -1,0 +1,108 @@
+"""What counts as hanging, and how the end of a process is noticed; with real processes, without Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from actors.liveness import Unresponsive, while_alive
+from actors.processes import NotAnActor, signal_process, until_process_ends
+
+TIMEOUT_S = 0.2
+
+
+async def never() -> None:
+    await asyncio.Event().wait()
+
+
+class Actor:
+    """Answers pings until it hangs."""
+
+    def __init__(self) -> None:
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.pinged = asyncio.Event()
+
+    async def ping(self) -> None:
+        self.pinged.set()
+        await self.answers.wait()
+
+
+async def watched(actor: Actor) -> None:
+    await while_alive(never(), actor.ping, TIMEOUT_S)
+
+
+def test_an_actor_that_hangs_is_unresponsive() -> None:
+    async def scenario() -> None:
+        actor = Actor()
+        watching = asyncio.create_task(watched(actor))
+        await actor.pinged.wait()
+        actor.answers.clear()
+        with pytest.raises(Unresponsive, match=r"no answer to a ping for 0\.2 s"):
+            await watching
+
+    asyncio.run(scenario())
+
+
+def test_an_actor_that_has_not_come_up_yet_may_take_any_time() -> None:
+    async def scenario() -> None:
+        actor = Actor()
+        actor.answers.clear()
+        watching = asyncio.create_task(watched(actor))
+        assert not (await asyncio.wait([watching], timeout=3 * TIMEOUT_S))[0]
+        watching.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_a_pause_of_the_watcher_itself_is_not_held_against_the_actor() -> None:
+    async def scenario() -> None:
+        actor = Actor()
+        watching = asyncio.create_task(watched(actor))
+        await actor.pinged.wait()
+        actor.pinged.clear()
+        actor.answers.clear()
+        await actor.pinged.wait()
+        time.sleep(3 * TIMEOUT_S)  # noqa: ASYNC251 - nothing of this process runs, as after SIGSTOP
+        actor.answers.set()
+        assert not (await asyncio.wait([watching], timeout=2 * TIMEOUT_S))[0]
+        watching.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_without_a_timeout_nobody_is_asked() -> None:
+    async def answer() -> int:
+        return 7
+
+    async def ping() -> None:
+        raise AssertionError("a ping")
+
+    assert asyncio.run(while_alive(answer(), ping, 0)) == 7
+
+
+def test_the_end_of_a_process_is_noticed() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+
+        async def scenario() -> None:
+            ending = asyncio.create_task(until_process_ends(process.pid))
+            assert not (await asyncio.wait([ending], timeout=0.05))[0]
+            process.kill()
+            async with asyncio.timeout(30):
+                await ending
+
+        asyncio.run(scenario())
+    asyncio.run(until_process_ends(process.pid))  # gone already
+
+
+def test_only_actors_are_signalled() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        with pytest.raises(NotAnActor):
+            signal_process(process.pid, signal.SIGKILL)
+        assert process.poll() is None
+        process.kill()
