@@ -15,15 +15,17 @@ from tests.muster_process import Muster
 _numbers = itertools.count(1)
 
 
-# Folders whose tests share something dear that lives as long as the session.
-_SHARED = ("cluster", "nodes", "spark")
-
-
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this hook, too
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What shares a fixture runs in one worker of pytest-xdist: the folders of ``_SHARED``, elsewhere a module."""
+    """What shares something dear runs in one worker of pytest-xdist: a Muster, a Spark, the nodes; else a module."""
     for item in items:
-        folder = item.path.parent.name
-        item.add_marker(pytest.mark.xdist_group(folder if folder in _SHARED else item.nodeid.partition("::")[0]))
+        item.add_marker(pytest.mark.xdist_group(_shared(item) or item.nodeid.partition("::")[0]))
+
+
+def _shared(item: pytest.Item) -> str | None:
+    folder = item.path.parent.name
+    is_there = {"cluster": "muster", "spark": "spark"}.get(folder) in getattr(item, "fixturenames", ())
+    return folder if is_there or folder == "nodes" else None
 
 
 @pytest.fixture(scope="session")
