@@ -45,7 +45,7 @@ demo: setup
 	$(PYTHON) -m demo.run
 
 test: setup
-	$(PYTHON) -m pytest -n 2 --dist loadgroup
+	$(PYTHON) -m pytest -n 2 --dist loadscope
 
 test-nodes: setup
 	$(PYTHON) -m pytest tests/nodes/cut_off.py

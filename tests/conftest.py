@@ -7,25 +7,33 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.muster_process import Muster
 
 _numbers = itertools.count(1)
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this hook, too
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What shares something dear runs in one worker of pytest-xdist: a Muster, a Spark, the nodes; else a module."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_shared(item) or item.nodeid.partition("::")[0]))
+# Folders whose tests share something dear that lives as long as the session: a Muster, several nodes, a Spark.
+_SHARING = ("cluster", "nodes", "spark")
 
 
-def _shared(item: pytest.Item) -> str | None:
-    folder = item.path.parent.name
-    is_there = {"cluster": "muster", "spark": "spark"}.get(folder) in getattr(item, "fixturenames", ())
-    return folder if is_there or folder == "nodes" else None
+class _Scheduling(LoadScopeScheduling):
+    """What shares a fixture runs in one worker: the folders of ``_SHARING``, elsewhere a module."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.partition("::")[0]
+        folder = Path(module).parent.name
+        return folder if folder in _SHARING else module
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling:
+    return _Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from tests.cluster.test_restart import nothing_is_left
+from tests.restart.test_restart import nothing_is_left
 
 pytest_plugins = ["pytester"]
 
