@@ -198,14 +198,14 @@ class Supervisor:
         if managed.handle is None:
             managed.handle = await asyncio.to_thread(managed.make, managed.node_id)
         if managed.partition is None:
-            managed.started = await self._while_alive(managed, managed.handle.start.remote())
+            managed.started = await self._while_alive(managed, _once_up(managed.handle.start))
         else:
             managed.started = await self._take_over(managed, managed.partition)
         managed.starts += 1
 
     async def _take_over(self, managed: Managed, partition: int) -> Started:
         """Have an offsets actor serve its partition, after whoever stands in for it."""
-        found: Started | None = await self._while_alive(managed, managed.handle.prepare.remote())
+        found: Started | None = await self._while_alive(managed, _once_up(managed.handle.prepare))
         stand_in = managed.stand_in
         if found is not None and stand_in is not None and found.epoch < stand_in.started.epoch:
             managed.process = found.pid, found.node_id
@@ -408,6 +408,12 @@ class Supervisor:
             log.warning("%s did not stop by itself: %r", managed.name, error)
         managed.state = "stopped"
         await asyncio.to_thread(ray.kill, managed.handle, no_restart=True)
+
+
+def _once_up(method: Any) -> Awaitable[Any]:
+    """Call the method when the process is there; without retries Ray refuses, up to 2 s later, while it restarts it."""
+    call: Awaitable[Any] = method.options(max_task_retries=-1).remote()
+    return call
 
 
 async def _until_dead(handle: Any) -> None:

@@ -137,7 +137,7 @@ class Client:
         fetched = await self.connection.call(
             OFFSET_FETCH, {"group_id": _GROUP, "topics": topics, "require_stable": False}
         )
-        if fetched.topics and fetched.topics[0].partitions[0].committed_offset < self._committed:
+        if self._committed and fetched.topics and fetched.topics[0].partitions[0].committed_offset < self._committed:
             self.errors["a commit is lost"] += 1
 
     def _identity(self, generation: int) -> dict[str, Any]:
