@@ -18,8 +18,18 @@ from tests.muster_process import Muster
 _numbers = itertools.count(1)
 
 
-# Folders whose tests share something dear that lives as long as the session: a Muster, several nodes, a Spark.
 _SHARING = ("cluster", "nodes", "spark")
+"""Folders whose tests share something dear that lives as long as the session: a Muster, several nodes, a Spark."""
+
+
+_LONG = ("nodes", "cluster", "restart", "chaos", "cli", "spark")
+"""Folders whose tests begin first, so that no worker is alone with them at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long ones first, in that order."""
+    folders = dict(zip(_LONG, range(len(_LONG)), strict=True))
+    items.sort(key=lambda item: folders.get(item.path.parent.name, len(folders)))
 
 
 class _Scheduling(LoadScopeScheduling):
@@ -33,6 +43,7 @@ class _Scheduling(LoadScopeScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling:
+    config.option.loadscopereorder = False  # else modules of many tests come first, however short those are
     return _Scheduling(config, log)
 
 

@@ -50,7 +50,7 @@ def test_a_paused_actor_is_stopped_until_it_is_continued_cleared_or_the_time_is_
     faults.resume("reconciler")
     assert not faults.faults()
     eventually(lambda: state_of(pid), lambda state: state != psutil.STATUS_STOPPED, "it runs on")
-    paused = faults.pause("reconciler", expires_ms=300)
+    paused = faults.pause("reconciler", expires_ms=3_000)
     assert state_of(pid) == psutil.STATUS_STOPPED
     eventually(lambda: state_of(pid), lambda state: state != psutil.STATUS_STOPPED, "it runs on after its time")
     eventually(faults.faults, lambda found: not found, "the fault is over")
