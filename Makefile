@@ -10,7 +10,7 @@ help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
 	@echo "make demo    the demonstration: real clients, real data, faults, a Spark report"
 	@echo "make test    the whole test suite; one test: $(PYTHON) -m pytest tests/FILE.py -k NAME"
-	@echo "make test-nodes   what make test leaves out: two copies of the actors of a node that is cut off"
+	@echo "make test-nodes   what make test leaves out: a node that is drained, and one that is cut off"
 	@echo "make conformance   beside a real Apache Kafka, under its Java clients and kafkajs; fetches them with mvn and npm"
 	@echo "make bench-groups   10,000 groups, a group of 1,000 members, 100,000 offsets: time and memory"
 	@echo "make bench-log      opening a log of 1 GB with and without its indexes"
@@ -48,7 +48,7 @@ test: setup
 	$(PYTHON) -m pytest -n 2 --dist loadscope
 
 test-nodes: setup
-	$(PYTHON) -m pytest tests/nodes/cut_off.py
+	$(PYTHON) -m pytest tests/nodes/draining.py tests/nodes/cut_off.py
 
 conformance: setup
 	$(PYTHON) -m pytest conformance

@@ -14,6 +14,7 @@ from tests.nodes.bench import Bench
 
 COUNT = 300
 GROUPS = 2
+MOVED = ("offsets", "log", "reconciler")
 
 
 @dataclass
@@ -66,3 +67,8 @@ def _groups(fresh: Callable[[str], str]) -> list[str]:
 def drain(bench: Bench, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gateway.cli.main", "drain", *arguments, "--storage", str(bench.muster.storage)]
     return subprocess.run(command, capture_output=True, text=True, timeout=200, env=bench.muster.environment)
+
+
+def moved(homes: dict[str, str]) -> dict[str, str]:
+    """Of the actors that are moved between nodes."""
+    return {name: home for name, home in homes.items() if name.partition("-")[0] in MOVED}
