@@ -16,7 +16,7 @@ _PROPERTIES = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def on_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     with bench(tmp_path_factory.mktemp("nodes"), 3, _PROPERTIES) as running:
         yield running
