@@ -1,16 +1,16 @@
-# make setup | demo | test | test-nodes | simulate | chaos | chaos-planted | conformance | bench-groups | bench-log | bench-failover | lint | lock | dist | clean.
+# make setup | demo | test | test-recovery | simulate | chaos | chaos-planted | conformance | bench-groups | bench-log | bench-failover | lint | lock | dist | clean.
 # Needs Python 3.11 and nothing else; conformance also needs mvn, node and npm.
 
 PYTHON := .venv/bin/python
 STAMP := .venv/.requirements.lock
 
-.PHONY: help setup demo test test-nodes simulate chaos chaos-planted conformance bench-groups bench-log bench-failover lint lock dist clean
+.PHONY: help setup demo test test-recovery simulate chaos chaos-planted conformance bench-groups bench-log bench-failover lint lock dist clean
 
 help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
 	@echo "make demo    the demonstration: real clients, real data, faults, a Spark report"
-	@echo "make test    the whole test suite; one test: $(PYTHON) -m pytest tests/FILE.py -k NAME"
-	@echo "make test-nodes   what make test leaves out: a node that is drained, and one that is cut off"
+	@echo "make test    the test suite but for make test-recovery; one test: $(PYTHON) -m pytest tests/FILE.py -k NAME"
+	@echo "make test-recovery   standbys, nodes lost, drained and cut off, two copies of an actor, ZooKeeper away, planted bugs"
 	@echo "make conformance   beside a real Apache Kafka, under its Java clients and kafkajs; fetches them with mvn and npm"
 	@echo "make bench-groups   10,000 groups, a group of 1,000 members, 100,000 offsets: time and memory"
 	@echo "make bench-log      opening a log of 1 GB with and without its indexes"
@@ -44,11 +44,15 @@ setup:
 demo: setup
 	$(PYTHON) -m demo.run
 
-test: setup
-	$(PYTHON) -m pytest -n 2 --dist loadscope
+# Each starts a Muster of its own, most of them with more processes than two cores take beside other tests.
+RECOVERY := tests/nodes tests/restart/test_zookeeper_outage.py tests/cluster/test_standby.py \
+  tests/chaos/test_planted_bugs.py
 
-test-nodes: setup
-	$(PYTHON) -m pytest tests/nodes/draining.py tests/nodes/cut_off.py
+test: setup
+	$(PYTHON) -m pytest -n 2 --dist loadscope $(addprefix --ignore=,$(RECOVERY))
+
+test-recovery: setup
+	$(PYTHON) -m pytest $(RECOVERY) tests/nodes/draining.py tests/nodes/cut_off.py
 
 conformance: setup
 	$(PYTHON) -m pytest conformance

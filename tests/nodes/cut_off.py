@@ -1,4 +1,4 @@
-"""Two copies of the actors of a node at once, as after a cut in the network. Run by ``make test-nodes``."""
+"""Two copies of the actors of a node at once, as after a cut in the network. Run by ``make test-recovery``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node is drained while real clients work; what they must not notice. Run by ``make test-nodes``."""
+"""A node is drained while real clients work; what they must not notice. Run by ``make test-recovery``."""
 
 from __future__ import annotations
 
