@@ -46,7 +46,7 @@ def loading(folder: Path, offsets: int, figures: Figures) -> None:
     asyncio.run(_fill(over, offsets // _OVERWRITES, _OVERWRITES, together=_COMMITTED_TOGETHER))
     took_s, used_s = _median_s(over)
     figures.add(part, f"a tenth of them, each committed {_OVERWRITES} times", took_s, "s", LIMIT_S)
-    figures.add(part, "processor time for each overwritten record (no compaction yet)", used_s / offsets * 1e6, "us")
+    figures.add(part, "processor time for each overwritten record of the open segment", used_s / offsets * 1e6, "us")
 
 
 async def _fill(directory: Path, offsets: int, times: int, *, together: int) -> None:
