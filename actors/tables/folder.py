@@ -68,7 +68,7 @@ class SpoolFolder:
 
     def spools(self) -> list[Path]:
         """Oldest first."""
-        return sorted(self.path.glob("*.jsonl"))
+        return spool_files(self.path)
 
     def remove(self) -> None:
         """Remove the folder: spools oldest first, the lock last."""
@@ -79,6 +79,14 @@ class SpoolFolder:
     def release(self) -> None:
         """Give up the lock. Nothing of this object may be used afterwards."""
         os.close(self.lock_fd)
+
+
+def spool_files(folder: Path) -> list[Path]:
+    """Oldest first; none if the folder goes while it is looked at, as it does when another process recovers it."""
+    try:
+        return sorted(folder.glob("*.jsonl"))
+    except FileNotFoundError:
+        return []
 
 
 def recover(spools: Path, owner: str, settle: Callable[[SpoolFolder], int]) -> int:

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from actors.group.journal_entry import RebalanceEntry
-from actors.tables.folder import SpoolFile, SpoolFolder, recover
+from actors.tables.folder import SpoolFile, SpoolFolder, recover, spool_files
 from actors.tables.parquet import write_whole
 from actors.tables.rollup import hour_folder
 from actors.tables.schema import REBALANCES, REBALANCES_SCHEMA, REBALANCES_VERSION
@@ -138,11 +138,12 @@ class RebalanceStore:
         return _Spool(self._folder.open(next(self._sequence)))
 
     def _spooled(self) -> Iterator[RebalanceEntry]:
-        for path in sorted(self._spools.glob(f"{self._owner}-*/*.jsonl")):
-            try:
-                yield from _read(path)
-            except FileNotFoundError:
-                continue  # its Parquet file is there by now
+        for folder in sorted(self._spools.glob(f"{self._owner}-*")):
+            for path in spool_files(folder):
+                try:
+                    yield from _read(path)
+                except FileNotFoundError:
+                    continue  # its Parquet file is there by now
 
     def _stored(self, group: str, wanted: int) -> Iterator[RebalanceEntry]:
         """At least ``wanted``, if there are as many, newest hours first; whole hours."""

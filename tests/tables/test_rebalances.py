@@ -120,6 +120,28 @@ def test_what_a_dead_process_left_is_told_at_once_and_recovered_by_the_next_flus
     store.close()
 
 
+def test_a_folder_that_goes_while_it_is_looked_at_stands_in_the_way_of_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its heir removes it, between two system calls of the reader."""
+    first = open_store(tmp_path)
+    keep(first, entry(1))
+    die(first)
+    store = open_store(tmp_path)
+    look = os.scandir
+
+    def removed_just_before(path: Any) -> Any:
+        if Path(path).parent.name == "spool":
+            patched.undo()
+            assert store.flush() == 1
+        return look(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", removed_just_before)
+        assert [each.number for each in open_store(tmp_path).recent("billing", 10)] == [1]
+    store.close()
+
+
 def test_a_process_that_lives_keeps_its_spool(tmp_path: Path) -> None:
     first = open_store(tmp_path)
     keep(first, entry(1))
