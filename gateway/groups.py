@@ -20,9 +20,7 @@ log = logging.getLogger(__name__)
 
 ANSWER_S = 10.0
 """How long an actor may take for what it does not park; it answers slow writes itself, after 5 s."""
-PARKED = frozenset((11, 14))
-"""JoinGroup and SyncGroup wait for other members."""
-HEARTBEAT, SYNC_GROUP = 12, 14
+JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 11, 12, 14
 EVIDENCE = frozenset((8, 9, 11, 12, 14))
 """OffsetCommit, OffsetFetch, JoinGroup, Heartbeat, SyncGroup: only a consumer of the group sends them."""
 
@@ -73,11 +71,27 @@ async def ask_coordinator(call: Call, group_id: str, frame: bytes) -> bytes | No
             gateway.activate(partition)
         return None
     try:
-        async with asyncio.timeout(None if call.header.api_key in PARKED else ANSWER_S):
+        async with asyncio.timeout(_answer_s(call)):
             return await channel.call(call.connection.context, frame)
     except (ChannelLost, TimeoutError):
         gateway.metrics.forward_error(f"offsets-{partition}")
         return None
+
+
+def _answer_s(call: Call) -> float:
+    """How long the answer may take. JoinGroup and SyncGroup wait for other members: for as long as this one may.
+
+    A client waits for a join until its rebalance timeout is over, and a little more; it is no member any more when
+    its session is, and SyncGroup does not say how long that is.
+    """
+    parked_s = 0.0
+    if call.header.api_key == JOIN_GROUP:
+        request = call.entity()
+        longest = max(request.session_timeout, getattr(request, "rebalance_timeout", request.session_timeout))
+        parked_s = max(0.0, longest.total_seconds())
+    elif call.header.api_key == SYNC_GROUP:
+        parked_s = call.gateway.group_config.group_max_session_timeout_ms / 1000
+    return parked_s + ANSWER_S
 
 
 async def ask_each(

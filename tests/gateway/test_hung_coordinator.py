@@ -1,0 +1,54 @@
+"""A coordinator that takes a request and never answers: the client is told to try again, within its own timeout."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from actors.wire.channel import Channel
+from actors.wire.codec import ErrorCode
+from gateway import groups
+from tests.gateway.group_client import Member
+from tests.gateway.serving import Serving
+
+PROPERTIES = {"group.min.session.timeout.ms": "100", "group.max.session.timeout.ms": "300"}
+
+
+@pytest.fixture
+def member(full: Serving, fresh: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> Member:
+    """Of a group whose coordinator answers nothing from now on."""
+    member = Member(full.connect(), fresh("hung"))
+    member.join(session_timeout_ms=300)
+
+    async def no_answer(*_: Any) -> bytes:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(groups, "ANSWER_S", 0.2)
+    monkeypatch.setattr(Channel, "call", no_answer)
+    return member
+
+
+def test_a_join_waits_no_longer_than_the_client(member: Member) -> None:
+    member.request_join(session_timeout_ms=300, rebalance_timeout_ms=400)
+    assert member.joined().error_code is ErrorCode.coordinator_load_in_progress
+
+
+def test_a_sync_waits_no_longer_than_the_longest_session(member: Member) -> None:
+    assert member.sync({}).error_code is ErrorCode.not_coordinator
+
+
+def test_what_others_are_not_waited_for_is_answered_soon(member: Member) -> None:
+    assert member.heartbeat() is ErrorCode.none
+    assert member.leave().error_code is ErrorCode.coordinator_load_in_progress
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, -(2**31), 0])
+def test_a_senseless_timeout_is_refused_as_ever(full: Serving, fresh: Callable[[str], str], timeout_ms: int) -> None:
+    member = Member(full.connect(), fresh("senseless"))
+    member.join(session_timeout_ms=300)
+    member.request_join(session_timeout_ms=timeout_ms, rebalance_timeout_ms=timeout_ms)
+    assert member.joined().error_code is ErrorCode.invalid_session_timeout
