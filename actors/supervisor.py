@@ -20,6 +20,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.admin import Started
 from actors.liveness import Unresponsive, while_alive
+from actors.processes import NotAnActor
 from actors.standbys import Standby, Standbys, StandIn, first_line
 from placement.view import Endpoint
 
@@ -242,9 +243,12 @@ class Supervisor:
 
     async def _end(self, managed: Managed) -> None:
         """End a process that is taken for dead; returns when it is, so that nobody believes it later."""
-        while managed.process is not None:
-            pid, node_id = managed.process
-            await self._kill(managed.name, pid, node_id)
+        if managed.process is None:
+            return
+        pid, node_id = managed.process
+        if not await self._kill(managed.name, pid, node_id):  # the standby of that node may be what hangs
+            await asyncio.to_thread(ray.kill, managed.handle, no_restart=False)  # takes Ray 5 s
+        while True:
             try:
                 async with asyncio.timeout(_END_S):
                     await managed.handle.end.remote(pid)
@@ -255,12 +259,17 @@ class Supervisor:
             except (RayError, TimeoutError):
                 await asyncio.sleep(_RETRY_S)
 
-    async def _kill(self, name: str, pid: int, node_id: str) -> None:
+    async def _kill(self, name: str, pid: int, node_id: str) -> bool:
+        """Whether the process got SIGKILL, or has ended."""
         try:
             async with asyncio.timeout(_END_S):
                 await self.standbys.signal(node_id, pid, signal.SIGKILL)
-        except Exception as error:  # no standby there, no such process, or nobody reaches it: Ray finds out
+        except NotAnActor:  # it has ended
+            return True
+        except Exception as error:  # no standby there, or nobody reaches it
             log.info("%s, pid %d, is not killed: %s", name, pid, first_line(error))
+            return False
+        return True
 
     async def _failed(self, managed: Managed, error: BaseException) -> None:
         """Say so, and wait before the next try. That is a new process: a start that fails halfway may hold a port."""
