@@ -55,7 +55,7 @@ test-recovery: setup
 	$(PYTHON) -m pytest $(RECOVERY) tests/nodes/draining.py tests/nodes/cut_off.py
 
 conformance: setup
-	$(PYTHON) -m pytest conformance
+	$(PYTHON) -m pytest -n 2 --dist loadfile conformance
 
 bench-groups: setup
 	$(PYTHON) -m bench.groups

@@ -21,7 +21,7 @@ from tests.muster_process import Muster
 TOPIC = "__consumer_offsets"
 _FORMATTERS = "org.apache.kafka.tools.consumer"
 _DUMP = "org.apache.kafka.tools.DumpLogSegments"
-_JOIN_S = 60
+_JOIN_S = _READ_S = 60
 
 
 @pytest.fixture
@@ -45,14 +45,22 @@ def worked(muster: Muster, fresh: Callable[[str], str]) -> Iterator[tuple[str, s
     member.close()
 
 
-def console(tools: Tools, formatter: str) -> list[dict[str, Any]]:
-    """What the formatter prints of the whole topic: a JSON object per record that it knows."""
-    said = tools.run(
-        "consumer.ConsoleConsumer",
-        *("--topic", TOPIC, "--from-beginning", "--timeout-ms", "8000"),
-        *("--formatter", f"{_FORMATTERS}.{formatter}"),
-    )
-    return list(objects(said))
+def console(tools: Tools, formatter: str, group: str, records: int) -> list[dict[str, Any]]:
+    """What the formatter prints of a group's records: a JSON object per record that it knows.
+
+    The tool reads until nothing has come for some seconds, which on a busy machine may be before the first record: it
+    is run again until it has seen as many records as there are.
+    """
+    deadline = time.monotonic() + _READ_S
+    while True:
+        said = tools.run(
+            "consumer.ConsoleConsumer",
+            *("--topic", TOPIC, "--from-beginning", "--timeout-ms", "6000"),
+            *("--formatter", f"{_FORMATTERS}.{formatter}"),
+        )
+        mine = [each for each in objects(said) if each["key"]["data"]["group"] == group]
+        if len(mine) >= records or time.monotonic() > deadline:
+            return mine
 
 
 def objects(text: str) -> Iterator[dict[str, Any]]:
@@ -66,8 +74,7 @@ def objects(text: str) -> Iterator[dict[str, Any]]:
 
 def test_offsets_message_formatter(muster: Muster, release: Kafka, worked: tuple[str, str]) -> None:
     group, topic = worked
-    said = console(Tools(release, muster.bootstrap), "OffsetsMessageFormatter")
-    mine = [each for each in said if each["key"]["data"]["group"] == group]
+    mine = console(Tools(release, muster.bootstrap), "OffsetsMessageFormatter", group, 2)
     assert [each["key"] for each in mine] == [
         {"type": 1, "data": {"group": group, "topic": topic, "partition": 0}} for _ in mine
     ]
@@ -77,8 +84,7 @@ def test_offsets_message_formatter(muster: Muster, release: Kafka, worked: tuple
 
 def test_group_metadata_message_formatter(muster: Muster, release: Kafka, worked: tuple[str, str]) -> None:
     group, _ = worked
-    said = console(Tools(release, muster.bootstrap), "GroupMetadataMessageFormatter")
-    last = [each for each in said if each["key"]["data"]["group"] == group][-1]
+    *_, last = console(Tools(release, muster.bootstrap), "GroupMetadataMessageFormatter", group, 1)
     assert last["key"] == {"type": 2, "data": {"group": group}}
     assert last["value"]["version"] == 3
     metadata = last["value"]["data"]
