@@ -40,6 +40,8 @@ class Pending:
     bytes: int = 0
     handles: list[int] = field(default_factory=list)
     """The sample sink's handles, one per send."""
+    entries: int = 0
+    """Record batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class Ledger:
         else:
             kept.messages += entry.messages
             kept.bytes += entry.bytes
+            kept.entries += entry.entries
             kept.handles.extend(entry.handles)
         self._sends += len(entry.handles)
         self._count(entry, 1)
