@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from placement.layout import Malformed
 from placement.mapping import decode_registration, encode_registration, registration_path
 from placement.mapping_nodes import MappingNodes
-from placement.registration import Registration, Statement, Withdrawal
+from placement.registration import Change, Registration, Withdrawal
 from placement.repair import Node
 from placement.zookeeper import ZooKeeperClient, ZooKeeperUnreachable, client
 
@@ -50,7 +50,7 @@ class MappingWriter:
         self._thread = threading.Thread(target=self._run, name="mapping-writer", daemon=True)
         self._thread.start()
 
-    def put(self, statements: Iterable[Statement]) -> None:
+    def put(self, statements: Iterable[Change]) -> None:
         """Have the statements written, in their order. Returns at once.
 
         A Withdrawal names no client; it removes the node that this writer wrote for the member. The node of a
@@ -96,7 +96,7 @@ class MappingWriter:
     def _backlog(self) -> int:
         return len(self._pending.keys() | ({self._in_flight} if self._in_flight else set()))
 
-    def _note(self, statement: Statement) -> None:
+    def _note(self, statement: Change) -> None:
         member = (statement.group, statement.member_id)
         removal = _Removal(statement.epoch, statement.sequence)
         if isinstance(statement, Withdrawal):

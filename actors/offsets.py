@@ -40,7 +40,7 @@ from actors.runtime import now_ms
 from actors.wire import codec, envelope
 from actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
 from actors.wire.server import Peer
-from placement.registration import Registration, Statement
+from placement.registration import Change, Position, Registration, Statement
 from placement.view import OFFSETS_TOPIC, ClusterView, Topic
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ FETCH, LIST_OFFSETS = 1, 2
 class StatementSink(Protocol):
     """Where registrations go besides the gateways (ZooKeeper, behind)."""
 
-    def put(self, statements: tuple[Statement, ...]) -> None: ...
+    def put(self, statements: tuple[Change, ...]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +291,9 @@ class OffsetsPartition:
         message = envelope.write_statements(self.partition, self.epoch, statements, snapshot=False)
         for peer in self._peers:
             peer.send(message)
-        self._sink.put(statements)
+        changes = tuple(statement for statement in statements if not isinstance(statement, Position))
+        if changes:
+            self._sink.put(changes)
 
     def _append_ended(self, first: WriteId, last: WriteId, done: Done) -> None:
         self._appending.pop(done).cancel()

@@ -146,6 +146,7 @@ def encode_registration(registration: Registration) -> bytes:
         "offsets_partition": registration.offsets_partition,
         "epoch": registration.epoch,
         "sequence": registration.sequence,
+        "principal": registration.principal,
     }
     return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -165,6 +166,7 @@ def decode_registration(path: str, data: bytes) -> Registration:
             offsets_partition=_is(fields["offsets_partition"], int),
             epoch=_is(fields["epoch"], int),
             sequence=_is(fields["sequence"], int),
+            principal=None if fields.get("principal") is None else _is(fields["principal"], str),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Malformed(f"{path} holds no registration: {error!r}") from error

@@ -18,7 +18,7 @@ class Registration:
     """One client of one group.
 
     Identity is (group, member_id): a registration with the same pair replaces the earlier one. For
-    ``SIMPLE`` the member id is ``host/client id``, since there is no membership to name it.
+    ``SIMPLE`` there is no membership to name it, so the member id names the client: principal, host, client id.
     """
 
     group: str
@@ -37,6 +37,12 @@ class Registration:
     """Leader epoch of that partition; of two statements about one member the higher (epoch, sequence) is right."""
     sequence: int
     """Grows with every statement of that partition in that epoch."""
+    principal: str | None = None
+    """Of the connection that the client uses for its group, ``User:ANONYMOUS`` without SASL.
+
+    None when not known: the log does not have it, so a member that was loaded from there has none until its next
+    request. None matches every principal.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,4 +56,26 @@ class Withdrawal:
     sequence: int
 
 
-Statement = Registration | Withdrawal
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """The coordinator answered an OffsetFetch of this client with these committed offsets.
+
+    A consumer begins there, so a Fetch at such an offset is evidence of who sends it. It changes no registration,
+    and is told to the gateways only. Member id, host, client id and principal are those of the registration.
+    """
+
+    group: str
+    member_id: str
+    principal: str | None
+    host: str
+    client_id: str | None
+    positions: tuple[tuple[str, int, int], ...]
+    """(topic, partition, committed offset), the offset never negative; at least one."""
+    offsets_partition: int
+    epoch: int
+    sequence: int
+
+
+Change = Registration | Withdrawal
+"""Of who consumes for which group."""
+Statement = Change | Position

@@ -18,7 +18,7 @@ from typing import Any
 
 from actors.group.types import Context
 from placement.registration import Kind as RegistrationKind
-from placement.registration import Registration, Statement, Withdrawal
+from placement.registration import Position, Registration, Statement, Withdrawal
 
 NONCE_BYTES = 16
 LIMIT_BYTES = 512 << 20
@@ -156,6 +156,8 @@ def read_statements(message: bytes) -> tuple[int, int, tuple[Statement, ...], bo
 def _statement_to_json(statement: Statement) -> dict[str, Any]:
     if isinstance(statement, Withdrawal):
         return {"withdrawn": True, **{name: getattr(statement, name) for name in Withdrawal.__slots__}}
+    if isinstance(statement, Position):
+        return {name: getattr(statement, name) for name in Position.__slots__}
     fields = {name: getattr(statement, name) for name in Registration.__slots__}
     if statement.partitions is not None:
         fields["partitions"] = sorted(statement.partitions)
@@ -165,6 +167,9 @@ def _statement_to_json(statement: Statement) -> dict[str, Any]:
 def _statement_from_json(fields: dict[str, Any]) -> Statement:
     if fields.pop("withdrawn", False):
         return Withdrawal(**fields)
+    if "positions" in fields:
+        fields["positions"] = tuple((topic, partition, offset) for topic, partition, offset in fields["positions"])
+        return Position(**fields)
     fields["kind"] = RegistrationKind(fields["kind"])
     if fields["partitions"] is not None:
         fields["partitions"] = frozenset((topic, partition) for topic, partition in fields["partitions"])

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gateway.attribution.slot import Key, Slot, Tenure
-from placement.registration import Kind, Registration, Statement, Withdrawal
+from placement.registration import Kind, Position, Registration, Statement, Withdrawal
 
 GRACE_MS = 30_000
 """How long after a reassignment the previous owner still counts: its Fetch may be under way (spec F31)."""
@@ -72,6 +72,8 @@ class RegistrationTable:
 
     def apply(self, statement: Statement, now_ms: int) -> frozenset[Key]:
         """Take in one statement; returns the keys whose candidates changed. A stale one changes nothing."""
+        if isinstance(statement, Position):
+            return frozenset()
         order = (statement.epoch, statement.sequence)
         member = (statement.group, statement.member_id)
         partition = self._partition(statement.offsets_partition)
