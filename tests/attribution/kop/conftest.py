@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.attribution.kop.rules import Kop, Ours
+from tests.attribution.kop.world import World
+
+
+@pytest.fixture
+def kop() -> Kop:
+    return Kop()
+
+
+@pytest.fixture
+def ours() -> Ours:
+    return Ours()
+
+
+@pytest.fixture
+def world(kop: Kop, ours: Ours) -> World:
+    """KoP's rule and ours, side by side."""
+    return World((kop, ours))
+
+
+@pytest.fixture
+def world_of(ours: Ours) -> Callable[..., World]:
+    """These rules, and ours."""
+    return lambda *rules: World((*rules, ours))

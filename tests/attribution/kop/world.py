@@ -1,0 +1,360 @@
+"""Brokers A, B and C, clients and a coordinator in virtual time; every rule sees the same events and labels each fetch.
+
+The coordinator is the real core (``actors.group.Coordinator``) whichever rule listens: members join, beat, leave and
+expire in it. What KoP's own coordinator would do differently is told in the tests that need it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from actors.group.coordinator import Coordinator
+from actors.group.messages import JoinGroupResponse, Request
+from actors.group.types import Context, Token
+from gateway.attribution.kop import java_address
+from placement.registration import Registration, Statement, Withdrawal
+from tests.group.driver import Driver, assignment, beat, commit, fetch, join, leave, sync
+
+ANONYMOUS = "User:ANONYMOUS"
+TOPIC = "t"
+BEAT_MS = 3_000
+SESSION_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """A client's connection to one broker."""
+
+    id: int
+    broker: str
+    client_id: str | None
+    host: str
+    principal: str
+    name: str | None
+    """The host's name, where something on the broker has resolved it."""
+
+    @property
+    def address(self) -> str:
+        """As Java prints it."""
+        return java_address(self.host, 40_000 + self.id, name=self.name)
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """A member of a group, and the client behind it."""
+
+    group: str
+    connection: Connection
+    """To the coordinator."""
+    id: str = ""
+    generation: int = -1
+    partitions: tuple[int, ...] = ()
+    paused: bool = False
+    """Sends nothing, as in a long garbage collection."""
+
+    @property
+    def client_id(self) -> str | None:
+        return self.connection.client_id
+
+
+class Rule:
+    """A way to label fetches. Events are of what brokers see; a rule takes those that it builds on."""
+
+    name: str
+
+    def found_coordinator(self, connection: Connection, client_id: str | None, groups: tuple[str, ...]) -> bool:
+        """FindCoordinator came in; False if it is never answered."""
+        return True
+
+    def joined(self, member: Member) -> None:
+        """The member sent JoinGroup."""
+
+    def asked(self, connection: Connection, client_id: str | None, group: str) -> None:
+        """Any other request of a client of the group came in: SyncGroup, Heartbeat, OffsetCommit, OffsetFetch."""
+
+    def removed(self, broker: str, member: Member, *, stopping: bool) -> None:
+        """The coordinator on that broker removed the member: it left, or its session is over."""
+
+    def stated(self, statements: tuple[Statement, ...], now_ms: int) -> None:
+        """What Muster's coordinator said."""
+
+    def coordinated(self, core: Coordinator, epoch: int, now_ms: int) -> None:
+        """A coordinator is Active: every gateway hears what it holds."""
+
+    def checked(self, members: Iterable[Member]) -> None:
+        """The time of the periodic check."""
+
+    def closed(self, connection: Connection) -> None:
+        """The broker closed the connection, or noticed that it is closed."""
+
+    def started(self, broker: str) -> None:
+        """The broker is a new process, which remembers nothing."""
+
+    def passed(self, now_ms: int) -> None:
+        """Some time went by."""
+
+    def label(
+        self, connection: Connection, client_id: str | None, topic: str, partition: int, offset: int, now_ms: int
+    ) -> Callable[[], str]:
+        """Count a fetch of that partition. The label can be asked for at any later time; KoP's never changes."""
+        raise NotImplementedError
+
+
+class Fetched:
+    """One fetch, and the label that each rule gives it, as of when one asks."""
+
+    def __init__(self, labels: Mapping[str, Callable[[], str]]) -> None:
+        self._labels = labels
+
+    def __getitem__(self, rule: str) -> str:
+        return self._labels[rule]()
+
+    @property
+    def kop(self) -> str:
+        return self["kop"]
+
+    @property
+    def ours(self) -> str:
+        """The group, or the reason in brackets."""
+        return self["ours"]
+
+    def __repr__(self) -> str:
+        return repr({rule: label() for rule, label in self._labels.items()})
+
+
+class _Driver(Driver):
+    """A driver that knows principals."""
+
+    principal = ANONYMOUS
+
+    def send(self, request: Request, *, client: str | None = "c", host: str = "", **where: str) -> Token:
+        token = Token(next(self._tokens))
+        self.asked[token] = request
+        context = Context(client_id=client, host=host, principal=self.principal)
+        self._take(self.core.step(request, context, token, self.now_ms))
+        return token
+
+
+@dataclass
+class World:
+    rules: tuple[Rule, ...]
+    driver: _Driver = field(default_factory=_Driver)
+    members: list[Member] = field(default_factory=list)
+    """Those that run, whatever the coordinator thinks of them."""
+    open: list[Connection] = field(default_factory=list)
+    coordinator_on: str = "B"
+
+    def __post_init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._told = 0
+        self._known: dict[str, Member] = {}
+        self._offsets: dict[tuple[str | None, str, int], int] = {}
+        for rule in self.rules:
+            rule.coordinated(self.driver.core, self.driver.epoch, self.driver.now_ms)
+
+    def registrations(self) -> tuple[Registration, ...]:
+        """What the Active coordinator holds."""
+        return self.driver.core.registrations()
+
+    # Connections and look-ups.
+
+    def connect(
+        self,
+        broker: str,
+        client_id: str | None = "app",
+        *,
+        host: str = "10.0.0.1",
+        principal: str = ANONYMOUS,
+        name: str | None = None,
+    ) -> Connection:
+        connection = Connection(
+            id=next(self._numbers), broker=broker, client_id=client_id, host=host, principal=principal, name=name
+        )
+        self.open.append(connection)
+        return connection
+
+    def close(self, *connections: Connection) -> None:
+        for connection in connections:
+            self.open.remove(connection)
+            for rule in self.rules:
+                rule.closed(connection)
+
+    def find(self, connection: Connection, *groups: str, client_id: str | None = "-") -> dict[str, bool]:
+        """FindCoordinator for these groups; which rules answer it."""
+        sender = connection.client_id if client_id == "-" else client_id
+        return {rule.name: rule.found_coordinator(connection, sender, groups) for rule in self.rules}
+
+    # Membership.
+
+    def join(self, connection: Connection, group: str, *partitions: int) -> Member:
+        """A new member, which is assigned these partitions; others of its group keep theirs."""
+        member = Member(group=group, connection=connection, partitions=partitions)
+        self.members.append(member)
+        self.rebalance(group)
+        return member
+
+    def assign(self, group: str, shares: Mapping[str, tuple[int, ...]]) -> None:
+        """A rebalance after which the members (by id) have these partitions."""
+        for member in self._of(group):
+            member.partitions = shares[member.id]
+        self.rebalance(group)
+
+    def rebalance(self, group: str, *, sync: bool = True) -> None:
+        """All members of the group join; with ``sync`` the leader gives each its partitions."""
+        members = self._of(group)
+        for member in members:
+            if not member.id:
+                given: JoinGroupResponse = self._ask(member, join("", group=group, session_ms=SESSION_MS))
+                assert given.error is ErrorCode.member_id_required
+                member.id = given.member_id
+                self._known[member.id] = member
+        tokens = [self._send(member, join(member.id, group=group, session_ms=SESSION_MS)) for member in members]
+        joined = self.driver.answers_to(tokens)
+        self._tell()
+        for member, answer in zip(members, joined, strict=True):
+            assert answer.error is ErrorCode.none
+            member.generation = answer.generation_id
+            for rule in self.rules:
+                rule.joined(member)
+        if sync:
+            self._sync(members, leader=joined[0].leader)
+
+    def leave(self, member: Member) -> None:
+        self.members.remove(member)
+        assert self._ask(member, leave(member.id, group=member.group)).error is ErrorCode.none
+
+    def vanish(self, member: Member) -> None:
+        """The member's process is gone without a word."""
+        self.members.remove(member)
+
+    def commit(self, connection: Connection, group: str, partition: int, offset: int) -> None:
+        """OffsetCommit of a client that is no member."""
+        self._simple(connection, group, commit({(TOPIC, partition): offset}, group=group))
+
+    def offset_fetch(self, connection: Connection, group: str, *partitions: int) -> None:
+        """OffsetFetch of a client that is no member."""
+        self._simple(connection, group, fetch(*((TOPIC, partition) for partition in partitions), group=group))
+
+    def beat(self) -> None:
+        """Every member that can sends a heartbeat."""
+        for member in self.members:
+            if member.id and not member.paused:
+                self._ask(member, beat(member.id, member.generation, group=member.group))
+
+    def wait(self, ms: int) -> None:
+        """Time passes; members go on beating."""
+        end_ms = self.driver.now_ms + ms
+        while self.driver.now_ms < end_ms:
+            self.driver.advance(min(BEAT_MS, end_ms - self.driver.now_ms))
+            self._tell()
+            self.beat()
+            for rule in self.rules:
+                rule.passed(self.driver.now_ms)
+
+    # Brokers and coordinators.
+
+    def restart(self, broker: str) -> None:
+        """The broker closes its connections, ends and comes back."""
+        self.close(*[connection for connection in self.open if connection.broker == broker])
+        self.kill(broker)
+
+    def kill(self, broker: str) -> None:
+        """The broker is gone at once, so that nothing is closed in order, and comes back."""
+        self.open = [connection for connection in self.open if connection.broker != broker]
+        for rule in self.rules:
+            rule.started(broker)
+        for rule in self.rules:
+            rule.coordinated(self.driver.core, self.driver.epoch, self.driver.now_ms)
+
+    def move_coordinator(self, broker: str) -> Coordinator:
+        """Another broker loads the groups from the log; returns the coordinator of before, which was told nothing."""
+        before = self.driver.core
+        self.driver.restart()
+        self.coordinator_on = broker
+        self._tell()
+        for rule in self.rules:
+            rule.coordinated(self.driver.core, self.driver.epoch, self.driver.now_ms)
+        return before
+
+    def late_expiry(self, before: Coordinator, broker: str, *, stopping: bool = False) -> int:
+        """The coordinator of before finds that its members' sessions are over; how many of them."""
+        outcome = before.tick(self.driver.now_ms + 10 * SESSION_MS)
+        self._say(outcome.statements, broker, stopping=stopping)
+        return sum(isinstance(statement, Withdrawal) for statement in outcome.statements)
+
+    def check(self) -> None:
+        """The time of the periodic check, where a rule has one."""
+        held = {(r.group, r.member_id) for r in self.driver.core.registrations()}
+        members = [member for member in self._known.values() if (member.group, member.id) in held]
+        for rule in self.rules:
+            rule.checked(members)
+
+    # Fetches.
+
+    def fetch(
+        self,
+        connection: Connection,
+        partition: int = 0,
+        *,
+        topic: str = TOPIC,
+        client_id: str | None = "-",
+        offset: int | None = None,
+    ) -> Fetched:
+        """A Fetch of ten messages of that partition, from where the connection's client left off if not told."""
+        sender = connection.client_id if client_id == "-" else client_id
+        place = (sender, topic, partition)
+        start = self._offsets.get(place, 0) if offset is None else offset
+        self._offsets[place] = start + 10
+        now_ms = self.driver.now_ms
+        labels = {rule.name: rule.label(connection, sender, topic, partition, start, now_ms) for rule in self.rules}
+        return Fetched(labels)
+
+    def _of(self, group: str) -> list[Member]:
+        return [member for member in self.members if member.group == group]
+
+    def _sync(self, members: list[Member], leader: str) -> None:
+        shares = {m.id: assignment(*((TOPIC, partition) for partition in m.partitions)) for m in members}
+        for member in sorted(members, key=lambda m: m.id == leader):
+            given = shares if member.id == leader else None
+            self._send(member, sync(member.id, member.generation, given, group=member.group))
+        self._tell()
+
+    def _simple(self, connection: Connection, group: str, request: Request) -> None:
+        for rule in self.rules:
+            rule.asked(connection, connection.client_id, group)
+        self.driver.principal = connection.principal
+        self.driver.ask(request, client=connection.client_id, host=connection.host)
+        self._tell()
+
+    def _send(self, member: Member, request: Request) -> Token:
+        connection = member.connection
+        for rule in self.rules:
+            rule.asked(connection, connection.client_id, member.group)
+        self.driver.principal = connection.principal
+        token = self.driver.send(request, client=connection.client_id, host=connection.host)
+        self._tell()
+        return token
+
+    def _ask(self, member: Member, request: Request) -> Any:
+        return self.driver.answer(self._send(member, request))
+
+    def _tell(self) -> None:
+        """What the coordinator said since the last time goes to everybody."""
+        statements = tuple(self.driver.statements[self._told :])
+        self._told += len(statements)
+        self._say(statements, self.coordinator_on, stopping=False)
+
+    def _say(self, statements: tuple[Statement, ...], broker: str, *, stopping: bool) -> None:
+        for statement in statements:
+            member = self._known.get(statement.member_id)
+            if isinstance(statement, Withdrawal) and member is not None:
+                for rule in self.rules:
+                    rule.removed(broker, member, stopping=stopping)
+        if statements:
+            for rule in self.rules:
+                rule.stated(statements, self.driver.now_ms)
