@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 
-from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState, WatchedEvent
+from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
 from placement.repair import Node
 from placement.zookeeper import ZooKeeperClient, ZooKeeperUnreachable
@@ -28,18 +28,19 @@ class _Signal(Enum):
 
 
 class Mirror:
-    """All nodes below ``root``. Reads everything when a connection is made, and then only what changes.
+    """All nodes below ``root``. Reads everything when a connection is made, and then only what comes or changes.
 
-    A thread of its own does the reading. While ZooKeeper is away, or until everything is read again after
+    What goes is not asked for: the event says so, and whatever comes after it has an event of its own. A thread of its own does the reading. While ZooKeeper is away, or until everything is read again after
     that, there is no snapshot.
     """
 
     def __init__(self, zk: ZooKeeperClient, root: str) -> None:
         self._zk = zk
         self._root = root
-        self._signals: queue.SimpleQueue[_Signal | str] = queue.SimpleQueue()
+        self._signals: queue.SimpleQueue[_Signal | WatchedEvent] = queue.SimpleQueue()
         self._changed = threading.Condition()
         self._nodes: dict[str, Node] = {}
+        self._shown: Mapping[str, Node] | None = None
         self._current = False
         self._full_reads = 0
         self._node_reads = 0
@@ -59,12 +60,17 @@ class Mirror:
         self._signals.put(_Signal.STOP)
         self._thread.join()
 
-    def snapshot(self, timeout_s: float = 0) -> dict[str, Node] | None:
-        """The nodes by path; None if after ``timeout_s`` they are not known to be current."""
+    def snapshot(self, timeout_s: float = 0) -> Mapping[str, Node] | None:
+        """The nodes by path; None if after ``timeout_s`` they are not known to be current.
+
+        It never changes, and it is the same object as the last one if nothing did meanwhile.
+        """
         with self._changed:
             if not self._changed.wait_for(lambda: self._current, timeout_s):
                 return None
-            return dict(self._nodes)
+            if self._shown is None:
+                self._shown = dict(self._nodes)
+            return self._shown
 
     @property
     def full_reads(self) -> int:
@@ -73,7 +79,7 @@ class Mirror:
 
     @property
     def node_reads(self) -> int:
-        """How many single nodes were read because they changed."""
+        """How many single nodes were read because they came or changed."""
         return self._node_reads
 
     def _on_state(self, state: str) -> None:
@@ -84,7 +90,7 @@ class Mirror:
 
     def _on_event(self, event: WatchedEvent) -> None:
         if event.path != self._root:
-            self._signals.put(event.path)
+            self._signals.put(event)
 
     def _run(self) -> None:
         unread = False
@@ -100,7 +106,7 @@ class Mirror:
                     self._read_all()
                     unread = False
                 else:
-                    self._read_again({path for path in signals if isinstance(path, str)})
+                    self._take_in({one.path: one.type for one in signals if isinstance(one, WatchedEvent)})
             except (ZooKeeperUnreachable, KazooException, KazooTimeoutError) as error:
                 self._current, unread = False, True
                 if repr(error) != self._trouble and self._zk.connected:
@@ -109,7 +115,7 @@ class Mirror:
             else:
                 self._trouble = None
 
-    def _take(self, timeout_s: float | None) -> list[_Signal | str]:
+    def _take(self, timeout_s: float | None) -> list[_Signal | WatchedEvent]:
         """All signals there are; waits for the first."""
         try:
             signals = [self._signals.get(timeout=timeout_s)]
@@ -129,28 +135,27 @@ class Mirror:
             nodes |= {path: Node(data, stat.version, stat.mzxid) for path, (data, stat) in found.items()}
             level = self._children(path for path, (_, stat) in found.items() if stat.numChildren)
         with self._changed:
-            self._nodes = nodes
+            self._nodes, self._shown = nodes, None
             self._current = self._zk.connected
             self._changed.notify_all()
 
     def _children(self, parents: Iterable[str]) -> list[str]:
-        paths = []
-        for parent in parents:
-            try:
-                names = self._zk.ask(self._zk.get_children_async, parent, timeout_s=_ASK_S)
-            except NoNodeError:
-                continue
-            paths += [f"{parent}/{name}" for name in names]
-        return paths
+        found = self._zk.children_of_many(parents, timeout_s=_ASK_S)
+        return [f"{parent}/{name}" for parent, names in found.items() for name in names]
 
-    def _read_again(self, paths: set[str]) -> None:
-        found = self._zk.read_many(paths, timeout_s=_ASK_S) if paths else {}
-        self._node_reads += len(paths)
+    def _take_in(self, last_events: Mapping[str, str]) -> None:
+        """What happened last to each of these paths."""
+        if not last_events:
+            return
+        present = [path for path, kind in last_events.items() if kind != EventType.DELETED]
+        found = self._zk.read_many(present, timeout_s=_ASK_S)
+        self._node_reads += len(present)
         with self._changed:
-            for path in paths:
+            for path in last_events:
                 if path in found:
                     data, stat = found[path]
                     self._nodes[path] = Node(data, stat.version, stat.mzxid)
                 else:
                     self._nodes.pop(path, None)
+            self._shown = None
             self._changed.notify_all()

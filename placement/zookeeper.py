@@ -1,7 +1,7 @@
 """The ZooKeeper client: kazoo with our timeouts, bounded waiting, quiet logs, and recursive watches.
 
 kazoo 2.11 has no persistent watches (ZooKeeper 3.6, ZOOKEEPER-1416), so the one request and the one event
-dispatch that they need are here. Everything else is kazoo's own.
+dispatch that they need are here, and in placement.multi_read the reading of many nodes. Everything else is kazoo's own.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
     ConnectionLoss,
     KazooException,
-    NoNodeError,
     OperationTimeoutError,
     RolledBackError,
     RuntimeInconsistency,
@@ -31,12 +30,12 @@ from kazoo.protocol.serialization import Watch, write_string
 from kazoo.protocol.states import EVENT_TYPE_MAP, Callback, KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import ForceRetryError, KazooRetry
 
+from placement.multi_read import MultiRead, read_children, read_data
 from placement.outages import outages_of
 
 SESSION_TIMEOUT_S = 10.0
 """Asked of the server, which may grant less. Ephemeral nodes outlive their owner by up to that."""
 _MAX_RECONNECT_DELAY_S = 2.0
-_READ_WINDOW = 1000
 _NOTICE_STOP_S = 0.2
 _LONG_AWAY_S = 10.0
 _LONG_AWAY_PATIENCE_S = 1.0
@@ -168,19 +167,17 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
     def read_many(
         self, paths: Iterable[str], *, timeout_s: float = SESSION_TIMEOUT_S
     ) -> dict[str, tuple[bytes, ZnodeStat]]:
-        """Data and stat of every path that exists, asked for without waiting in between."""
-        found = {}
-        wanted = list(paths)
-        for start in range(0, len(wanted), _READ_WINDOW):
-            window = wanted[start : start + _READ_WINDOW]
-            asked = {path: self.get_async(path) for path in window}
-            for path in window:
-                with contextlib.suppress(NoNodeError):
-                    found[path] = self.ask(self._first_or_again, asked, path, timeout_s=timeout_s)
-        return found
+        """Data and stat of every path that exists: hundreds with one request, which reads them in their order."""
+        return read_data(paths, lambda reads: self.ask(self._read_async, reads, timeout_s=timeout_s))
 
-    def _first_or_again(self, asked: dict[str, Any], path: str) -> Any:
-        return asked.pop(path, None) or self.get_async(path)
+    def children_of_many(self, paths: Iterable[str], *, timeout_s: float = SESSION_TIMEOUT_S) -> dict[str, list[str]]:
+        """Names of the children of every path that exists, in the same way."""
+        return read_children(paths, lambda reads: self.ask(self._read_async, reads, timeout_s=timeout_s))
+
+    def _read_async(self, reads: MultiRead) -> Any:
+        result = self.handler.async_result()
+        self._call(replace(reads, paths=tuple(f"{self.chroot}{path}" for path in reads.paths)), result)
+        return result
 
     def watch_tree(self, path: str, callback: Callable[[WatchedEvent], None]) -> Any:
         """Have ``callback`` called for every node at or under ``path`` that is created, changed or deleted.

@@ -82,3 +82,29 @@ def test_nothing_is_known_while_zookeeper_is_away_and_everything_is_read_when_it
         other.shut()
         mirror.stop()
         watching.shut()
+
+
+def test_what_goes_is_not_asked_for_and_a_snapshot_is_made_once(zk: ZooKeeperClient, mirror: Mirror) -> None:
+    zk.create(f"{ROOT}/a", b"1", makepath=True)
+    zk.create(f"{ROOT}/b", b"2")
+    eventually(lambda: data(mirror) == {f"{ROOT}/a": b"1", f"{ROOT}/b": b"2"}, "the nodes are seen")
+    before, reads = mirror.snapshot(), mirror.node_reads
+    assert mirror.snapshot() is before
+    zk.delete(f"{ROOT}/a")
+    eventually(lambda: data(mirror) == {f"{ROOT}/b": b"2"}, "the removal is seen")
+    assert mirror.node_reads == reads
+    assert before is not None
+    assert f"{ROOT}/a" in before
+
+
+def test_more_nodes_than_one_request_reads(zk: ZooKeeperClient, zk_hosts: str) -> None:
+    names = [f"{ROOT}/{parent}/{number}" for parent in ("h1", "h2") for number in range(600)]
+    for parent in ("h1", "h2"):
+        zk.create(f"{ROOT}/{parent}", b"", makepath=True)
+    zk.commit([("create", name, name.encode()) for name in names])
+    mirror = Mirror(zk, ROOT)
+    mirror.start()
+    held = data(mirror)
+    assert held is not None
+    assert {path: content for path, content in held.items() if content} == {name: name.encode() for name in names}
+    mirror.stop()
