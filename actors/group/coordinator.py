@@ -203,7 +203,7 @@ class Coordinator:
                 if self._phase is Phase.LOADING:
                     shard.reply(token, HeartbeatResponse())
                 else:
-                    liveness.heartbeat(shard, request, token)
+                    liveness.heartbeat(shard, request, context, token)
             case OffsetCommit():
                 offsets.commit(shard, request, context, token)
             case OffsetFetch():
@@ -211,7 +211,7 @@ class Coordinator:
             case JoinGroup():
                 join.join(shard, request, context, token)
             case SyncGroup():
-                sync.sync(shard, request, token)
+                sync.sync(shard, request, context, token)
             case LeaveGroup():
                 leave.leave(shard, request, token)
             case OffsetDelete():

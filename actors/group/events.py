@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from actors.group.state import GroupState
 from actors.group.types import GroupId, MemberId, Who
@@ -215,10 +216,24 @@ class RebalanceMovedOn:
     duration_ms: int
 
 
+class CommittedPartition(NamedTuple):
+    topic: str
+    partition: int
+    before: int | None
+    """The committed offset until then."""
+    offset: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsCommitted:
     group: GroupId
-    count: int
+    by_member: bool
+    """In a generation; else by a consumer with assign(), or by who is none."""
+    partitions: tuple[CommittedPartition, ...] = field(repr=False)
+
+    @property
+    def count(self) -> int:
+        return len(self.partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

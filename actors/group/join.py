@@ -21,7 +21,7 @@ from actors.group.events import (
     RebalanceAborted,
     Removal,
 )
-from actors.group.membership import check_member, evict, fail_parked, forget_group, forget_pending, park
+from actors.group.membership import check_member, evict, fail_parked, forget_group, forget_pending, meet, park
 from actors.group.messages import NO_MEMBER, JoinGroup, JoinGroupResponse
 from actors.group.rebalance import after_removal, complete_if_all_joined, joined_response, prepare_or_advance
 from actors.group.records import GroupMetadata
@@ -51,7 +51,7 @@ def join(shard: Shard, request: JoinGroup, context: Context, token: Token) -> No
     if request.member_id in group.pending_joins:
         _join_pending(shard, group, join, context)
     elif request.member_id:
-        _rejoin(shard, group, join)
+        _rejoin(shard, group, join, context)
     elif request.group_instance_id is not None:
         _join_static(shard, group, join, context, request.group_instance_id)
     elif request.api_version >= MEMBER_ID_REQUIRED_FROM:
@@ -152,7 +152,7 @@ def _join_static(shard: Shard, group: Group, join: Parked, context: Context, ins
     if old_id is None:
         _add(shard, group, join, context, new_id)
     else:
-        replace_member(shard, group, group.members[old_id], new_id, join)
+        replace_member(shard, group, group.members[old_id], new_id, join, context)
 
 
 def _add(shard: Shard, group: Group, join: Parked, context: Context, member_id: MemberId) -> None:
@@ -168,6 +168,7 @@ def _add(shard: Shard, group: Group, join: Parked, context: Context, member_id: 
         protocols=request.protocols,
         parked_join=join,
         is_new=True,
+        context=context,
     )
     if not group.members:
         group.protocol_type = request.protocol_type
@@ -180,9 +181,10 @@ def _add(shard: Shard, group: Group, join: Parked, context: Context, member_id: 
     prepare_or_advance(shard, group, Cause.MEMBER_JOINED, member)
 
 
-def _rejoin(shard: Shard, group: Group, join: Parked) -> None:
+def _rejoin(shard: Shard, group: Group, join: Parked, context: Context) -> None:
     request = join.request
     member = check_member(group, request.member_id, request.group_instance_id)
+    meet(shard, group, member, context)
     shard.report(MemberJoined(group=group.id, member_id=member.id))
     same = member.protocols == request.protocols
     is_leader = group.leader == member.id

@@ -9,15 +9,15 @@ from kio.schema.errors import ErrorCode
 
 from actors.group.errors import Refused
 from actors.group.events import Cause, Removal
-from actors.group.membership import check_member, evict
+from actors.group.membership import check_member, evict, meet
 from actors.group.messages import Heartbeat, HeartbeatResponse
 from actors.group.rebalance import after_removal
 from actors.group.shard import Shard
 from actors.group.state import GroupState
-from actors.group.types import GroupId, MemberId, Token
+from actors.group.types import Context, GroupId, MemberId, Token
 
 
-def heartbeat(shard: Shard, request: Heartbeat, token: Token) -> None:
+def heartbeat(shard: Shard, request: Heartbeat, context: Context, token: Token) -> None:
     """Keep the member alive, and tell it whether to join again. Raises Refused."""
     group = shard.groups.get(request.group_id)
     if group is None:
@@ -25,6 +25,7 @@ def heartbeat(shard: Shard, request: Heartbeat, token: Token) -> None:
     member = check_member(group, request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
         raise Refused(ErrorCode.illegal_generation)
+    meet(shard, group, member, context)
     shard.arm_session(group, member)
     moving = group.state is GroupState.PREPARING_REBALANCE
     error = ErrorCode.rebalance_in_progress if moving else ErrorCode.none

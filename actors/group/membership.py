@@ -9,7 +9,7 @@ from actors.group.events import MemberExpired, PendingEnd, PendingMemberRemoved,
 from actors.group.messages import NO_MEMBER, JoinGroupResponse, SyncGroupResponse
 from actors.group.shard import Shard, join_timer, pending_timer, session_timer, stuck_timer, sync_timer
 from actors.group.state import Group, Member, Parked
-from actors.group.types import MemberId
+from actors.group.types import Context, MemberId
 
 
 def check_member(group: Group, member_id: MemberId, group_instance_id: str | None) -> Member:
@@ -27,6 +27,17 @@ def check_member(group: Group, member_id: MemberId, group_instance_id: str | Non
     if member is None:
         raise Refused(ErrorCode.unknown_member_id)
     return member
+
+
+def meet(shard: Shard, group: Group, member: Member, context: Context) -> None:
+    """The member sent a request from there: what its registration says of the client follows, once it differs.
+
+    After loading that is the first time that the principal is known, and whether an empty client id was null.
+    A static member's next process may have come from another host.
+    """
+    if member.context != context:
+        member.context = context
+        shard.say(shard.registry.met(group, member))
 
 
 def drop(shard: Shard, group: Group, member: Member) -> None:

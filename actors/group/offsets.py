@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from actors.group.consumer_protocol import PROTOCOL_TYPE
 from actors.group.errors import Refused
-from actors.group.events import OffsetsCommitted, OffsetsDeleted
-from actors.group.membership import check_member
+from actors.group.events import CommittedPartition, OffsetsCommitted, OffsetsDeleted
+from actors.group.membership import check_member, meet
 from actors.group.messages import (
     NO_TIMESTAMP,
     CommitPartition,
@@ -49,7 +49,7 @@ MAX_METADATA_BYTES = 32_767
 def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) -> None:
     """Store the offsets; the answer waits for the log. Raises Refused."""
     group = shard.groups.get(request.group_id)
-    _check_commit(shard, group, request)
+    _check_commit(shard, group, request, context)
     topics = tuple(_check_topic(shard, topic) for topic in request.topics)
     accepted = [
         (topic.name, partition)
@@ -59,11 +59,16 @@ def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) 
     ]
     if accepted and group is None:
         _create_simple(shard, request.group_id)
+    committed = []
     for topic, partition in accepted:
+        known = shard.hard.offsets(request.group_id).get((topic, partition.index))
+        before = None if known is None else known.offset
+        committed.append(CommittedPartition(topic, partition.index, before, partition.offset))
         key = OffsetKey(request.group_id, topic, partition.index)
         shard.append_offset(key, _committed(shard, request, partition))
     if accepted:
-        event = OffsetsCommitted(group=request.group_id, count=len(accepted))
+        by_member = request.generation_id >= 0
+        event = OffsetsCommitted(group=request.group_id, by_member=by_member, partitions=tuple(committed))
         shard.follow(lambda: shard.report(event), lambda error: None)
     if request.generation_id < 0 and (group is None or not group.members):
         saw_simple(shard, request.group_id, context, [(topic, partition.index) for topic, partition in accepted])
@@ -75,8 +80,9 @@ def fetch(shard: Shard, request: OffsetFetch, context: Context, token: Token) ->
     response = OffsetFetchResponse(
         groups=tuple(_fetch_group(shard, group, request.require_stable) for group in request.groups)
     )
-    for wanted in request.groups:
+    for wanted, fetched in zip(request.groups, response.groups, strict=True):
         _note_simple_fetch(shard, wanted, context)
+        _say_position(shard, wanted, fetched, context)
     if request.require_stable:
         shard.reply_when_durable(token, request, response)
     else:
@@ -102,7 +108,7 @@ def topics_deleted(shard: Shard, topics: Collection[str]) -> None:
             _remove(shard, group_id, doomed)
 
 
-def _check_commit(shard: Shard, group: Group | None, request: OffsetCommit) -> None:
+def _check_commit(shard: Shard, group: Group | None, request: OffsetCommit, context: Context) -> None:
     """Who may commit; a member that may is alive. Raises Refused."""
     has_generation = request.generation_id >= 0
     if group is None:
@@ -119,6 +125,7 @@ def _check_commit(shard: Shard, group: Group | None, request: OffsetCommit) -> N
         raise Refused(ErrorCode.illegal_generation)
     if group.state is GroupState.COMPLETING_REBALANCE:
         raise Refused(ErrorCode.rebalance_in_progress)
+    meet(shard, group, member, context)
     shard.arm_session(group, member)
 
 
@@ -211,6 +218,18 @@ def _note_simple_fetch(shard: Shard, wanted: OffsetFetchGroup, context: Context)
     partitions = [(topic.name, index) for topic in wanted.topics or () if topic.name for index in topic.partitions]
     if partitions and (group is None or not group.members):
         saw_simple(shard, wanted.group_id, context, partitions)
+
+
+def _say_position(shard: Shard, wanted: OffsetFetchGroup, fetched: FetchedGroup, context: Context) -> None:
+    """Where a consumer of the group will begin. Who asks for all is none: consumers name their partitions."""
+    positions = tuple(
+        (topic.name, partition.index, partition.offset)
+        for topic in fetched.topics
+        for partition in topic.partitions
+        if partition.offset >= 0
+    )
+    if wanted.topics is not None and positions:
+        shard.say(shard.registry.answered(wanted.group_id, context, positions, member_id=wanted.member_id))
 
 
 def _delete_topic(shard: Shard, group: Group, topic: str, partitions: tuple[int, ...]) -> TopicErrors:

@@ -12,8 +12,8 @@ from dataclasses import replace
 from actors.group.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
 from actors.group.messages import NO_GENERATION
 from actors.group.state import Group, Member
-from actors.group.types import Context, GroupId
-from placement.registration import Kind, Registration, Withdrawal
+from actors.group.types import ANONYMOUS, Context, GroupId
+from placement.registration import Kind, Position, Registration, Withdrawal
 
 
 class Registry:
@@ -24,20 +24,31 @@ class Registry:
         self._epoch = epoch
         self._sequence = 0
         self._known: dict[GroupId, dict[str, Registration]] = {}
+        self._speakers = _Speakers()
 
     def registrations(self) -> tuple[Registration, ...]:
         return tuple(registration for members in self._known.values() for registration in members.values())
 
     def joined(self, group: Group, member: Member) -> Registration | None:
         """The member is of the group's generation. None if it was registered before."""
+        self._speakers.heard(group.id, member)
         if member.id in self._known.get(group.id, {}):
             return None
-        return self._state(self._of_member(group, member, None))
+        return self._state(self._of_member(group, member, None, group.generation))
 
     def assigned(self, group: Group, member: Member) -> Registration | None:
         """The member's assignment is known. None if that is what was said last."""
+        self._speakers.heard(group.id, member)
         partitions = assigned_partitions(member.assignment) if group.protocol_type == PROTOCOL_TYPE else None
-        return self._state(self._of_member(group, member, partitions))
+        return self._state(self._of_member(group, member, partitions, group.generation))
+
+    def met(self, group: Group, member: Member) -> Registration | None:
+        """The member sent a request. None if it is not registered, or the client is the one that was said last."""
+        self._speakers.heard(group.id, member)
+        known = self._known.get(group.id, {}).get(member.id)
+        if known is None:
+            return None
+        return self._state(self._of_member(group, member, known.partitions, known.generation))
 
     def seen(self, group: GroupId, context: Context, partitions: Iterable[tuple[str, int]]) -> Registration | None:
         """A client without membership used the group for these partitions. None if that was known."""
@@ -51,6 +62,7 @@ class Registry:
                 kind=Kind.SIMPLE,
                 client_id=context.client_id,
                 host=context.host,
+                principal=context.principal,
                 generation=NO_GENERATION,
                 partitions=before.union(partitions),
                 offsets_partition=self._partition,
@@ -59,9 +71,29 @@ class Registry:
             )
         )
 
+    def answered(
+        self, group: GroupId, context: Context, positions: tuple[tuple[str, int, int], ...], *, member_id: str | None
+    ) -> Position | None:
+        """The client was told these committed offsets; ``member_id`` if it said who it is. None if it is not known."""
+        known = self._asking(group, context, member_id, frozenset((topic, index) for topic, index, _ in positions))
+        if known is None:
+            return None
+        return Position(
+            group=group,
+            member_id=known.member_id,
+            principal=known.principal,
+            host=known.host,
+            client_id=known.client_id,
+            positions=positions,
+            offsets_partition=self._partition,
+            epoch=self._epoch,
+            sequence=self._next(),
+        )
+
     def gone(self, group: GroupId, member_id: str) -> Withdrawal | None:
         """The client is no longer of the group. None if it was not registered."""
         members = self._known.get(group, {})
+        self._speakers.forget(group, member_id)
         if members.pop(member_id, None) is None:
             return None
         if not members:
@@ -78,14 +110,38 @@ class Registry:
         """Member ids that are registered for the group."""
         return tuple(self._known.get(group, ()))
 
-    def _of_member(self, group: Group, member: Member, partitions: frozenset[tuple[str, int]] | None) -> Registration:
+    def _asking(
+        self, group: GroupId, context: Context, member_id: str | None, partitions: frozenset[tuple[str, int]]
+    ) -> Registration | None:
+        """Who asks for these partitions' offsets.
+
+        Classic members do not say it, but send OffsetFetch on the connection of their other requests. Where
+        they do not (franz-go), it is the only one of the same client that these partitions belong to.
+        """
+        members = self._known.get(group, {})
+        for named in (member_id, self._speakers.member_on(group, context.connection)):
+            known = members.get(named or "")
+            if known is not None and _is_client(known, context):
+                return known
+        owners = [
+            known
+            for known in members.values()
+            if _is_client(known, context) and known.partitions is not None and partitions <= known.partitions
+        ]
+        return owners[0] if len(owners) == 1 else None
+
+    def _of_member(
+        self, group: Group, member: Member, partitions: frozenset[tuple[str, int]] | None, generation: int
+    ) -> Registration:
+        context = member.context
         return Registration(
             group=group.id,
             member_id=member.id,
             kind=Kind.MEMBER,
-            client_id=member.client_id,
-            host=member.client_host,
-            generation=group.generation,
+            client_id=context.client_id if context else member.client_id,
+            host=context.host if context else member.client_host,
+            principal=context.principal if context else None,
+            generation=generation,
             partitions=partitions,
             offsets_partition=self._partition,
             epoch=self._epoch,
@@ -105,6 +161,52 @@ class Registry:
         return self._sequence
 
 
+class _Speakers:
+    """Which member of a group sends its requests on which connection."""
+
+    KEPT = 2
+    """Connections per member: franz-go has one for JoinGroup and SyncGroup, and another for the rest."""
+
+    def __init__(self) -> None:
+        self._members: dict[tuple[GroupId, str], str] = {}
+        self._connections: dict[tuple[GroupId, str], tuple[str, ...]] = {}
+
+    def heard(self, group: GroupId, member: Member) -> None:
+        """The member's latest request came on ``member.context.connection``."""
+        connection = member.context.connection if member.context else ""
+        known = self._connections.get((group, member.id), ())
+        if not connection or (connection in known and self._members[group, connection] == member.id):
+            return
+        kept = (connection, *(one for one in known if one != connection))[: self.KEPT]
+        self._members[group, connection] = member.id
+        self._connections[group, member.id] = kept
+        for left in set(known) - set(kept):
+            self._drop(group, left, member.id)
+
+    def member_on(self, group: GroupId, connection: str) -> str | None:
+        return self._members.get((group, connection))
+
+    def forget(self, group: GroupId, member_id: str) -> None:
+        for connection in self._connections.pop((group, member_id), ()):
+            self._drop(group, connection, member_id)
+
+    def _drop(self, group: GroupId, connection: str, member_id: str) -> None:
+        if self._members.get((group, connection)) == member_id:
+            del self._members[group, connection]
+
+
 def simple_member_id(context: Context) -> str:
-    """What stands for the member id of a client without membership."""
-    return f"{context.host}/{context.client_id or ''}"
+    """What stands for the member id of a client without membership: different for different clients.
+
+    Addresses have no ``/``, so a null client id is none that a client could send.
+    """
+    client = context.host if context.client_id is None else f"{context.host}/{context.client_id}"
+    return client if context.principal == ANONYMOUS else f"{context.principal}@{client}"
+
+
+def _is_client(registration: Registration, context: Context) -> bool:
+    return (
+        registration.host == context.host
+        and registration.client_id == context.client_id
+        and registration.principal in (None, context.principal)
+    )

@@ -15,7 +15,7 @@ from actors.group.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from actors.group.messages import JoinedMember, JoinGroup
 from actors.group.protocols import Protocols, Support, select
 from actors.group.records import NO_TIMESTAMP, GroupMetadata, MemberMetadata
-from actors.group.types import GroupId, MemberId, Token, Who
+from actors.group.types import Context, GroupId, MemberId, Token, Who
 
 
 class GroupState(Enum):
@@ -56,7 +56,7 @@ class Member:
     group_instance_id: str | None
     client_id: str | None
     client_host: str
-    """Without Java's leading slash."""
+    """Without Java's leading slash. Both as in the group's record: of the member's first JoinGroup."""
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocols: Protocols
@@ -65,6 +65,8 @@ class Member:
     parked_sync: Token | None = None
     is_new: bool = False
     """Added, and its first join not completed yet."""
+    context: Context | None = None
+    """Where its latest request came from; None until there is one, after loading."""
 
     @property
     def who(self) -> Who:

@@ -17,12 +17,14 @@ from actors.group.messages import NO_MEMBER, JoinGroupResponse
 from actors.group.rebalance import joined_response, prepare_or_advance
 from actors.group.shard import Shard, session_timer
 from actors.group.state import Group, GroupState, Member, Parked
-from actors.group.types import MemberId
+from actors.group.types import Context, MemberId
 
 SKIP_ASSIGNMENT_FROM = 9
 
 
-def replace_member(shard: Shard, group: Group, member: Member, new_id: MemberId, join: Parked) -> None:
+def replace_member(
+    shard: Shard, group: Group, member: Member, new_id: MemberId, join: Parked, context: Context
+) -> None:
     """Give the member a new id. The old one is fenced wherever it waits; assignment and leadership stay."""
     before = replace(member)
     led_by = group.leader or NO_MEMBER
@@ -31,6 +33,7 @@ def replace_member(shard: Shard, group: Group, member: Member, new_id: MemberId,
     shard.timers.cancel(session_timer(group, member))
     group.rename(member.id, new_id)
     member.is_new = False
+    member.context = context
     shard.arm_session(group, member)
     park(shard, group, member, join)
     if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:

@@ -12,16 +12,16 @@ from kio.schema.errors import ErrorCode
 
 from actors.group.errors import Refused, translate
 from actors.group.events import AssignmentStored, Cause, MemberSynced
-from actors.group.membership import answer_sync, check_member
+from actors.group.membership import answer_sync, check_member, meet
 from actors.group.messages import SyncGroup, SyncGroupResponse
 from actors.group.rebalance import drop_assignments, prepare
 from actors.group.shard import Shard
 from actors.group.state import Group, GroupState, Member
-from actors.group.types import MemberId, Token
+from actors.group.types import Context, MemberId, Token
 from actors.group.watchdog import phase_over
 
 
-def sync(shard: Shard, request: SyncGroup, token: Token) -> None:
+def sync(shard: Shard, request: SyncGroup, context: Context, token: Token) -> None:
     """Park the sync, or answer it. Raises Refused."""
     group = shard.groups.get(request.group_id)
     if group is None:
@@ -33,6 +33,7 @@ def sync(shard: Shard, request: SyncGroup, token: Token) -> None:
         raise Refused(ErrorCode.inconsistent_group_protocol)
     if group.state is GroupState.PREPARING_REBALANCE:
         raise Refused(ErrorCode.rebalance_in_progress)
+    meet(shard, group, member, context)
     group.pending_syncs.discard(member.id)
     shard.report(MemberSynced(group=group.id, generation=group.generation, member_id=member.id))
     if group.state is GroupState.STABLE:

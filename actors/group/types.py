@@ -17,6 +17,9 @@ Token = NewType("Token", int)
 """Names one request; the answer to it carries the same token. No reply under the token means: parked."""
 WriteId = NewType("WriteId", int)
 
+ANONYMOUS = "User:ANONYMOUS"
+"""Kafka's principal of a client that did not authenticate."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
@@ -26,7 +29,7 @@ class Context:
     host: str
     """Canonical address without port. Responses show it as Kafka does, with a leading slash."""
     connection: str = ""
-    principal: str = "User:ANONYMOUS"
+    principal: str = ANONYMOUS
 
 
 class Who(NamedTuple):

@@ -184,21 +184,21 @@ class Driver:
         self.epoch += 1
         return Coordinator(partition=7, epoch=self.epoch, config=self.config, new_id=lambda: f"id{next(self._ids)}")
 
-    def send(self, request: Request, *, client: str | None = "c", host: str = HOST) -> Token:
+    def send(self, request: Request, *, client: str | None = "c", host: str = HOST, **where: str) -> Token:
         token = Token(next(self._tokens))
         self.asked[token] = request
-        self._take(self.core.step(request, Context(client_id=client, host=host), token, self.now_ms))
+        self._take(self.core.step(request, Context(client_id=client, host=host, **where), token, self.now_ms))
         return token
 
-    def ask(self, request: Request, *, client: str | None = "c", host: str = HOST) -> Any:
+    def ask(self, request: Request, *, client: str | None = "c", host: str = HOST, **where: str) -> Any:
         """The answer, which must be there at once."""
-        token = self.send(request, client=client, host=host)
+        token = self.send(request, client=client, host=host, **where)
         assert token in self.answers, f"parked: {request}"
         return self.answers[token]
 
-    def park(self, request: Request, *, client: str | None = "c", host: str = HOST) -> Token:
+    def park(self, request: Request, *, client: str | None = "c", host: str = HOST, **where: str) -> Token:
         """The token of a request that must not be answered at once."""
-        token = self.send(request, client=client, host=host)
+        token = self.send(request, client=client, host=host, **where)
         assert token not in self.answers, f"answered: {self.answers[token]}"
         return token
 
@@ -290,7 +290,7 @@ class Driver:
 
     # Whole conversations.
 
-    def new_member(self, client: str = "c", **asks: Any) -> Token:
+    def new_member(self, client: str | None = "c", **asks: Any) -> Token:
         """A dynamic member's two JoinGroups; the token of the second, which is parked."""
         given: JoinGroupResponse = self.ask(join(**asks), client=client)
         assert given.error is ErrorCode.member_id_required

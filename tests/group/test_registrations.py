@@ -20,7 +20,7 @@ def _registered(driver: Driver) -> dict[str, frozenset[tuple[str, int]] | None]:
     for statement in driver.statements:
         if isinstance(statement, Registration):
             held[statement.member_id] = statement.partitions
-        else:
+        elif isinstance(statement, Withdrawal):
             del held[statement.member_id]
     assert held == {r.member_id: r.partitions for r in driver.core.registrations()}
     return held
@@ -42,9 +42,10 @@ def test_a_member_is_registered_when_its_generation_completes(driver: Driver) ->
         offsets_partition=7,
         epoch=1,
         sequence=1,
+        principal="User:ANONYMOUS",
     )
     assert driver.statements == [expected]
-    driver.ask(sync(member, 1, {member: assignment(("t", 0), ("t", 1))}))
+    driver.ask(sync(member, 1, {member: assignment(("t", 0), ("t", 1))}), client="billing-1")
     assert _registered(driver) == {member: frozenset({("t", 0), ("t", 1)})}
     assert driver.statements[-1].sequence == 2
 
@@ -147,6 +148,6 @@ def test_tools_and_members_are_not_simple_consumers(driver: Driver) -> None:
 
 def test_deleting_the_group_withdraws_its_simple_consumers(driver: Driver) -> None:
     driver.ask(commit({("t", 1): 5}), client=None)
-    assert set(_registered(driver)) == {f"{HOST}/"}
+    assert set(_registered(driver)) == {HOST}
     driver.ask(DeleteGroups(api_version=2, groups=(G,)))
     assert _registered(driver) == {}

@@ -75,10 +75,10 @@ def _mutant(*caught_by: str) -> Callable[[Callable[[], list[Change]]], Callable[
 def _commit_of_any_generation() -> list[Change]:
     check = offsets._check_commit
 
-    def mutant(shard: Shard, group: Group | None, request: Any) -> None:
+    def mutant(shard: Shard, group: Group | None, request: Any, context: Any) -> None:
         if group is not None and request.generation_id >= 0:
             request = replace(request, generation_id=group.generation)
-        check(shard, group, request)
+        check(shard, group, request, context)
 
     return [(offsets, "_check_commit", mutant)]
 
@@ -87,9 +87,9 @@ def _commit_of_any_generation() -> list[Change]:
 def _commit_while_the_assignment_is_awaited() -> list[Change]:
     check = offsets._check_commit
 
-    def mutant(shard: Shard, group: Group | None, request: Any) -> None:
+    def mutant(shard: Shard, group: Group | None, request: Any, context: Any) -> None:
         try:
-            check(shard, group, request)
+            check(shard, group, request, context)
         except Refused as refused:
             if refused.error is not E.rebalance_in_progress:
                 raise
@@ -196,9 +196,9 @@ def _join_phase_ends_with_members_missing() -> list[Change]:
 def _heartbeats_do_not_renew_the_session() -> list[Change]:
     beat = liveness.heartbeat
 
-    def mutant(shard: Shard, request: Heartbeat, token: Any) -> None:
+    def mutant(shard: Shard, request: Heartbeat, context: Any, token: Any) -> None:
         with patch.object(shard, "arm_session", lambda group, member: None):
-            beat(shard, request, token)
+            beat(shard, request, context, token)
 
     return [(liveness, "heartbeat", mutant)]
 
