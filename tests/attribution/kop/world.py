@@ -17,6 +17,7 @@ from actors.group.coordinator import Coordinator
 from actors.group.messages import JoinGroupResponse, Request
 from actors.group.types import Context, Token
 from gateway.attribution.kop import java_address
+from placement.mapping import canonical_host
 from placement.registration import Registration, Statement, Withdrawal
 from tests.group.driver import Driver, assignment, beat, commit, fetch, join, leave, sync
 
@@ -33,15 +34,21 @@ class Connection:
     id: int
     broker: str
     client_id: str | None
-    host: str
+    peer: str
+    """The client's address as the socket gives it."""
     principal: str
     name: str | None
     """The host's name, where something on the broker has resolved it."""
 
     @property
+    def host(self) -> str:
+        """The address as Muster's gateway keeps it."""
+        return canonical_host(self.peer)
+
+    @property
     def address(self) -> str:
         """As Java prints it."""
-        return java_address(self.host, 40_000 + self.id, name=self.name)
+        return java_address(self.peer, 40_000 + self.id, name=self.name)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -173,7 +180,7 @@ class World:
         name: str | None = None,
     ) -> Connection:
         connection = Connection(
-            id=next(self._numbers), broker=broker, client_id=client_id, host=host, principal=principal, name=name
+            id=next(self._numbers), broker=broker, client_id=client_id, peer=host, principal=principal, name=name
         )
         self.open.append(connection)
         return connection

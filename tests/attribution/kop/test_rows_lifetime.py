@@ -1,0 +1,261 @@
+"""When a label begins and ends: F1 to F3, F11, F12, F14, F16, F19 to F21 and F29 to F31."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from actors.group.coordinator import Phase
+from gateway.attribution.kop import ROOT, node_path
+from placement.repair import Node
+from tests.attribution.kop.rules import Kop, Ours, SchemeThree
+from tests.attribution.kop.world import SESSION_MS, Connection, Member, World
+from tests.group.driver import join
+
+Worlds = Callable[..., World]
+GRACE_MS = 30_000
+PENDING_MS = 60_000
+
+
+def consumer(world: World, *partitions: int, group: str = "g", asks: str = "A") -> tuple[Connection, Member]:
+    """A consumer whose look-up went to that broker; that connection, and the member, whose coordinator is on B."""
+    look_up = world.connect(asks)
+    world.find(look_up, group)
+    return look_up, world.join(world.connect("B"), group, *partitions)
+
+
+def test_f01_the_broker_that_was_asked_restarts_and_the_partition_moves(world: World) -> None:
+    """vivo's case: the close deletes the node, and nobody has a reason to write it again."""
+    consumer(world, 0)
+    assert world.fetch(world.connect("A")).kop == "g"
+    world.restart("A")
+    fetched = world.fetch(world.connect("C"))
+    assert (fetched.kop, fetched.ours) == ("", "g")
+
+
+def test_f02_the_connection_of_the_look_up_goes_idle(world: World) -> None:
+    """Java closes it after nine minutes; no failure is needed, and the group is as well as before."""
+    look_up, _ = consumer(world, 0)
+    world.wait(9 * 60_000)
+    world.close(look_up)
+    fetched = world.fetch(world.connect("C"))
+    assert (fetched.kop, fetched.ours) == ("", "g")
+
+
+def test_f03_a_late_delete_takes_the_newer_node(world: World, ours: Ours) -> None:
+    """A is slow to notice that the client is gone and back: its close deletes what B wrote meanwhile."""
+    look_up, member = consumer(world, 0)
+    world.find(world.connect("B"), "g")
+    world.close(look_up)
+    fetched = world.fetch(world.connect("C"))
+    assert (fetched.kop, fetched.ours) == ("", "g")
+
+    before = world.move_coordinator("C")
+    ours.mapping.sweep(world.registrations())
+    assert world.late_expiry(before, "B") == 1
+    assert world.fetch(world.connect("C")).ours == "g", "the old coordinator's word is of an older epoch"
+    assert ours.mapping.planned(world.registrations()).empty
+    assert ours.mapping.registered() == {f"g:{member.id}"}
+
+
+def test_f03_a_removal_that_comes_late_misses_the_node_that_was_created_again(world: World, ours: Ours) -> None:
+    """A node that is created again has version 0 again, so a version alone would not tell: the plan names the write."""
+    _, member = consumer(world, 0)
+    stated = world.registrations()
+    ours.mapping.sweep(stated)
+    ours.mapping.sweep([], rounds=1)
+    removal = ours.mapping.planned([])
+    (path,) = (path for path in ours.mapping.nodes if path.count("/") == 4)
+    assert path in {remove.path for remove in removal.removes}
+    del ours.mapping.nodes[path]
+    ours.mapping.sweep(stated, rounds=1)
+    assert ours.mapping.nodes[path].version == 0
+    ours.mapping.carry_out(removal)
+    assert ours.mapping.registered() == {f"g:{member.id}"}
+
+
+def test_f11_admin_look_ups_are_for_other_peoples_groups(world: World, kop: Kop) -> None:
+    """An exporter next to the consumer, with the same default id, describes every group: FindCoordinator v4 brings
+    many, each one is written to the same node; and when it is done, its close deletes that."""
+    consumer(world, 0)
+    exporter = world.connect("B")
+    world.find(exporter, "a", "b", "c")
+    fetched = world.fetch(world.connect("C"))
+    assert (fetched.kop, fetched.ours) == ("c", "g")
+    world.close(exporter)
+    fetched = world.fetch(world.connect("C"))
+    assert (fetched.kop, fetched.ours) == ("", "g")
+
+
+def test_f12_a_consumer_that_assigns_and_commits_is_no_member(world_of: Worlds) -> None:
+    """KoP knows it if it looked a coordinator up, and loses it as in F1; scheme 3 walks members, so it repairs nothing.
+    Ours has it from its commits."""
+    world = world_of(Kop(), SchemeThree())
+    look_up = world.connect("A")
+    world.find(look_up, "g")
+    world.commit(world.connect("B"), "g", 0, 5)
+    world.restart("A")
+    world.check()
+    fetched = world.fetch(world.connect("C"))
+    assert (fetched["kop"], fetched.ours) == ("", "g")
+    stranger = world.connect("B", "another")
+    world.commit(stranger, "g", 1, 5)
+    world.check()
+    fetched = world.fetch(world.connect("C", "another"), 1)
+    assert (fetched["kop"], fetched["scheme 3"], fetched.ours) == ("", "", "g")
+
+
+def test_f12_what_was_only_looked_at_ages_out(world: World) -> None:
+    world.offset_fetch(world.connect("B"), "g", 0)
+    assert world.fetch(world.connect("C")).ours == "g"
+    world.wait(world.driver.config.attribution_simple_ttl_ms)
+    assert world.registrations() == ()
+
+
+def test_f14_a_fetch_before_the_mapping(world: World) -> None:
+    """KoP keeps the first answer as long as the connection lives. Ours settles what waited."""
+    early = world.connect("C")
+    first = world.fetch(early)
+    assert (first.kop, first.ours) == ("", "(pending)")
+    consumer(world, 0)
+    second = world.fetch(early)
+    assert (first.kop, second.kop) == ("", "")
+    assert (first.ours, second.ours) == ("g", "g")
+
+
+def test_f14_a_hiccup_of_zookeeper(world: World, kop: Kop) -> None:
+    consumer(world, 0)
+    connection = world.connect("C")
+    kop.store.available = False
+    world.fetch(connection)
+    kop.store.available = True
+    world.wait(3_600_000)
+    fetched = world.fetch(connection)
+    assert (fetched.kop, fetched.ours) == ("", "g")
+
+
+def test_f16_a_process_with_another_group_in_the_same_place(world: World) -> None:
+    """The old fetch connection keeps the old label for KoP, whoever uses it now (a proxy holds them). Ours never says
+    the old group: it says nothing while both may be meant, and the new one from the grace time on."""
+    _, member = consumer(world, 0, group="old")
+    connection = world.connect("C")
+    assert world.fetch(connection).kop == "old"
+    world.leave(member)
+    world.wait(GRACE_MS)
+    consumer(world, 0, group="new")
+    reconnected = world.connect("C")
+    world.wait(1)
+    fetched = world.fetch(connection), world.fetch(reconnected)
+    assert [one.kop for one in fetched] == ["old", "new"]
+    assert [one.ours for one in fetched] == ["new", "new"]
+
+
+def test_f19_a_broker_that_is_killed_deletes_nothing(world: World, ours: Ours) -> None:
+    """The nodes are persistent: who comes to that address later is taken for the dead one. Ours: the session ends."""
+    _, member = consumer(world, 0)
+    ours.mapping.sweep(world.registrations())
+    world.kill("A")
+    world.vanish(member)
+    world.wait(SESSION_MS + GRACE_MS + 1)
+    fetched = world.fetch(world.connect("C"))
+    world.wait(PENDING_MS)
+    assert (fetched.kop, fetched.ours) == ("g", "(no_group)")
+    ours.mapping.sweep(world.registrations(), rounds=6)
+    assert ours.mapping.nodes == {}
+
+
+def test_f20_an_address_that_is_used_again(world: World) -> None:
+    """A pod's address and a default client id, and another group: KoP has the dead one's label until the new process
+    looks a coordinator up, and on connections from before even after that."""
+    _, member = consumer(world, 0, group="dead")
+    world.kill("A")
+    world.vanish(member)
+    world.wait(SESSION_MS + GRACE_MS + 1)
+    early = world.connect("C")
+    first = world.fetch(early)
+    consumer(world, 0, group="alive")
+    second = world.fetch(early)
+    assert [first.kop, second.kop] == ["dead", "dead"]
+    assert [first.ours, second.ours] == ["alive", "alive"]
+
+
+def test_f21_what_is_wrong_or_stale_is_repaired_too(ours: Ours) -> None:
+    """Scheme 3 writes what is absent. The plan of ours is a difference both ways, after two rounds that agree."""
+    scheme = SchemeThree()
+    world = World((scheme, ours))
+    look_up, member = consumer(world, 0)
+    node = node_path(look_up.address, "app")
+    stale = node_path(world.connect("A", host="10.0.0.9").address, "app")
+    scheme.store.put(node, b"wrong")
+    scheme.store.put(stale, b"of-nobody")
+    ours.mapping.sweep(world.registrations())
+    (path,) = (path for path in ours.mapping.nodes if path.count("/") == 4)
+    right = ours.mapping.nodes[path].data
+    ours.mapping.write(path, b"wrong")
+    ours.mapping.write(node, b"wrong")
+    ours.mapping.write(stale, b"of-nobody")
+    for _ in range(3):
+        world.check()
+        ours.mapping.sweep(world.registrations(), rounds=1)
+    assert (scheme.store.get(node), scheme.store.get(stale)) == (b"wrong", b"of-nobody")
+    assert ours.mapping.nodes[path].data == right
+    assert ours.mapping.kop_label("10.0.0.1", "app") == "g"
+    assert ours.mapping.kop_label("10.0.0.9", "app") is None
+    assert ours.mapping.registered() == {f"g:{member.id}"}
+
+
+def test_f29_a_ghost_is_no_member(world: World) -> None:
+    """KoP's coordinator has no KIP-394: a client that joined, timed out and joined again is two members, and scheme 3
+    writes a node for each. Here the first JoinGroup gets an id and registers nobody."""
+    scheme = SchemeThree()
+    for _ in range(3):
+        ghost = world.driver.ask(join("", group="ghosts"), client="app", host="10.0.0.1")
+        scheme.checked([Member(group="ghosts", connection=world.connect("B"), id=ghost.member_id)])
+    assert scheme.store.get(f"{ROOT}/10.0.0.1-app") == b"ghosts"
+    assert world.registrations() == ()
+    fetched = world.fetch(world.connect("C"))
+    world.wait(PENDING_MS)
+    assert fetched.ours == "(no_group)"
+
+
+def test_f29_who_never_synced_owns_nothing_for_certain(world: World) -> None:
+    """Two groups, of which one has joined and never synced: it may own anything, so it can only take certainty away."""
+    consumer(world, 0)
+    world.members.append(Member(group="never-synced", connection=world.connect("B")))
+    world.rebalance("never-synced", sync=False)
+    assert [r.partitions for r in world.registrations() if r.group == "never-synced"] == [None]
+    assert world.fetch(world.connect("C"), 1).ours != "g"
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["its nodes are there", "its nodes are gone"])
+def test_f30_a_coordinator_that_could_not_load_looks_empty(world: World, ours: Ours, kept: bool) -> None:
+    """KoP owns a partition whose replay failed: scheme 3 then repairs nothing, and whoever deletes what is no member
+    deletes everything. Ours believes Active coordinators only."""
+    _, member = consumer(world, 0)
+    ours.mapping.sweep(world.registrations())
+    loading = world.driver._new_core()
+    assert (loading.phase, loading.registrations()) == (Phase.LOADING, ())
+    before: dict[str, Node] = dict(ours.mapping.nodes) if kept else {}
+    ours.mapping.nodes = dict(before)
+    for _ in range(5):
+        ours.mapping.sweep(loading.registrations(), trusted=False)
+    assert ours.mapping.nodes == before
+    assert world.fetch(world.connect("C")).ours == "g"
+    ours.mapping.sweep(world.registrations())
+    assert ours.mapping.registered() == {f"g:{member.id}"}
+
+
+def test_f31_a_fetch_that_is_answered_after_its_partition_moved(world: World, ours: Ours) -> None:
+    """Any design by assignment would lose it, or give it to the wrong member. The previous owner counts for a while."""
+    old = world.join(world.connect("B", "old"), "g", 0, 1)
+    new = world.join(world.connect("B", "new"), "g")
+    world.find(world.connect("A", "old"), "g")
+    world.assign("g", {old.id: (1,), new.id: (0,)})
+    fetched = world.fetch(world.connect("C", "old"), 0)
+    assert (fetched.kop, fetched.ours) == ("g", "g")
+    assert ours.books["C"].samples[-1].member_id == old.id
+    world.wait(GRACE_MS + 1)
+    late = world.fetch(world.connect("C", "old"), 0)
+    world.wait(PENDING_MS)
+    assert late.ours == "(unknown)"
