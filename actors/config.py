@@ -241,6 +241,21 @@ class MusterConfig(BaseModel):
     metrics_rebalances_flush_ms: Long = Field(
         60_000, ge=100, description="How often ended rebalances become Parquet, in ms."
     )
+    metrics_max_group_series: Int = Field(
+        10_000,
+        ge=0,
+        description="Most series of group, topic, partition and evidence that a gateway has for each metric of "
+        "fetches. Bytes of further ones are counted without their group, with the reason overflow.",
+    )
+    metrics_group_series_retention_ms: Long = Field(
+        900_000,
+        ge=1_000,
+        description="How long a group must have had no client, and fetched nothing, before its series of fetches go, "
+        "in ms.",
+    )
+    metrics_kop_compatible: Bool = Field(
+        False, description="Whether /metrics has kop_server_BYTES_OUT, _MESSAGE_OUT and _ENTRIES_OUT too, as KoP does."
+    )
     rebalance_stuck_ms: Long = Field(
         30_000,
         ge=1,

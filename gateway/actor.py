@@ -19,13 +19,13 @@ from actors.follow import CurrentController, ViewFollower
 from actors.runtime import log_to_file, now_ms
 from actors.settings import ClusterSettings
 from actors.storage import check_shared
-from actors.tables.spool import Sample, SampleStore
-from gateway.attribution.account import Account
+from actors.tables.spool import SampleStore
 from gateway.fault_controller import RayFaults
 from gateway.faults import GatewayFaults
 from gateway.http import gateway_app, start_http
 from gateway.metrics import GatewayMetrics
 from gateway.server import ControllerUnavailable, Gateway
+from gateway.upkeep import Upkeep, account_of
 from placement.ephemeral import EphemeralNode
 from placement.layout import BrokerNode, broker_path
 from placement.view import Broker
@@ -95,8 +95,9 @@ class GatewayActor:
         self._follower = ViewFollower(settings)
         view = await self._follower.first()
         self._store = await asyncio.to_thread(self._open_store)
-        account = Account(self._store, Sample, pending_ms=config.attribution_pending_ms)
-        metrics = GatewayMetrics(self._id, account)
+        account = account_of(config, self._store)
+        kop_cluster = view.cluster_id if config.metrics_kop_compatible else None
+        metrics = GatewayMetrics(self._id, account, kop_cluster=kop_cluster)
         self._gateway = Gateway(
             gateway_id=self._id,
             node_id=node_id,
@@ -106,6 +107,7 @@ class GatewayActor:
             metrics=metrics,
             view=view,
         )
+        self._upkeep = Upkeep(account)
         if config.fault_injection_enable:
             faults = RayFaults(CurrentController(settings))
             self._faults = GatewayFaults(self._gateway, faults)
@@ -151,7 +153,7 @@ class GatewayActor:
         return asyncio.get_running_loop().create_task(run())
 
     async def _settle(self) -> None:
-        self._gateway.account.settle(now_ms())
+        self._upkeep.settle(now_ms())
 
     async def ping(self) -> tuple[int, str]:
         """Pid and node; whoever answers is not paused and does not hang."""

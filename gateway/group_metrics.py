@@ -16,7 +16,7 @@ from itertools import accumulate
 
 from actors.group.state import GroupState
 from actors.group_metrics import REBALANCE_BUCKETS_MS, GroupRow, Snapshot
-from gateway.metrics import label_value
+from gateway.attribution.series import group_label
 from gateway.questions import ask_all, ask_logs
 from gateway.server import Gateway
 from placement.view import ClusterView
@@ -326,7 +326,7 @@ def _write_partition(lines: _Lines, snapshot: Snapshot) -> None:
 
 
 def _write_group(lines: _Lines, row: GroupRow, epoch: int) -> None:
-    group = f'group="{_escaped(label_value(row.group))}"'
+    group = f'group="{_escaped(group_label(row.group))}"'
     for state in STATES:
         lines.add(STATE, f'{group},state="{state}"', int(state == row.state))
     for family, read in OF_GROUP:

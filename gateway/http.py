@@ -26,10 +26,12 @@ class PortTaken(OSError):
 
 
 class _Moment(Collector):
-    """What a registry held at one moment."""
+    """What a registry held at one moment. Only OpenMetrics has a place for the times at which counters began."""
 
-    def __init__(self, families: Iterable[Metric]) -> None:
+    def __init__(self, families: Iterable[Metric], openmetrics: bool) -> None:
         self._families = tuple(families)
+        for family in () if openmetrics else self._families:
+            family.samples = [sample for sample in family.samples if sample.name != f"{family.name}_created"]
 
     def collect(self) -> Iterable[Metric]:
         return self._families
@@ -59,8 +61,8 @@ def make_app(
     async def metrics(request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         found = None if groups is None else await groups()
-        moment = _Moment(registry.collect())
         openmetrics = content_type.startswith("application/openmetrics-text")
+        moment = _Moment(registry.collect(), openmetrics)
         body = await asyncio.to_thread(lambda: _joined(encode(moment), found, openmetrics))
         response = web.Response(body=body, headers={"Content-Type": content_type})
         response.enable_compression()

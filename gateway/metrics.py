@@ -1,29 +1,23 @@
 """Prometheus metrics of one gateway.
 
 Recording is plain dictionary arithmetic on the gateway's event loop. A scrape reads everything in one go on the same
-loop, so its numbers are of one moment, and in each scrape, exactly, for every topic and partition::
-
-    muster_fetch_bytes_total == sum(muster_group_fetch_bytes_total)
-                                + sum(muster_unattributed_fetch_bytes_total) + muster_pending_fetch_bytes
-
-(the same for messages). Pending bytes are a gauge because they leave it, for a group or for a reason, when evidence
-came or the time for it is over; the counters hold what is settled and never go down. To get the share of a group
-without a dip at the right edge, allow for the wait (60 s).
+loop, so its numbers are of one moment: those of fetches add up exactly (:mod:`gateway.fetch_metrics`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gateway.attribution.account import Series
-from gateway.attribution.ledger import Amount
+from gateway.attribution.account import Snapshot
+from gateway.fetch_metrics import fetch_families
+from gateway.kop_metrics import kop_families
 from placement.outages import connectivity
 
 LATENCY_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -35,25 +29,21 @@ _BUCKET_NAMES = (*(repr(float(bound)) for bound in LATENCY_BUCKETS_S), "+Inf")
 class Books(Protocol):
     """What was sent and for whom (``gateway.attribution.account.Account``)."""
 
-    def totals(self) -> Mapping[tuple[str, int], Amount]: ...
-    def settled(self) -> Mapping[Series, Amount]: ...
-    def pending(self) -> Mapping[tuple[str, int], Amount]: ...
+    def snapshot(self) -> Snapshot: ...
     def registrations(self) -> int: ...
+    def ambiguous_clients(self) -> int: ...
 
 
 class NoBooks:
     """Nothing was sent: for the names of the metrics alone."""
 
-    def totals(self) -> Mapping[tuple[str, int], Amount]:
-        return {}
-
-    def settled(self) -> Mapping[Series, Amount]:
-        return {}
-
-    def pending(self) -> Mapping[tuple[str, int], Amount]:
-        return {}
+    def snapshot(self) -> Snapshot:
+        return Snapshot(sent={}, groups={}, reasons={}, overflow={}, removed={}, pending={}, folded=0)
 
     def registrations(self) -> int:
+        return 0
+
+    def ambiguous_clients(self) -> int:
         return 0
 
 
@@ -69,13 +59,15 @@ class GatewayMetrics(Collector):
     """Everything that one gateway counts; ``registry`` holds nothing else. All series carry ``gateway``.
 
     Label values that clients make up (topics, groups) are safe whatever they contain. ``api`` and ``actor`` must
-    come from a fixed set: name an unknown API key ``unknown``.
+    come from a fixed set: name an unknown API key ``unknown``. ``kop_cluster`` is the label ``cluster`` of KoP's
+    metrics; None leaves them out.
     """
 
-    def __init__(self, gateway: int, books: Books) -> None:
+    def __init__(self, gateway: int, books: Books, *, kop_cluster: str | None = None) -> None:
         self.registry = CollectorRegistry()
         self._gateway = str(gateway)
         self._books = books
+        self._kop_cluster = kop_cluster
         self._requests: defaultdict[tuple[str, int, str], int] = defaultdict(int)
         self._latencies: defaultdict[str, _Histogram] = defaultdict(_Histogram)
         self._produced: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
@@ -137,47 +129,12 @@ class GatewayMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All families; call it on the event loop and do not await between them."""
-        yield from self._fetches()
+        books = self._books.snapshot()
+        yield from fetch_families(self._gateway, books)
+        if self._kop_cluster is not None:
+            yield from kop_families(self._kop_cluster, books)
         yield from self._traffic()
         yield from self._cluster()
-
-    def _fetches(self) -> Iterator[Metric]:
-        totals, settled, pending = self._books.totals(), self._books.settled(), self._books.pending()
-        partition = ("topic", "partition")
-        grouped = [
-            ((series[0], series[3], str(series[4]), series[2].value), amount)
-            for series, amount in settled.items()
-            if series[0] is not None
-        ]
-        nameless = [
-            ((series[1].value, series[3], str(series[4])), amount)
-            for series, amount in settled.items()
-            if series[1] is not None
-        ]
-        whole = [((topic, str(number)), amount) for (topic, number), amount in totals.items()]
-        waiting = [((topic, str(number)), amount) for (topic, number), amount in pending.items()]
-        for unit, what in (("bytes", "Bytes of record batches"), ("messages", "Records")):
-            yield self._counter(f"fetch_{unit}", f"{what} handed to sockets in Fetch answers.", partition, whole, unit)
-            yield self._counter(
-                f"group_fetch_{unit}",
-                f"{what} fetched by a consumer group; evidence tells how the group is known.",
-                ("group", *partition, "evidence"),
-                grouped,
-                unit,
-            )
-            yield self._counter(
-                f"unattributed_fetch_{unit}",
-                f"{what} fetched by nobody that could be named; reason tells why.",
-                ("reason", *partition),
-                nameless,
-                unit,
-            )
-            yield self._gauge(
-                f"pending_fetch_{unit}",
-                f"{what} sent that still wait for evidence of their group.",
-                partition,
-                [(labels, getattr(amount, unit)) for labels, amount in waiting],
-            )
 
     def _traffic(self) -> Iterator[Metric]:
         requests = CounterMetricFamily(
@@ -194,9 +151,8 @@ class GatewayMetrics(Collector):
         for api, histogram in self._latencies.items():
             latency.add_metric((self._gateway, label_value(api)), _cumulated(histogram.counts), histogram.sum_s)
         yield latency
-        produced = [((topic,), Amount(*amount)) for topic, amount in self._produced.items()]
-        yield self._counter("produce_bytes", "Bytes of record batches appended.", ("topic",), produced, "bytes")
-        yield self._counter("produce_messages", "Records appended.", ("topic",), produced, "messages")
+        yield self._produce("produce_bytes", "Bytes of record batches appended.", 1)
+        yield self._produce("produce_messages", "Records appended.", 0)
         yield self._gauge("connections", "Client connections that are open.", (), [((), self._connections)])
         yield self._plain_counter("connections_opened", "Client connections accepted.", self._connections_opened)
         yield self._plain_counter("received_bytes", "Bytes received from clients.", self._received_bytes)
@@ -234,6 +190,13 @@ class GatewayMetrics(Collector):
         yield self._gauge(
             "registrations", "Clients that the group coordinators named to this gateway.", (), [((), registrations)]
         )
+        yield self._gauge(
+            "ambiguous_clients",
+            "Principals, hosts and client ids that clients of more than one group have in common, in the whole "
+            "cluster; a client.id of its own makes a client certain.",
+            (),
+            [((), self._books.ambiguous_clients())],
+        )
         zookeeper = connectivity()
         yield self._gauge(
             "zookeeper_connected",
@@ -245,17 +208,10 @@ class GatewayMetrics(Collector):
             "zookeeper_outages", "Times that this gateway lost its connection to ZooKeeper.", zookeeper.outages
         )
 
-    def _counter(
-        self,
-        name: str,
-        help_text: str,
-        labels: tuple[str, ...],
-        amounts: Iterable[tuple[tuple[str, ...], Amount]],
-        unit: str,
-    ) -> Metric:
-        family = CounterMetricFamily(f"muster_{name}", help_text, labels=("gateway", *labels))
-        for values, amount in amounts:
-            family.add_metric((self._gateway, *map(label_value, values)), getattr(amount, unit))
+    def _produce(self, name: str, help_text: str, index: int) -> Metric:
+        family = CounterMetricFamily(f"muster_{name}", help_text, labels=("gateway", "topic"))
+        for topic, amount in self._produced.items():
+            family.add_metric((self._gateway, label_value(topic)), amount[index])
         return family
 
     def _plain_counter(self, name: str, help_text: str, value: int) -> Metric:

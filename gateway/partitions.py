@@ -80,12 +80,13 @@ def ask(call: Call, owner: Key, api_key: int, version: int, body: dict[str, Any]
     return channel.call(call.connection.context, frame)
 
 
-def summarize(records: bytes) -> tuple[int, int, int]:
-    """First base offset, last offset and number of messages of whole batches, one after the other."""
+def summarize(records: bytes) -> tuple[int, int, int, int]:
+    """First base offset, last offset, number of messages and of batches; whole batches, one after the other."""
     headers = [header for _, header in iter_headers(records)]
     if not headers:
-        return -1, -1, 0
-    return headers[0].base_offset, headers[-1].last_offset, sum(header.record_count for header in headers)
+        return -1, -1, 0, 0
+    messages = sum(header.record_count for header in headers)
+    return headers[0].base_offset, headers[-1].last_offset, messages, len(headers)
 
 
 def by_topic(partitions: Iterable[Named]) -> list[tuple[Named, list[Named]]]:

@@ -227,7 +227,7 @@ def _account(call: Call, wanted: list[_Wanted]) -> None:
         records = item.result["records"]
         if not records or item.named.topic is None:
             continue
-        base_offset, last_offset, messages = summarize(records)
+        base_offset, last_offset, messages, batches = summarize(records)
         call.gateway.account.sent(
             connection.attribution,
             connection.host,
@@ -240,4 +240,5 @@ def _account(call: Call, wanted: list[_Wanted]) -> None:
             messages,
             len(records),
             now_ms,
+            batches,
         )

@@ -2,20 +2,33 @@
 
 At any time, for each (topic, partition), of bytes and of messages::
 
-    sent == sum of attributed + sum of unattributed + pending
+    sent == sum of groups + sum of reasons + overflow + removed + pending
 
-*Attributed* and *unattributed* only grow; *pending* bytes are in the ledger and move to either when settled.
+*Pending* bytes are in the ledger and move on when settled. *Overflow* are bytes of groups beyond the bound on series,
+*removed* those of series that went with their group (:mod:`gateway.attribution.series`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from gateway.attribution.ambiguity import AmbiguousClients
 from gateway.attribution.connection import ConnectionState
 from gateway.attribution.ladder import attribute
 from gateway.attribution.ledger import MAX_SENDS, PENDING_MS, Amount, Ledger, Pending, Settlement
-from gateway.attribution.slot import FOREVER_MS, Key
+from gateway.attribution.series import (
+    MAX_GROUP_SERIES,
+    RETENTION_MS,
+    Cell,
+    GroupSeries,
+    Place,
+    ReasonSeries,
+    SeriesBook,
+    Total,
+)
+from gateway.attribution.slot import Key
 from gateway.attribution.table import GRACE_MS, RegistrationTable
 from gateway.attribution.verdict import Evidence, Reason, Verdict
 from placement.registration import Registration, Statement
@@ -42,17 +55,20 @@ class SampleSink(Protocol[S]):
         """The last word on a pending sample."""
 
 
-class _Cell:
-    """A running total."""
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The books at one moment: for every place, ``sent`` is the sum of all the others."""
 
-    __slots__ = ("bytes", "messages")
-
-    def __init__(self) -> None:
-        self.messages = 0
-        self.bytes = 0
-
-    def amount(self) -> Amount:
-        return Amount(self.messages, self.bytes)
+    sent: Mapping[Place, Total]
+    groups: Mapping[GroupSeries, Total]
+    reasons: Mapping[ReasonSeries, Total]
+    overflow: Mapping[Place, Total]
+    """Of groups beyond the bound on series."""
+    removed: Mapping[Place, Total]
+    """Of series that went with their group."""
+    pending: Mapping[Place, Amount]
+    folded: int
+    """Series that the bound keeps out."""
 
 
 class _Current:
@@ -60,7 +76,7 @@ class _Current:
 
     __slots__ = ("cell", "total", "until_ms", "verdict", "version")
 
-    def __init__(self, version: int, until_ms: int, verdict: Verdict, total: _Cell, cell: _Cell | None) -> None:
+    def __init__(self, version: int, until_ms: int, verdict: Verdict, total: Cell, cell: Cell | None) -> None:
         self.version = version
         self.until_ms = until_ms
         self.verdict = verdict
@@ -83,13 +99,17 @@ class Account(Generic[T]):
         pending_ms: int = PENDING_MS,
         grace_ms: int = GRACE_MS,
         max_pending_sends: int = MAX_SENDS,
+        max_group_series: int = MAX_GROUP_SERIES,
+        series_retention_ms: int = RETENTION_MS,
     ) -> None:
         self.table = RegistrationTable(grace_ms=grace_ms, memory_ms=pending_ms + 1_000)
         self._ledger = Ledger(self.table, pending_ms=pending_ms, max_sends=max_pending_sends)
         self._sink = sink
         self._make_sample = make_sample
-        self._totals: dict[tuple[str, int], _Cell] = {}
-        self._cells: dict[Series, _Cell] = {}
+        self.ambiguous = AmbiguousClients(self.table)
+        self._series = SeriesBook(max_group_series=max_group_series, retention_ms=series_retention_ms)
+        self._totals: dict[Place, Cell] = {}
+        self._now_ms = 0
 
     def sent(
         self,
@@ -104,12 +124,14 @@ class Account(Generic[T]):
         messages: int,
         bytes: int,
         now_ms: int,
+        entries: int = 1,
     ) -> None:
         """Count what one Fetch answer carries of one partition. Call it once, when the answer goes to the socket.
 
         ``first_offset`` is the larger of the fetch offset and the first batch's base offset, ``last_offset`` that
-        of the last batch (inclusive); ``messages`` and ``bytes`` are of whole batches, as sent. ``host`` is
-        canonical and the same for the life of a connection. Nothing happens for an answer without batches.
+        of the last batch (inclusive); ``messages``, ``bytes`` and ``entries`` (record batches) are of whole batches,
+        as sent. ``host`` is canonical and the same for the life of a connection. Nothing happens for an answer
+        without batches.
         """
         if not bytes:
             return
@@ -137,18 +159,26 @@ class Account(Generic[T]):
         )
         if cell is None:
             handle = self._sink.add_pending(sample)
-            current.total.messages += messages
-            current.total.bytes += bytes
+            current.total.add(messages, bytes, entries)
             entry = Pending(
-                connection, host, client_id, topic, partition, fetch_offset, now_ms, verdict, messages, bytes, [handle]
+                connection,
+                host,
+                client_id,
+                topic,
+                partition,
+                fetch_offset,
+                now_ms,
+                verdict,
+                messages,
+                bytes,
+                [handle],
+                entries,
             )
             self._close(self._ledger.add(entry))
             return
         self._sink.add(sample)
-        current.total.messages += messages
-        current.total.bytes += bytes
-        cell.messages += messages
-        cell.bytes += bytes
+        current.total.add(messages, bytes, entries)
+        cell.add(messages, bytes, entries)
 
     def group_request(self, connection: ConnectionState, host: str, client_id: str | None, group: str) -> None:
         """A JoinGroup, SyncGroup, Heartbeat, OffsetCommit or OffsetFetch came in on that connection.
@@ -163,7 +193,7 @@ class Account(Generic[T]):
         changed: set[Key] = set()
         for statement in statements:
             changed |= self.table.apply(statement, now_ms)
-        self._close(self._ledger.changed(changed))
+        self._changed(changed, now_ms)
 
     def replace(
         self,
@@ -176,32 +206,62 @@ class Account(Generic[T]):
     ) -> None:
         """Take in a coordinator's snapshot (:meth:`RegistrationTable.replace`), and settle what waited for it."""
         changed = self.table.replace(offsets_partition, epoch, registrations, now_ms, sequence=sequence)
-        self._close(self._ledger.changed(changed))
+        self._changed(changed, now_ms)
 
     def settle(self, now_ms: int) -> None:
-        """Give up what has waited too long, and forget old tenures. Call it about once a second."""
+        """Give up what has waited too long, forget old tenures and groups. Call it about once a second."""
+        self._now_ms = max(self._now_ms, now_ms)
         self._close(self._ledger.settle(now_ms))
         self.table.prune(now_ms)
+        self._series.retire(self._registered_groups, now_ms)
+        self.ambiguous.review(now_ms)
 
     def close(self) -> None:
         """Settle all that waits as it stands. Before the sink is closed."""
         self._close(self._ledger.close())
 
-    def totals(self) -> Mapping[tuple[str, int], Amount]:
+    def snapshot(self) -> Snapshot:
+        """Everything as it is now."""
+        series = self._series
+        return Snapshot(
+            sent={place: cell.total() for place, cell in self._totals.items()},
+            groups={name: cell.total() for name, cell in series.groups()},
+            reasons={name: cell.total() for name, cell in series.reasons().items()},
+            overflow={place: cell.total() for place, cell in series.overflow().items()},
+            removed={place: cell.total() for place, cell in series.removed().items()},
+            pending=self._ledger.pending(),
+            folded=series.folded,
+        )
+
+    def totals(self) -> Mapping[Place, Amount]:
         """What was sent, by (topic, partition)."""
-        return {place: cell.amount() for place, cell in self._totals.items()}
+        return {place: Amount(cell.messages, cell.bytes) for place, cell in self._totals.items()}
 
     def settled(self) -> Mapping[Series, Amount]:
-        """What has its final label, by group or reason."""
-        return {series: cell.amount() for series, cell in self._cells.items() if cell.bytes}
+        """What has its final label and a series of its own, by group or reason."""
+        amounts: dict[Series, Amount] = {}
+        for (group, evidence, topic, partition), cell in self._series.groups():
+            amounts[group, None, evidence, topic, partition] = Amount(cell.messages, cell.bytes)
+        for (reason, topic, partition), cell in self._series.reasons().items():
+            amounts[None, reason, Evidence.NONE, topic, partition] = Amount(cell.messages, cell.bytes)
+        return amounts
 
-    def pending(self) -> Mapping[tuple[str, int], Amount]:
+    def pending(self) -> Mapping[Place, Amount]:
         """What still waits for evidence, by (topic, partition)."""
         return self._ledger.pending()
+
+    @property
+    def folded(self) -> int:
+        """Series that the bound keeps out."""
+        return self._series.folded
 
     def registrations(self) -> int:
         """How many registrations hold now."""
         return len(self.table)
+
+    def ambiguous_clients(self) -> int:
+        """How many (principal, host, client id) belong to more than one group."""
+        return len(self.ambiguous)
 
     def _judge(
         self,
@@ -217,26 +277,28 @@ class Account(Generic[T]):
         verdict = attribute(self.table, connection, host, client_id, topic, partition, fetch_offset, now_ms)
         connection.remember(client_id, topic, partition, verdict, now_ms)
         slot = self.table.slot(host, client_id)
-        until_ms = FOREVER_MS if slot is None else slot.constant_until_ms(now_ms)
+        until_ms = now_ms + self._series.lease_ms
+        if slot is not None:
+            until_ms = min(until_ms, slot.constant_until_ms(now_ms))
         total = self._totals.get((topic, partition))
         if total is None:
-            total = self._totals[topic, partition] = _Cell()
-        cell = None if verdict.group is None else self._cell(verdict, topic, partition)
+            total = self._totals[topic, partition] = Cell(now_ms)
+        cell = None if verdict.group is None else self._series.cell(verdict, topic, partition, now_ms)
         return _Current(self.table.version(host, client_id), until_ms, verdict, total, cell)
 
-    def _cell(self, verdict: Verdict, topic: str, partition: int) -> _Cell:
-        series = (verdict.group, verdict.reason, verdict.evidence, topic, partition)
-        cell = self._cells.get(series)
-        if cell is None:
-            cell = self._cells[series] = _Cell()
-        return cell
+    def _registered_groups(self) -> set[str]:
+        return {registration.group for registration in self.table}
+
+    def _changed(self, keys: Iterable[Key], now_ms: int) -> None:
+        self._now_ms = max(self._now_ms, now_ms)
+        self.ambiguous.changed(keys)
+        self._close(self._ledger.changed(keys))
 
     def _close(self, settlements: list[Settlement]) -> None:
         for settlement in settlements:
             entry = settlement.entry
-            cell = self._cell(settlement.verdict, entry.topic, entry.partition)
-            cell.messages += entry.messages
-            cell.bytes += entry.bytes
+            cell = self._series.cell(settlement.verdict, entry.topic, entry.partition, self._now_ms)
+            cell.add(entry.messages, entry.bytes, entry.entries)
         for settlement in settlements:
             verdict = settlement.verdict
             for handle in settlement.entry.handles:

@@ -21,14 +21,14 @@ from aiohttp import ClientSession, web
 import gateway.apis  # noqa: F401 - registers the handlers
 from actors.admin import NewTopic, TopicOutcome
 from actors.config import MusterConfig
-from actors.tables.spool import Sample, SampleStore
+from actors.tables.spool import SampleStore
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
-from gateway.attribution.account import Account
 from gateway.faults import GatewayFaults
 from gateway.http import gateway_app, start_http
 from gateway.metrics import GatewayMetrics
 from gateway.server import ControllerUnavailable, Gateway
+from gateway.upkeep import account_of
 from placement.topics import InvalidPartitions, InvalidTopic, TopicError, TopicExists, TopicRegistry, UnknownTopic
 from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
 from placement.zookeeper import ZooKeeperClient
@@ -306,14 +306,15 @@ async def _listen(
     controller = RegistryController(zk)
     await asyncio.to_thread(controller.registry.create, OFFSETS_TOPIC, 3, {"cleanup.policy": "compact"}, internal=True)
     store = SampleStore(directory, 1, flush_ms=60_000, now_ms=lambda: 0)
-    account = Account(store, Sample)
+    account = account_of(config, store)
+    kop_cluster = CLUSTER_ID if config.metrics_kop_compatible else None
     server = Gateway(
         gateway_id=1,
         node_id="n1",
         config=config,
         controller=controller,
         account=account,
-        metrics=GatewayMetrics(1, account),
+        metrics=GatewayMetrics(1, account, kop_cluster=kop_cluster),
         view=await asyncio.to_thread(controller.view),
     )
     controller.publish = server.follow

@@ -1,0 +1,67 @@
+"""Clients that are not told apart by what they send: (principal, host, client id) of more than one group (F5).
+
+Every client library but the newer Java ones has one client id by default, so two groups on one host share it; their
+bytes then need more evidence than the registrations give, and the remedy, a ``client.id`` of one's own, is the user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gateway.attribution.slot import Key
+from gateway.attribution.table import RegistrationTable
+
+AGAIN_MS = 3_600_000
+"""How often one key is told of, at most."""
+_REVIEW_MS = 30_000
+_KEYS_AT_ONCE = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ambiguity:
+    key: Key
+    groups: tuple[str, ...]
+    """Sorted; at least two."""
+
+
+class AmbiguousClients:
+    """Which keys have several groups, a second or so after the registrations say so.
+
+    Looks at no more than some thousand keys at a time: a coordinator may state a hundred thousand at once.
+    """
+
+    def __init__(self, table: RegistrationTable) -> None:
+        self._table = table
+        self._unseen: dict[Key, None] = {}
+        self._found: dict[Key, tuple[str, ...]] = {}
+        self._told_ms: dict[Key, int] = {}
+        self._next_review_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def changed(self, keys: Iterable[Key]) -> None:
+        """The registrations of these keys changed; cheap."""
+        self._unseen.update(dict.fromkeys(keys))
+
+    def review(self, now_ms: int) -> None:
+        """Look at what changed, and every 30 s again at what was found: a group's grace time ends without a change."""
+        if now_ms >= self._next_review_ms:
+            self._next_review_ms = now_ms + _REVIEW_MS
+            self._unseen.update(dict.fromkeys(self._found))
+            self._told_ms = {key: told for key, told in self._told_ms.items() if now_ms - told < AGAIN_MS}
+        for key in list(self._unseen)[:_KEYS_AT_ONCE]:
+            del self._unseen[key]
+            slot = self._table.slot(*key)
+            groups = slot.groups(now_ms) if slot is not None else ()
+            if len(groups) > 1:
+                self._found[key] = tuple(sorted(groups))
+            else:
+                self._found.pop(key, None)
+
+    def news(self, now_ms: int) -> list[Ambiguity]:
+        """Those that were not told of for an hour; they count as told."""
+        fresh = [Ambiguity(key, groups) for key, groups in self._found.items() if key not in self._told_ms]
+        self._told_ms.update((ambiguity.key, now_ms) for ambiguity in fresh)
+        return fresh

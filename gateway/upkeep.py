@@ -1,0 +1,63 @@
+"""The books of a gateway as its configuration has them, what is done for them once a second, and what its log says."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from actors.config import MusterConfig
+from actors.tables.spool import Sample
+from gateway.attribution.account import Account, SampleSink
+
+log = logging.getLogger(__name__)
+
+_LINES = 20
+"""Of one kind at a time."""
+
+
+def account_of(config: MusterConfig, sink: SampleSink[Sample]) -> Account[Sample]:
+    """Books that write their samples there."""
+    return Account(
+        sink,
+        Sample,
+        pending_ms=config.attribution_pending_ms,
+        max_group_series=config.metrics_max_group_series,
+        series_retention_ms=config.metrics_group_series_retention_ms,
+    )
+
+
+class Upkeep:
+    """Settles one account, and tells of what an operator can change."""
+
+    def __init__(self, account: Account[Any]) -> None:
+        self._account = account
+        self._told_of_overflow = False
+
+    def settle(self, now_ms: int) -> None:
+        """Settle what has waited its time. Call it about once a second."""
+        self._account.settle(now_ms)
+        self._tell_ambiguous(now_ms)
+        self._tell_overflow()
+
+    def _tell_ambiguous(self, now_ms: int) -> None:
+        news = self._account.ambiguous.news(now_ms)
+        for ambiguity in news[:_LINES]:
+            *_, host, client_id = ambiguity.key
+            log.warning(
+                "client.id %r is not unique on host %s: it is used by the groups %s; "
+                "give each client an id of its own to have its bytes attributed for certain",
+                client_id,
+                host,
+                ", ".join(map(repr, ambiguity.groups[:_LINES])),
+            )
+        if len(news) > _LINES:
+            log.warning("and %d more client ids that are not unique on their hosts", len(news) - _LINES)
+
+    def _tell_overflow(self) -> None:
+        if self._told_of_overflow or not self._account.folded:
+            return
+        self._told_of_overflow = True
+        log.warning(
+            "there are more series of groups than metrics.max.group.series allows; bytes of those that came last are "
+            "counted with the reason overflow"
+        )
