@@ -68,10 +68,10 @@ class Forwarder:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LAST_RETRY_S)
                 continue
-            pause_s = _FIRST_RETRY_S
             self._channels[key] = channel
             self._wake()
             log.info("connected to %s-%d", *key)
+            began_s = asyncio.get_running_loop().time()
             try:
                 await lost.wait()
             finally:
@@ -79,6 +79,11 @@ class Forwarder:
             if self._channels.get(key) is channel:
                 del self._channels[key]
             log.warning("lost %s-%d", *key)
+            if asyncio.get_running_loop().time() - began_s > _LAST_RETRY_S:
+                pause_s = _FIRST_RETRY_S
+            else:  # it may be lost each time, for the same reason
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LAST_RETRY_S)
 
     async def until(self, ready: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until ``ready()`` holds, looked at after every change of a channel; False after the timeout."""
