@@ -13,6 +13,7 @@ _PROPERTIES = {
     "offsets.topic.num.partitions": "6",
     "log.actors": "3",
     "node.settle.ms": "2000",
+    "fault.injection.enable": "true",
 }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
+import psutil
 import pytest
 
 from placement.rendezvous import choose
@@ -43,3 +45,48 @@ def test_a_node_is_lost_and_another_comes(on_nodes: Bench, fresh: Callable[[str]
         after = on_nodes.until_settled()
         assert {name for name in without if name in after and without[name] != after[name]} <= share
         assert clients.stability() == stable
+
+
+@pytest.mark.timeout(240)
+def test_a_standby_that_hangs_is_replaced(on_nodes: Bench) -> None:
+    """Away from the controller, so that no other process of Muster can send its signals on that node: Ray ends it."""
+    homes = on_nodes.until_settled()
+    standby = next(n for n, home in homes.items() if n.startswith("standby-") and home != homes["controller"])
+    process = psutil.Process(pid_of(on_nodes, standby))
+    process.suspend()
+    try:
+        eventually(
+            lambda: pid_of(on_nodes, standby), lambda pid: pid not in (None, process.pid), "another process", SETTLED_S
+        )
+        eventually(process.is_running, lambda running: not running, "the end of the one that hung", SETTLED_S)
+    finally:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.resume()
+    on_nodes.until_settled()
+
+
+@pytest.mark.timeout(240)
+def test_faults_reach_actors_of_other_nodes(on_nodes: Bench) -> None:
+    """Of nodes on which the controller is not: the standby there sends the signals."""
+    homes = on_nodes.until_settled()
+    elsewhere = [name for name, home in homes.items() if home != homes["controller"]]
+    name = next(name for kind in ("log", "offsets", "gateway") for name in elsewhere if name.startswith(kind))
+    process = psutil.Process(pid_of(on_nodes, name))
+    on_nodes.muster.cli("fault", "pause", name)
+    assert process.status() == psutil.STATUS_STOPPED
+    on_nodes.muster.cli("fault", "continue", name)
+    eventually(process.status, lambda status: status != psutil.STATUS_STOPPED, "it runs on")
+    on_nodes.muster.cli("fault", "slow", name, "--speed", "0.5")
+    eventually(process.status, lambda status: status == psutil.STATUS_STOPPED, "it is stopped now and then")
+    eventually(process.status, lambda status: status != psutil.STATUS_STOPPED, "it runs now and then")
+    on_nodes.muster.cli("fault", "clear")
+    on_nodes.muster.cli("fault", "kill", name)
+    eventually(process.is_running, lambda running: not running, "its end")
+    eventually(lambda: pid_of(on_nodes, name), lambda pid: pid not in (None, process.pid), "another process", SETTLED_S)
+    on_nodes.until_settled()
+
+
+def pid_of(bench: Bench, name: str) -> int | None:
+    """Of the process of an actor that serves."""
+    (actor,) = (actor for actor in bench.status()["actors"] if actor["name"] == name)
+    return actor["pid"] if actor["state"] == "alive" else None
