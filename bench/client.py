@@ -24,9 +24,10 @@ class Lost(ConnectionError):
 
 
 class Connection(asyncio.Protocol):
-    """Open with :func:`connect`."""
+    """Open with :func:`connect` or :func:`open_connection`. ``client_id`` is what its requests carry."""
 
-    def __init__(self) -> None:
+    def __init__(self, client_id: str | None = _CLIENT_ID) -> None:
+        self.client_id = client_id
         self._framer = Framer(_LARGEST_BYTES)
         self._waiting: deque[Callable[[bytes], object]] = deque()
         self._transport: asyncio.Transport | None = None
@@ -36,6 +37,13 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        """What the gateway sees as the client's address."""
+        assert self._transport is not None
+        host, port = self._transport.get_extra_info("sockname")[:2]
+        return str(host), int(port)
 
     def data_received(self, data: bytes) -> None:
         for frame in self._framer.feed(data):
@@ -49,14 +57,14 @@ class Connection(asyncio.Protocol):
 
     def send(self, request: bytes, answered: Callable[[bytes], object]) -> None:
         """Send a framed request; ``answered`` gets the response frame. Lost."""
-        if self.is_lost or self._transport is None:
+        if self.is_lost or self._closing or self._transport is None:
             raise Lost("a gateway closed the connection")
         self._waiting.append(answered)
         self._transport.write(request)
 
     async def call(self, api: ApiVersion, body: dict[str, Any]) -> Any:
         """Ask, and decode the answer to kio's entity. Lost."""
-        frame = await self.call_raw(request(api, body))
+        frame = await self.call_raw(request(api, body, self.client_id))
         return codec.decode_response(*api, frame)[1]
 
     async def call_raw(self, request: bytes) -> bytes:
@@ -80,9 +88,16 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
 
-def request(api: ApiVersion, body: dict[str, Any]) -> bytes:
+def request(api: ApiVersion, body: dict[str, Any], client_id: str | None = _CLIENT_ID) -> bytes:
     """A framed request."""
-    return framed(codec.encode_request(*api, 1, _CLIENT_ID, body))
+    return framed(codec.encode_request(*api, 1, client_id, body))
+
+
+async def open_connection(host: str, port: int, *, client_id: str | None, local_host: str) -> Connection:
+    """One connection from that local address, of which Linux has all of 127.0.0.0/8. OSError."""
+    loop = asyncio.get_running_loop()
+    _, connection = await loop.create_connection(lambda: Connection(client_id), host, port, local_addr=(local_host, 0))
+    return connection
 
 
 async def connect(bootstrap: Sequence[str], count: int) -> list[Connection]:

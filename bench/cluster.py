@@ -29,9 +29,14 @@ def _end_with_parent() -> None:
 
 
 class Cluster:
-    """``with Cluster(folder, gateways=2, properties={...}) as cluster``: up within, all processes ended behind."""
+    """``with Cluster(folder, gateways=2, properties={...}) as cluster``: up within, all processes ended behind.
 
-    def __init__(self, folder: Path, *, gateways: int, properties: dict[str, str]) -> None:
+    With a ZooKeeper of its own, or the one at ``zookeeper`` (``host:port``).
+    """
+
+    def __init__(
+        self, folder: Path, *, gateways: int, properties: dict[str, str], zookeeper: str | None = None
+    ) -> None:
         self.storage = folder / "storage"
         self._ready_file = folder / "ready.json"
         self._log = folder / "muster.log"
@@ -39,6 +44,7 @@ class Cluster:
         self._command = [
             *(*_MUSTER, "up", "--port", "0", "--gateways", str(gateways), "--storage", str(self.storage)),
             *("--ready-file", str(self._ready_file), *sets),
+            *(("--zookeeper", zookeeper) if zookeeper else ()),
         ]
 
     def __enter__(self) -> Cluster:
@@ -57,7 +63,10 @@ class Cluster:
         if not self._process.stdout.readline().startswith("muster ready "):
             self._end()
             raise StartFailed(f"muster up failed:\n{self._log.read_text()[-2000:]}")
-        self.bootstrap: list[str] = json.loads(self._ready_file.read_text())["bootstrap"]
+        ready = json.loads(self._ready_file.read_text())
+        self.bootstrap: list[str] = ready["bootstrap"]
+        self.metrics: list[str] = ready["metrics"]
+        """URL of each gateway's metrics, in the order of ``bootstrap``."""
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -174,7 +174,7 @@ def _victim(kind: str, number: int) -> str:
 
 async def kill(name: str, probes: dict[str, Probe], outage: Outage) -> None:
     """Kill an actor that serves, ask until every probe has its answer, wait until it serves in a new process."""
-    pid = await _settled(name, None)
+    pid = await settled(name, None)
     for probe in probes.values():  # all connections are there
         await _until(probe)
     began_s = time.perf_counter()
@@ -182,7 +182,7 @@ async def kill(name: str, probes: dict[str, Probe], outage: Outage) -> None:
     took_s = await asyncio.gather(*(_until(probe, began_s) for probe in probes.values()))
     for what, seconds in zip(probes, took_s, strict=True):
         outage.took_s.setdefault(what, []).append(seconds)
-    await _settled(name, pid)
+    await settled(name, pid)
     outage.back_s.append(time.perf_counter() - began_s)
 
 
@@ -193,7 +193,7 @@ async def _until(probe: Probe, began_s: float = 0.0) -> float:
     return time.perf_counter() - began_s
 
 
-async def _settled(name: str, before: int | None) -> int:
+async def settled(name: str, before: int | None) -> int:
     """The pid of the actor once all is as it should be, and it is not the process ``before``."""
     async with asyncio.timeout(_GIVE_UP_S):
         while True:
@@ -216,7 +216,7 @@ async def _actors() -> list[dict[str, Any]]:
     return list(status["actors"])
 
 
-def _disconnect() -> None:
+def disconnect() -> None:
     """Else Ray ends this process when its own ends."""
     import ray
 
@@ -287,7 +287,7 @@ def main(
             click.echo("\n".join(cluster.complaints()[-20:]), err=True)
             raise
         finally:
-            _disconnect()
+            disconnect()
             if keep_logs is not None:
                 shutil.copytree(cluster.storage / "run" / "log", keep_logs, dirs_exist_ok=True)
     add_figures(outages, figures)

@@ -1,0 +1,1 @@
+"""``python -m bench.attribution``: whose bytes are these? Ask Muster, and KoP's rule, where the answer is known."""

@@ -1,0 +1,204 @@
+"""The cases: who shares what with whom, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from bench.attribution.stage import PARTITIONS, Stage
+
+LIBRARY_IDS = ("rdkafka", "sarama", "kgo", "kafkajs", "kafka-python-2.2.15", "aiokafka-0.12.0", "consumer-1")
+"""What libraries send where nobody sets client.id: librdkafka, sarama, franz-go, kafkajs, kafka-python, aiokafka, and
+Java's before it put the group into it (Kafka 2.x)."""
+_LATER = 0.4
+"""Where a group begins that has read before: at this share of the records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    about: str
+    run: Callable[[Stage], Awaitable[None]]
+    is_alone: bool = False
+    """It does something to Muster that others would feel."""
+    may_swap: bool = False
+    """Nothing tells the groups apart: their totals must agree as far as their positions do."""
+
+
+async def unique_ids(stage: Stage) -> None:
+    topics = [await stage.topic() for _ in range(3)]
+    for group in range(stage.scale.groups):
+        team = stage.team(f"group-{group}", topics[group % len(topics)])
+        for number in range(stage.scale.members):
+            stage.member(team, stage.host(), f"service-{group}-{number}")
+    await stage.read_all()
+
+
+async def library_ids(stage: Stage) -> None:
+    for client_id in LIBRARY_IDS:
+        topic, shared_host = await stage.topic(), stage.host()
+        for name in ("orders", "billing"):
+            team = stage.team(f"{name}-{client_id}", topic)
+            for host in (shared_host, stage.host()):
+                stage.member(team, host, client_id)
+            await stage.begin_at(team, _LATER if name == "billing" else 0.05)
+    await stage.read_all()
+
+
+async def different_topics(stage: Stage) -> None:
+    for pair in range(stage.scale.pairs):
+        host = stage.host()
+        for name in ("a", "b"):
+            stage.member(stage.team(f"{name}-{pair}", await stage.topic()), host, "rdkafka")
+    await stage.read_all()
+
+
+async def overlapping(stage: Stage) -> None:
+    for pair in range(stage.scale.pairs):
+        host = stage.host()
+        topic, *assignments = await stage.shared_topic()
+        for name, partitions in zip(("a", "b"), assignments, strict=True):
+            team = stage.team(f"{name}-{pair}", topic, partitions)
+            stage.member(team, host, "rdkafka")
+            if pair % 2:
+                await stage.begin_at(team, _LATER if name == "b" else 0.05)
+    await stage.read_all()
+
+
+async def identical_apart(stage: Stage) -> None:
+    for pair in range(stage.scale.pairs):
+        host, topic = stage.host(), await stage.topic()
+        for name in ("a", "b"):
+            team = stage.team(f"{name}-{pair}", topic)
+            stage.member(team, host, "rdkafka")
+            await stage.begin_at(team, _LATER if name == "b" else 0.05)
+    await stage.read_all()
+
+
+async def identical_together(stage: Stage) -> None:
+    for pair in range(stage.scale.pairs):
+        host, topic = stage.host(), await stage.topic()
+        for name in ("a", "b"):
+            stage.member(stage.team(f"{name}-{pair}", topic), host, "rdkafka")
+    await stage.read_all()
+
+
+async def nat(stage: Stage) -> None:
+    """Two groups read each topic, at different positions, with several members each."""
+    host = stage.host()
+    for number in range(stage.scale.groups // 2):
+        topic = await stage.topic()
+        for name in ("a", "b"):
+            team = stage.team(f"{name}-{number}", topic)
+            for _ in range(stage.scale.members):
+                stage.member(team, host, LIBRARY_IDS[number % 2])
+            await stage.begin_at(team, _LATER if name == "b" else 0.05)
+    await stage.read_all()
+
+
+async def simple_consumers(stage: Stage) -> None:
+    """Alone, beside a member with the same id, two of one group; and one that never names a group."""
+    halves = (range(PARTITIONS // 2), range(PARTITIONS // 2, PARTITIONS))
+    for number in range(stage.scale.pairs):
+        topic = await stage.topic()
+        team = stage.team(f"simple-{number}", topic)
+        for half in halves:
+            stage.simple(team, stage.host(), "rdkafka", half, asks_first=bool(number % 2))
+        host = stage.host()
+        beside = stage.team(f"beside-{number}", topic)
+        stage.simple(beside, host, "rdkafka", range(PARTITIONS), asks_first=bool(number % 2))
+        stage.member(stage.team(f"member-{number}", await stage.topic()), host, "rdkafka")
+    stage.nobody(stage.team(None, await stage.topic()), stage.host(), "spark-executor")
+    await stage.read_all()
+
+
+async def churn(stage: Stage) -> None:
+    await _mixed(stage)
+    newcomers = [stage.teams[number] for number in (0, 1)]
+    async with stage.working(), stage.feeding():
+        for number in range(stage.scale.rounds):
+            team = newcomers[number % 2]
+            guest = stage.member(team, stage.host(), f"guest-{number}")
+            guest.start()
+            await asyncio.sleep(1.5)
+            stage.reconnect(every=2, first=number % 2)
+            await asyncio.sleep(1.0)
+            await stage.go(guest)
+
+
+async def gateway_kills(stage: Stage) -> None:
+    await _mixed(stage)
+    async with stage.working(), stage.feeding():
+        for number in range(stage.scale.rounds):
+            await stage.muster.end_gateway(stage.world.gateways[number % 3], orderly=False)
+
+
+async def gateway_restarts(stage: Stage) -> None:
+    """The seed incident: a closing broker deletes nodes of clients that have no reason to look anything up again."""
+    await _mixed(stage)
+    async with stage.working(), stage.feeding():
+        for number in range(stage.scale.rounds):
+            await stage.muster.end_gateway(stage.world.gateways[number % 3], orderly=True)
+
+
+async def coordinator_kills(stage: Stage) -> None:
+    await _mixed(stage)
+    async with stage.working(), stage.feeding():
+        for number in range(stage.scale.rounds):
+            stage.reconnect(every=2, first=number % 2)
+            await stage.muster.kill_coordinator(number % 2)
+
+
+async def mappings_deleted(stage: Stage) -> None:
+    await _mixed(stage)
+    async with stage.working(), stage.feeding():
+        for number in range(stage.scale.rounds):
+            await stage.muster.delete_mappings()
+            stage.reconnect(every=2, first=number % 2)
+            await asyncio.sleep(1.5)
+
+
+async def zookeeper_away(stage: Stage) -> None:
+    """Clients reconnect and a member joins meanwhile."""
+    await _mixed(stage)
+    async with stage.working(), stage.feeding(), stage.muster.zookeeper_away():
+        await asyncio.sleep(stage.scale.outage_s / 4)
+        stage.reconnect()
+        await asyncio.sleep(stage.scale.outage_s / 4)
+        stage.member(stage.teams[0], stage.host(), "newcomer").start()
+        await asyncio.sleep(stage.scale.outage_s / 2)
+
+
+async def _mixed(stage: Stage) -> None:
+    """Two groups with ids of their own, and pairs with one id: on different topics, with overlapping assignments."""
+    topic = await stage.topic(batches=1)
+    for group in range(2):
+        team = stage.team(f"group-{group}", topic)
+        for number in range(stage.scale.members):
+            stage.member(team, stage.host(), f"service-{group}-{number}")
+    host = stage.host()
+    for name in ("a", "b"):
+        stage.member(stage.team(name, await stage.topic(batches=1)), host, "rdkafka")
+    host = stage.host()
+    shared, *assignments = await stage.shared_topic()
+    for name, partitions in zip(("c", "d"), assignments, strict=True):
+        stage.member(stage.team(name, shared, partitions), host, "kgo")
+
+
+CASES = (
+    Case("unique", "unique client ids", unique_ids),
+    Case("libraries", "each library's default id, two groups on one host", library_ids),
+    Case("topics", "one id and host, different topics", different_topics),
+    Case("overlapping", "one id and host, overlapping assignments", overlapping),
+    Case("apart", "one id and host, identical assignments, positions apart", identical_apart),
+    Case("together", "one id and host, identical assignments and positions", identical_together, may_swap=True),
+    Case("nat", "many groups behind one address", nat),
+    Case("simple", "simple consumers, and one without a group", simple_consumers),
+    Case("churn", "members come and go, clients reconnect", churn),
+    Case("gateways", "SIGKILL to gateways", gateway_kills, is_alone=True),
+    Case("restarts", "gateways shut down in order, one by one", gateway_restarts, is_alone=True),
+    Case("coordinators", "SIGKILL to coordinators", coordinator_kills, is_alone=True),
+    Case("mappings", "all znodes below /client_group_id deleted", mappings_deleted, is_alone=True),
+    Case("zookeeper", "ZooKeeper away", zookeeper_away, is_alone=True),
+)
