@@ -7,6 +7,8 @@ from typing import Any
 
 from gateway.attribution.verdict import Evidence, Verdict
 
+ANONYMOUS = "User:ANONYMOUS"
+"""The principal of a connection without authentication, as in Kafka."""
 _CERTAIN = (Evidence.SAME_CONNECTION, Evidence.UNIQUE_CANDIDATE, Evidence.ASSIGNMENT)
 
 
@@ -23,9 +25,11 @@ class Binding:
 class ConnectionState:
     """One per client connection, from accept to close; nothing of it outlives the connection."""
 
-    __slots__ = ("_bindings", "_client_ids", "_groups", "settled")
+    __slots__ = ("_bindings", "_client_ids", "_groups", "principal", "settled")
 
-    def __init__(self) -> None:
+    def __init__(self, principal: str = ANONYMOUS) -> None:
+        self.principal = principal
+        """Who sends on it. Not to be changed after the first request of a consumer."""
         self._groups: set[tuple[str | None, str]] = set()
         self._client_ids: set[str | None] = set()
         self._bindings: dict[tuple[str | None, str, int], Binding] = {}

@@ -2,9 +2,9 @@
 
 A Fetch request names no group in any version (apache/kafka FetchRequest.json). What there is: the coordinators'
 registrations, what the connection has shown, and the partition itself. The rungs are tried strongest first; each
-one needs the group to be *possible*: one of its members with this host and client id owns the partition, or owned
-it until a grace time ago (a Fetch may be answered after the reassignment, F31), or has an assignment that is not
-known. A wrong label is worse than none, so whatever is possible for two groups is left open.
+one needs the group to be *possible*: one of its members with this principal, host and client id owns the partition,
+or owned it until a grace time ago (a Fetch may be answered after the reassignment, F31), or has an assignment that is
+not known. A wrong label is worse than none, so whatever is possible for two groups is left open.
 
 1. **same connection**: this connection carried group requests of exactly one group and one client id, and that
    group is possible. Exact, but only clients that share one connection for both (sarama) ever show it.
@@ -50,11 +50,12 @@ def attribute(
     yet; it is for offset continuity.
     """
     slot = table.slot(host, client_id)
-    groups = slot.groups(at_ms) if slot is not None else None
+    principal = connection.principal
+    groups = slot.groups(at_ms, principal) if slot is not None else None
     if slot is None or not groups:
         return _NO_GROUP
-    owners = slot.owners(topic, partition, at_ms)
-    opaque = slot.opaque(at_ms)
+    owners = slot.owners(topic, partition, at_ms, principal)
+    opaque = slot.opaque(at_ms, principal)
     possible = {claim.group for claim in owners}
     possible.update(claim.group for claim in opaque)
 

@@ -7,8 +7,9 @@ changes nothing here (spec F1, F2, F14). A coordinator that comes back states ev
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from gateway.attribution.positions import Positions
 from gateway.attribution.slot import Key, Slot, Tenure
 from placement.registration import Kind, Position, Registration, Statement, Withdrawal
 
@@ -53,6 +54,7 @@ class RegistrationTable:
         self._tombstones: dict[_MemberKey, tuple[_Order, int]] = {}
         self._partitions: dict[int, _Partition] = {}
         self._versions = 0
+        self.positions = Positions(memory_ms=memory_ms)
 
     def __len__(self) -> int:
         """Registrations that hold now."""
@@ -73,7 +75,7 @@ class RegistrationTable:
     def apply(self, statement: Statement, now_ms: int) -> frozenset[Key]:
         """Take in one statement; returns the keys whose candidates changed. A stale one changes nothing."""
         if isinstance(statement, Position):
-            return frozenset()
+            return self._told(statement, now_ms)
         order = (statement.epoch, statement.sequence)
         member = (statement.group, statement.member_id)
         partition = self._partition(statement.offsets_partition)
@@ -85,6 +87,12 @@ class RegistrationTable:
             self._bury(member, order, statement.offsets_partition)
             return changed
         return self._put(statement, order, now_ms, since_ms=now_ms)
+
+    def touch(self, key: Key) -> None:
+        """Let all verdicts about that key be given anew: something else than its candidates changed."""
+        if key in self._slots:
+            self._versions += 1
+            self._slots[key].version = self._versions
 
     def replace(
         self,
@@ -126,6 +134,7 @@ class RegistrationTable:
 
     def prune(self, now_ms: int) -> None:
         """Forget tenures that ended longer ago than anything may still ask for. Call it every few seconds."""
+        self.positions.prune(now_ms)
         before_ms = now_ms - self._grace_ms - self._memory_ms
         for key in list(self._ending):
             slot = self._slots[key]
@@ -145,26 +154,40 @@ class RegistrationTable:
         buried = self._tombstones.get(member)
         return partition.floor if buried is None else max(buried[0], partition.floor)
 
+    def _told(self, position: Position, now_ms: int) -> frozenset[Key]:
+        partition = self._partition(position.offsets_partition)
+        if position.epoch < partition.epoch:
+            return frozenset()
+        self.positions.add(position, now_ms)
+        key = (position.host, position.client_id)
+        self.touch(key)
+        return frozenset((key,))
+
     def _put(self, registration: Registration, order: _Order, now_ms: int, *, since_ms: int) -> frozenset[Key]:
         member = (registration.group, registration.member_id)
         key = (registration.host, registration.client_id)
         before = self._members.get(member)
+        changed: set[Key] = set()
+        if before is not None:
+            known = before[1]
+            old_key = (known.host, known.client_id)
+            if registration.principal is None:
+                registration = replace(registration, principal=known.principal)
+            elif known.principal is None:
+                known = replace(known, principal=registration.principal)
+                self._slots[old_key].reveal(member, registration.principal)
+                changed.add(old_key)
         self._members[member] = (order, registration)
         self._tombstones.pop(member, None)
         self._partition(registration.offsets_partition).members.add(member)
-        changed: set[Key] = set()
-        if before is not None:
-            old = before[1]
-            old_key = (old.host, old.client_id)
-            if old_key == key and (old.kind, old.partitions) == (registration.kind, registration.partitions):
-                return frozenset()
-            self._end(old_key, member, now_ms)
-            changed.add(old_key)
-        slot = self._slots.get(key)
-        if slot is None:
-            slot = self._slots[key] = Slot(self._grace_ms)
-        slot.begin(member, Tenure(registration.partitions, registration.kind is Kind.MEMBER, since_ms))
-        changed.add(key)
+        if before is None or _claims(known) != _claims(registration):
+            if before is not None:
+                self._end(old_key, member, now_ms)
+                changed.add(old_key)
+            slot = self._slots.setdefault(key, Slot(self._grace_ms))
+            is_member = registration.kind is Kind.MEMBER
+            slot.begin(member, Tenure(registration.partitions, is_member, since_ms, registration.principal))
+            changed.add(key)
         self._touch(changed)
         return frozenset(changed)
 
@@ -196,3 +219,14 @@ class RegistrationTable:
             folded, folded_partition = self._tombstones.pop(oldest)
             partition = self._partition(folded_partition)
             partition.floor = max(partition.floor, folded)
+
+
+def _claims(registration: Registration) -> tuple[object, ...]:
+    """What of a registration makes a difference to attribution."""
+    return (
+        registration.host,
+        registration.client_id,
+        registration.principal,
+        registration.kind,
+        registration.partitions,
+    )

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from actors.tables.rollup import Sample
 from gateway.attribution.account import Account
-from gateway.attribution.connection import ConnectionState
-from placement.registration import Kind, Registration, Withdrawal
+from gateway.attribution.connection import ANONYMOUS, ConnectionState
+from placement.registration import Kind, Position, Registration, Withdrawal
 
 HOST = "10.0.0.1"
 CLIENT = "rdkafka"
@@ -32,6 +32,7 @@ class Coordinator:
         kind: Kind = Kind.MEMBER,
         host: str = HOST,
         client_id: str | None = CLIENT,
+        principal: str | None = ANONYMOUS,
     ) -> Registration:
         self.sequence += 1
         return Registration(
@@ -42,6 +43,32 @@ class Coordinator:
             host=host,
             generation=1,
             partitions=frozenset((topic, partition) for partition in partitions) if known else None,
+            offsets_partition=self.offsets_partition,
+            epoch=self.epoch,
+            sequence=self.sequence,
+            principal=principal,
+        )
+
+    def told(
+        self,
+        group: str,
+        member_id: str,
+        offsets: dict[int, int],
+        *,
+        topic: str = "t",
+        host: str = HOST,
+        client_id: str | None = CLIENT,
+        principal: str | None = ANONYMOUS,
+    ) -> Position:
+        """An OffsetFetch of that client was answered with these offsets, by partition."""
+        self.sequence += 1
+        return Position(
+            group=group,
+            member_id=member_id,
+            principal=principal,
+            host=host,
+            client_id=client_id,
+            positions=tuple((topic, partition, offset) for partition, offset in offsets.items()),
             offsets_partition=self.offsets_partition,
             epoch=self.epoch,
             sequence=self.sequence,

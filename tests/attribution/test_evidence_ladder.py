@@ -262,3 +262,30 @@ def test_hosts_and_client_ids_do_not_leak_into_each_other(bench: Bench) -> None:
     assert bench.labels() == []
     bench.send(0, client_id=None)
     assert bench.labels() == [("g", "m", "unique_candidate", None)]
+
+
+def test_two_principals_behind_one_address_are_two_clients(bench: Bench) -> None:
+    """F22, F23: nobody relabels another tenant's traffic by using its client id behind the same address."""
+    says = Coordinator()
+    bench.account.statements(
+        [says.register("a", "ma", 0, principal="User:a"), says.register("b", "mb", 0, principal="User:b")], NOW_MS
+    )
+    for principal in ("User:a", "User:b", "User:c"):
+        bench.send(0, connection=ConnectionState(principal))
+    assert bench.labels() == [("a", "ma", "unique_candidate", None), ("b", "mb", "unique_candidate", None)]
+    bench.account.settle(NOW_MS + 60_000)
+    assert bench.labels()[2:] == [(None, None, "none", "no_group")]
+
+
+def test_a_member_without_a_known_principal_may_be_anybodys(bench: Bench) -> None:
+    """After a failover of its coordinator, until the member's next request."""
+    says = Coordinator()
+    bench.account.statements(
+        [says.register("a", "ma", 0, principal=None), says.register("b", "mb", 0, principal="User:b")], NOW_MS
+    )
+    connection = ConnectionState("User:b")
+    bench.send(0, connection=connection)
+    bench.send(0, connection=ConnectionState("User:a"))
+    assert bench.labels() == [("a", "ma", "unique_candidate", None)]
+    bench.account.statements([says.register("a", "ma", 0, principal="User:a")], NOW_MS + 3_000)
+    assert bench.labels()[1:] == [("b", "mb", "unique_candidate", None)]

@@ -158,3 +158,33 @@ def test_the_history_of_a_member_is_bounded(changes: int) -> None:
     assert slot is not None
     assert len({claim.since_ms for n in range(changes) for claim in slot.owners("t", n, NOW_MS)}) == 1
     assert sum(len(history.ended) for history in slot._histories.values()) == 8
+
+
+def test_a_principal_that_was_known_is_not_forgotten_by_a_coordinator_that_fails_over() -> None:
+    table, before, after = RegistrationTable(), Coordinator(epoch=1), Coordinator(epoch=2)
+    table.apply(before.register("g", "m", 0, principal="User:a"), NOW_MS)
+    assert table.replace(7, 2, [after.register("g", "m", 0, principal=None)], NOW_MS) == frozenset()
+    assert [registration.principal for registration in table] == ["User:a"]
+
+
+def test_a_principal_that_becomes_known_holds_for_the_past_too() -> None:
+    table, says = RegistrationTable(), Coordinator()
+    table.apply(says.register("g", "m", 0, principal=None), NOW_MS)
+    table.apply(says.register("g", "m", 1, principal=None), NOW_MS + 1)
+    assert table.apply(says.register("g", "m", 1, principal="User:a"), NOW_MS + 2)
+    slot = table.slot(HOST, CLIENT)
+    assert slot is not None
+    assert not slot.owners("t", 0, NOW_MS + 3, "User:b")
+    assert len(slot.owners("t", 0, NOW_MS + 3, "User:a")) == 1
+    assert len(slot.owners("t", 1, NOW_MS + 3, "User:a")) == 1
+
+
+def test_statements_of_positions_change_no_registration() -> None:
+    table, says = RegistrationTable(), Coordinator()
+    table.apply(says.register("g", "m", 0), NOW_MS)
+    assert table.apply(says.told("g", "m", {0: 100}), NOW_MS) == {(HOST, CLIENT)}
+    assert names(table) == {("g", "m")}
+    outdated = says.told("g", "m", {0: 100})
+    says.epoch = 2
+    table.apply(says.register("g", "m", 0), NOW_MS)
+    assert table.apply(outdated, NOW_MS) == frozenset()

@@ -1,0 +1,61 @@
+"""Where groups begin to fetch, as their coordinators answered it (OffsetFetch); first fetch offsets are held to it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from gateway.attribution.slot import LAG_MS, Key, Place, same_principal
+from placement.registration import Position
+
+POSITION_MS = 60_000
+"""How long after it was told its committed offset a client may begin to fetch there, at most."""
+_MAX_PER_PARTITION = 8
+"""As many times as one partition may be given to members of a group within POSITION_MS, to be judged by."""
+
+
+class _Told(NamedTuple):
+    at_ms: int
+    offset: int
+    group: str
+    principal: str | None
+
+
+class Positions:
+    """The committed offsets that clients were told a short time ago."""
+
+    def __init__(self, *, memory_ms: int) -> None:
+        self._memory_ms = memory_ms
+        self._told: dict[tuple[Key, Place], list[_Told]] = {}
+        self._ages: deque[tuple[int, tuple[Key, Place]]] = deque()
+
+    def add(self, position: Position, now_ms: int) -> None:
+        """A client of that key was told so just now."""
+        key = (position.host, position.client_id)
+        for topic, partition, offset in position.positions:
+            where = (key, (topic, partition))
+            told = self._told.setdefault(where, [])
+            told.append(_Told(now_ms, offset, position.group, position.principal))
+            del told[:-_MAX_PER_PARTITION]
+            self._ages.append((now_ms, where))
+
+    def groups_at(self, key: Key, place: Place, offset: int, first_ms: int, principal: str | None) -> set[str]:
+        """The groups of which a client that began there at ``first_ms`` was told to."""
+        return {
+            told.group
+            for told in self._told.get((key, place), ())
+            if told.offset == offset
+            and told.at_ms - LAG_MS <= first_ms <= told.at_ms + POSITION_MS
+            and same_principal(told.principal, principal)
+        }
+
+    def prune(self, now_ms: int) -> None:
+        """Forget what no fetch that may still be judged began by."""
+        before_ms = now_ms - POSITION_MS - self._memory_ms
+        while self._ages and self._ages[0][0] < before_ms:
+            _, where = self._ages.popleft()
+            told = [each for each in self._told.get(where, ()) if each.at_ms >= before_ms]
+            if told:
+                self._told[where] = told
+            else:
+                self._told.pop(where, None)
