@@ -197,6 +197,8 @@ class Connection(asyncio.Protocol):
         ready, self._ready = self._ready, []
         if not ready or self._transport is None or self._closing is not None:
             return
+        if self._transport.is_closing():  # a write has failed: what is handed over now is dropped, so it is not counted
+            return
         self.last_active_s = time.monotonic()
         for reply in ready:
             if reply.on_sent is not None:
