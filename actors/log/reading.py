@@ -81,6 +81,18 @@ class LogReader:
             first = self._writer.segments[index].size_bytes - self._writer.segments[index].locate(offset)
         return first + sum(segment.size_bytes for segment in self._writer.segments[index + 1 :])
 
+    def bytes_before(self, offset: int) -> int:
+        """Bytes of the batches whose last offset is before it, from the first batch on the disk.
+
+        An offset before the log start counts as the log start, one behind the high watermark as that.
+        """
+        self._check_leader()
+        offset = min(max(offset, self.log_start_offset), self._writer.high_watermark)
+        index = self._segment_index(offset)
+        with self._errors(f"offset {offset} cannot be looked up"):
+            within = self._writer.segments[index].locate(offset)
+        return within + sum(segment.size_bytes for segment in self._writer.segments[:index])
+
     def epoch_at(self, offset: int) -> int:
         """The leader epoch under which the record at that offset was written; the log's own at its end."""
         with self._errors(f"offset {offset} cannot be read"):

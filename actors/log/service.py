@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -21,6 +21,7 @@ from actors.log.partition import Append, AppendResult, PartitionLog
 from actors.log.partitions import Partitions
 from actors.log.routing import MAY_COME, Routing
 from actors.log.upkeep import Upkeep
+from actors.log.weight import TopicPartition, Weights, weights
 from actors.wire.codec import ErrorCode
 from placement.view import ClusterView, Topic
 
@@ -149,6 +150,12 @@ class LogService:
     async def append_times(self, question: dict[str, Any]) -> dict[str, Any]:
         """How far readers are behind: see ``actors.log.progress.append_times``."""
         return await progress.append_times(question, self._log_by_name, self._now_ms)
+
+    async def weights(
+        self, questions: Iterable[tuple[TopicPartition, tuple[int, ...]]]
+    ) -> dict[TopicPartition, Weights]:
+        """For the audit: see ``actors.log.weight.weights``."""
+        return await weights(questions, self._log_by_name)
 
     @property
     def corrupt_segments(self) -> int:

@@ -90,11 +90,12 @@ class Rollup:
     def by_folder(self) -> dict[str, list[Row]]:
         """Rows by the folder that their ``ts`` belongs to, ``date=YYYY-MM-DD/hour=HH``."""
         folders: dict[str, list[Row]] = {}
-        for row in self._rows():
+        for row in self.rows():
             folders.setdefault(hour_folder(row.head.ts_ms), []).append(row)
         return folders
 
-    def _rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[Row]:
+        """As they are now."""
         yield from self._done
         yield from self._open.values()
 

@@ -23,7 +23,7 @@ import itertools
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from actors.tables import journal
 from actors.tables.folder import SpoolFile, SpoolFolder, recover
 from actors.tables.parquet import write_samples
 from actors.tables.recovery import recover_samples
-from actors.tables.rollup import Rollup, Sample
+from actors.tables.rollup import Rollup, Row, Sample
 from actors.tables.schema import SAMPLES
 
 __all__ = ["Sample", "SampleStore"]
@@ -57,10 +57,20 @@ class SampleStore:
     directory cannot be used.
 
     ``flush_ms`` is how often the owner means to flush; it bounds how old the table is, not what can be lost.
+    ``observe`` gets every row of this process once, when it is complete, in the thread that flushes.
     """
 
-    def __init__(self, directory: Path, gateway: int, *, flush_ms: int, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        gateway: int,
+        *,
+        flush_ms: int,
+        now_ms: Callable[[], int],
+        observe: Callable[[Iterable[Row]], None] = lambda rows: None,
+    ) -> None:
         self.flush_ms = flush_ms
+        self._observe = observe
         self._gateway = gateway
         self._table = directory / SAMPLES
         self._spools = directory / "spool"
@@ -161,3 +171,4 @@ class SampleStore:
             full, self._current = self._current, following
         os.close(full.file.fd)
         self._sealed.append(full)
+        self._observe(full.rollup.rows())

@@ -79,7 +79,15 @@ def test_offsets_may_go_back_and_below_zero(driver: Driver) -> None:
     for offset in (10, 3, -5):
         assert driver.error(commit({("t", 0): offset})) is E.none
         assert driver.offset("t", 0) == offset
-    assert OffsetsCommitted(group=G, count=1) in driver.events
+    told = [event for event in driver.events if isinstance(event, OffsetsCommitted)]
+    steps = [(("t", 0, before, offset),) for before, offset in ((None, 10), (10, 3), (3, -5))]
+    assert told == [OffsetsCommitted(group=G, by_member=False, partitions=step) for step in steps]
+
+
+def test_who_committed_is_told(driver: Driver) -> None:
+    [member_id] = driver.stable()
+    assert driver.error(commit({("t", 0): 7}, member_id=member_id, generation=1)) is E.none
+    assert [event.by_member for event in driver.events if isinstance(event, OffsetsCommitted)] == [True]
 
 
 def test_a_failed_commit_leaves_no_group(make: Make) -> None:

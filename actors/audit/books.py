@@ -1,0 +1,174 @@
+"""The comparison of the audit: what commits imply against what was sent, per group and partition. Pure.
+
+A round is: :meth:`Books.take_steps`, then :meth:`Books.take_runs` (asked for later, so that whatever was committed is
+in it), :meth:`Books.questions` to the logs, :meth:`Books.settle` with their answers. What a log does not answer now
+is kept for a later round.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from actors.audit import spans
+from actors.audit.commits import Step
+from actors.audit.report import Row
+from actors.audit.sends import Run
+from actors.audit.series import Evidence, Memory, Series, remember, remembered
+from actors.audit.spans import Spans
+from actors.log.weight import TopicPartition, Weights
+
+EVIDENCE_MS = 3_600_000
+"""How long what was sent namelessly, or twice, may explain a commit that came later."""
+IDLE_MS = 24 * 3_600_000
+"""After which a group's partition is forgotten."""
+MOST_SERIES = 50_000
+
+SeriesKey = tuple[str, str, int]
+"""Group, topic, partition."""
+
+
+@dataclass(slots=True)
+class _Place:
+    """A topic's partition, whoever reads it."""
+
+    groups: dict[str, Series] = field(default_factory=dict)
+    nameless: Memory = field(default_factory=list)
+    """What was sent to somebody who had no name."""
+    topic_id: UUID | None = None
+    unknown_below: int = 0
+    """Offsets before this may have been sent before anybody counted, or by who did not live to tell."""
+
+    def edges(self) -> Iterator[int]:
+        """Every offset whose weight may be needed."""
+        for series in self.groups.values():
+            if series.busy:
+                yield from series.edges()
+        memories = (self.nameless, *(series.again for series in self.groups.values()))
+        yield from (edge for memory in memories for _, offsets in memory for span in offsets for edge in span)
+        yield self.unknown_below
+
+    @property
+    def busy(self) -> bool:
+        return any(series.busy for series in self.groups.values())
+
+
+class Books:
+    """``wait_ms``: how long attributions may be pending; no gap is judged before. Times are ms since the epoch."""
+
+    def __init__(self, wait_ms: int, most_series: int = MOST_SERIES) -> None:
+        self._wait_ms = wait_ms
+        self._most_series = most_series
+        self._count = 0
+        self._places: defaultdict[TopicPartition, _Place] = defaultdict(_Place)
+        self._there: set[TopicPartition] = set()
+        self._is_lost = True
+        self._ends_wanted: set[TopicPartition] = set()
+        self.left_out = 0
+        """Groups' partitions that there was no room for, each time they came."""
+
+    def take_steps(self, entries: Mapping[SeriesKey, Iterable[Step]], now_ms: int) -> None:
+        """What one coordinator saw since it was asked last."""
+        for key, steps in entries.items():
+            if (series := self._series(key, now_ms)) is not None:
+                series.steps.extend(steps)
+
+    def take_runs(self, entries: Mapping[tuple[str | None, str, int], Iterable[Run]], now_ms: int) -> None:
+        """What one gateway sent since it was asked last."""
+        for (group, topic, partition), runs in entries.items():
+            if group is None:
+                remember(self._places[topic, partition].nameless, now_ms, _covered(runs))
+            elif (series := self._series((group, topic, partition), now_ms)) is not None:
+                series.runs.extend(runs)
+
+    def lost_count(self) -> None:
+        """What was sent until now may be missing: at the beginning, and when a gateway was lost."""
+        self._is_lost = True
+
+    def questions(self, there: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, ...]]:
+        """Offsets whose weights :meth:`settle` needs. ``there``: all partitions that there are now."""
+        gone, self._there = self._there, set(there)
+        for place in gone - self._there:
+            self._forget(place)
+        if self._is_lost:
+            self._is_lost, self._ends_wanted = False, set(self._there)
+        self._ends_wanted &= self._there
+        busy = {place for place, known in self._places.items() if known.busy} & self._there
+        asked = {place: tuple(sorted(set(self._places[place].edges()))) for place in sorted(busy)}
+        return asked | dict.fromkeys(sorted(self._ends_wanted - busy), ())
+
+    def settle(self, weights: Mapping[TopicPartition, Weights], now_ms: int, *, complete: bool) -> None:
+        """Count what came, and judge what has waited its time.
+
+        ``weights`` answer :meth:`questions`. ``complete``: every gateway and coordinator was heard in this round;
+        else nothing is judged.
+        """
+        for place, weight in weights.items():
+            known = self._see(place, weight)
+            for group, series in known.groups.items():
+                if series.busy:
+                    evidence = _evidence(known, group, now_ms - EVIDENCE_MS)
+                    series.settle(weight, evidence, now_ms, self._wait_ms, complete)
+        self._prune(now_ms)
+
+    def rows(self) -> list[Row]:
+        """Of every group's partition of which anything was counted, sorted."""
+        found = []
+        for (topic, partition), known in self._places.items():
+            for group, series in known.groups.items():
+                if (row := series.row(group, topic, partition)) is not None:
+                    found.append(row)
+        return sorted(found, key=lambda row: (row.group, row.topic, row.partition))
+
+    def _series(self, key: SeriesKey, now_ms: int) -> Series | None:
+        group, topic, partition = key
+        groups = self._places[topic, partition].groups
+        series = groups.get(group)
+        if series is None:
+            if self._count >= self._most_series:
+                self.left_out += 1
+                return None
+            self._count += 1
+            series = groups[group] = Series()
+        series.last_ms = now_ms
+        return series
+
+    def _see(self, place: TopicPartition, weight: Weights) -> _Place:
+        if self._places[place].topic_id not in (None, weight.topic_id):
+            self._forget(place)  # made anew: its offsets mean something else
+        known = self._places[place]
+        known.topic_id = weight.topic_id
+        if place in self._ends_wanted:
+            self._ends_wanted.discard(place)
+            known.unknown_below = weight.end_offset
+        return known
+
+    def _forget(self, place: TopicPartition) -> None:
+        if (known := self._places.pop(place, None)) is not None:
+            self._count -= len(known.groups)
+
+    def _prune(self, now_ms: int) -> None:
+        for known in self._places.values():
+            idle = [group for group, series in known.groups.items() if series.last_ms + IDLE_MS < now_ms]
+            for group in idle:
+                del known.groups[group]
+            self._count -= len(idle)
+            while known.nameless and known.nameless[0][0] + EVIDENCE_MS < now_ms:
+                del known.nameless[0]
+
+
+def _evidence(place: _Place, group: str, since_ms: int) -> Evidence:
+    twice: Spans = ()
+    for name, other in place.groups.items():
+        if name != group:
+            twice = spans.union(twice, remembered(other.again, since_ms))
+    return Evidence(remembered(place.nameless, since_ms), twice, place.unknown_below)
+
+
+def _covered(runs: Iterable[Run]) -> Spans:
+    found: Spans = ()
+    for run in runs:
+        found = spans.union(found, spans.of(run.first, run.end))
+    return found

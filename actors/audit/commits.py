@@ -1,0 +1,45 @@
+"""What a coordinator collects for the audit: which offsets its groups' commits went past."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from actors.audit.outbox import Batch, Outbox
+from actors.group.events import Event, OffsetsCommitted
+
+Key = tuple[str, str, int]
+"""Group, topic, partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A committed offset was replaced."""
+
+    before: int | None
+    """The offset until then; None if there was none."""
+    offset: int
+    by_member: bool
+    """In a generation of the group; else by an admin tool, a mirror or a consumer with assign()."""
+
+    def then(self, later: Step) -> Step | None:
+        """Of commits that follow each other forwards only the ends matter."""
+        forward = self.before is not None and self.before <= self.offset <= later.offset
+        if not forward or later.before != self.offset or later.by_member != self.by_member:
+            return None
+        return replace(self, offset=later.offset)
+
+
+class CommitSteps:
+    """Observes the events of one coordinator."""
+
+    def __init__(self, name: str) -> None:
+        self._outbox: Outbox[Key, Step] = Outbox(name)
+
+    def observe(self, event: Event, now_ms: int) -> None:
+        if isinstance(event, OffsetsCommitted) and self._outbox.wanted:
+            for topic, partition, before, offset in event.partitions:
+                self._outbox.add((event.group, topic, partition), Step(before, offset, event.by_member))
+
+    def take(self, session: str, received: int) -> Batch[Key, Step]:
+        """As :meth:`Outbox.take`."""
+        return self._outbox.take(session, received)

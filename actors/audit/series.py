@@ -1,0 +1,253 @@
+"""One group's partition in the books of the audit: offsets sent for it, offsets that its commits went past."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from actors.audit import spans
+from actors.audit.commits import Step
+from actors.audit.report import MORE, Cause, Row
+from actors.audit.sends import Run
+from actors.audit.spans import Spans
+from actors.log.weight import Weights
+
+MOST_SPANS = 64
+"""Of one kind in one series; beyond it the lowest are forgotten."""
+_TOGETHER_MS = 300_000
+
+Memory = list[tuple[int, Spans]]
+"""Offsets that something happened to, and when, ms since the epoch; in periods of some minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What speaks for an explanation or against it, of one partition."""
+
+    nameless: Spans
+    """Sent to somebody who had no name."""
+    twice_by_others: Spans
+    """Sent to another group more than once."""
+    unknown_below: int
+
+
+@dataclass(slots=True)
+class _Gap:
+    """Offsets that were committed past and not sent for the group, as far as is known."""
+
+    since_ms: int
+    cause: Cause
+    """If nothing speaks for another."""
+    offsets: Spans
+
+
+@dataclass(slots=True)
+class _Opening:
+    """The first commit of a partition: it says where the group is, and not where it began."""
+
+    since_ms: int
+    offset: int
+    by_member: bool
+
+
+@dataclass(slots=True)
+class Series:
+    """See :mod:`actors.audit` for what the causes mean."""
+
+    steps: list[Step] = field(default_factory=list)
+    """Not counted yet, as ``runs``."""
+    runs: list[Run] = field(default_factory=list)
+    sent: Spans = ()
+    """Sent for the group, or judged why not."""
+    committed: Spans = ()
+    again: Memory = field(default_factory=list)
+    """What was sent again."""
+    last_ms: int = 0
+    _last_offset: int | None = None
+    _gaps: list[_Gap] = field(default_factory=list)
+    _openings: list[_Opening] = field(default_factory=list)
+    _floor: int = 0
+    """Below it, spans were forgotten."""
+    _implied_bytes: int = 0
+    _attributed_bytes: int = 0
+    _reread_bytes: int = 0
+    _now: Counter[Cause] = field(default_factory=Counter)
+    """Of this moment."""
+    _judged: Counter[Cause] = field(default_factory=Counter)
+    _removed_offsets: int = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something to count, or to judge."""
+        return bool(self.steps or self.runs or self._gaps or self._openings)
+
+    def edges(self) -> Iterator[int]:
+        """Every offset at which a span of any set that :meth:`settle` makes of this begins or ends."""
+        for step in self.steps:
+            yield step.offset
+            if step.before is not None:
+                yield step.before
+        if self._last_offset is not None:
+            yield self._last_offset
+        for run in self.runs:
+            yield from (run.first, run.end)
+        for offsets in (self.sent, self.committed, *(gap.offsets for gap in self._gaps)):
+            for span in offsets:
+                yield from span
+        for opening in self._openings:
+            yield opening.offset
+        yield from (0, self._floor)
+
+    def settle(self, weights: Weights, evidence: Evidence, now_ms: int, wait_ms: int, complete: bool) -> None:
+        """Count what has come; judge, if all were heard, what has waited for longer than ``wait_ms``."""
+        for run in self.runs:
+            self._count_run(run, weights, now_ms)
+        self.runs.clear()
+        for step in self.steps:
+            self._count_step(step, weights, now_ms)
+        self.steps.clear()
+        ripe_ms = now_ms - wait_ms
+        self._openings = [each for each in self._openings if not self._open(each, weights, evidence, ripe_ms, complete)]
+        for gap in self._gaps:
+            self._look(gap, weights)
+            if complete and gap.since_ms <= ripe_ms:
+                self._judge(gap, weights, evidence)
+        self._gaps = [gap for gap in self._gaps if gap.offsets]
+        self._bound()
+        self._weigh(weights)
+
+    def row(self, group: str, topic: str, partition: int) -> Row | None:
+        """None if nothing was counted yet."""
+        drift = {cause: size for cause, size in (self._now + self._judged).items() if size}
+        rest = self._attributed_bytes - self._implied_bytes - _signed(drift)
+        if rest:
+            drift[Cause.RETENTION] = rest
+        if not (self._implied_bytes or self._attributed_bytes or drift or self._removed_offsets):
+            return None
+        return Row(group, topic, partition, self._implied_bytes, self._attributed_bytes, drift, self._removed_offsets)
+
+    def _count_run(self, run: Run, weights: Weights, now_ms: int) -> None:
+        offsets = spans.of(run.first, run.end)
+        again = spans.common(offsets, self.sent)
+        self._attributed_bytes += run.bytes
+        if again:
+            self._reread_bytes += _bytes(weights, again)
+            remember(self.again, now_ms, again)
+        self.sent = spans.union(self.sent, offsets)
+
+    def _count_step(self, step: Step, weights: Weights, now_ms: int) -> None:
+        """Commits that nobody told of, since their coordinator was lost, are a step of their own."""
+        before, last = step.before, self._last_offset
+        if before is not None and last is not None and last < before:
+            self._pass(last, before, Cause.UNKNOWN, weights, now_ms)
+        if before is None:
+            offset = min(step.offset, weights.end_offset)
+            self._openings.append(_Opening(now_ms, offset, step.by_member))
+        else:
+            self._pass(before, step.offset, Cause.RESET if step.by_member else Cause.ADMIN_COMMIT, weights, now_ms)
+        self._last_offset = step.offset
+
+    def _pass(self, first: int, end: int, cause: Cause, weights: Weights, now_ms: int) -> None:
+        """Commits went past these offsets."""
+        fresh = spans.minus(spans.of(max(first, 0), min(end, weights.end_offset)), self.committed)
+        if not fresh:
+            return
+        self._implied_bytes += _bytes(weights, fresh)
+        self.committed = spans.union(self.committed, fresh)
+        if missing := spans.minus(fresh, self.sent):
+            self._gaps.append(_Gap(now_ms, cause, missing))
+
+    def _open(self, opening: _Opening, weights: Weights, evidence: Evidence, ripe_ms: int, complete: bool) -> bool:
+        """Find out where the group began; True when that is settled.
+
+        Where what was sent for it up to that offset begins; or, if nothing was, what was sent namelessly.
+        """
+        last = opening.offset - 1
+        is_ripe = complete and opening.since_ms <= ripe_ms
+        run = spans.run_around(self.sent, last)
+        if run is None and is_ripe and opening.by_member:
+            run = spans.run_around(evidence.nameless, last)
+        if run is not None:
+            cause = Cause.RESET if opening.by_member else Cause.ADMIN_COMMIT
+            self._pass(self._beginning(run[0], weights), opening.offset, cause, weights, opening.since_ms)
+        return is_ripe
+
+    def _beginning(self, offset: int, weights: Weights) -> int:
+        """Where that begins which was sent for the group up to the offset, with nothing in the log between."""
+        for first, end in reversed(spans.below(self.sent, offset)):
+            if _bytes(weights, spans.of(end, offset)):
+                break
+            offset = first
+        return offset
+
+    def _look(self, gap: _Gap, weights: Weights) -> None:
+        """What was sent meanwhile is none; nor is what the log does not have, as between batches after a compaction."""
+        gap.offsets = spans.minus(gap.offsets, self.sent)
+        empty = tuple(
+            span for span in gap.offsets if span[0] >= weights.log_start_offset and not _bytes(weights, (span,))
+        )
+        self.sent = spans.union(self.sent, empty)
+        gap.offsets = spans.minus(gap.offsets, empty)
+
+    def _judge(self, gap: _Gap, weights: Weights, evidence: Evidence) -> None:
+        removed = spans.below(gap.offsets, weights.log_start_offset)
+        self._removed_offsets += sum(end - first for first, end in removed)
+        left = spans.minus(gap.offsets, removed)
+        unknown_below = max(evidence.unknown_below, self._floor)
+        for cause, offsets in (
+            (Cause.LOST, evidence.nameless),
+            (Cause.MISLABELLED, evidence.twice_by_others),
+            (Cause.UNKNOWN, spans.of(0, unknown_below)),
+            (gap.cause, left),
+        ):
+            these = spans.common(left, offsets)
+            self._judged[cause] += _bytes(weights, these)
+            left = spans.minus(left, these)
+        self.sent = spans.union(self.sent, gap.offsets)
+        gap.offsets = ()
+
+    def _bound(self) -> None:
+        for offsets in (self.sent, self.committed):
+            if len(offsets) > MOST_SPANS:
+                self._floor = max(self._floor, offsets[-MOST_SPANS][0])
+        if self._floor:
+            self.sent, self.committed = self.sent[-MOST_SPANS:], self.committed[-MOST_SPANS:]
+
+    def _weigh(self, weights: Weights) -> None:
+        ahead = spans.minus(self.sent, self.committed)
+        behind = spans.below(ahead, self.committed[-1][1]) if self.committed else ()
+        self._now = Counter(
+            {
+                Cause.PREFETCH: _bytes(weights, spans.minus(ahead, behind)),
+                Cause.REREAD: _bytes(weights, behind) + self._reread_bytes,
+                Cause.WAITING: sum(_bytes(weights, gap.offsets) for gap in self._gaps),
+            }
+        )
+
+
+def remember(memory: Memory, now_ms: int, offsets: Spans) -> None:
+    """It happened to these offsets now."""
+    if memory and now_ms - memory[-1][0] < _TOGETHER_MS:
+        at_ms, known = memory.pop()
+        now_ms, offsets = at_ms, spans.union(known, offsets)
+    memory.append((now_ms, offsets[-MOST_SPANS:]))
+
+
+def remembered(memory: Memory, since_ms: int) -> Spans:
+    """What it happened to since then."""
+    found: Spans = ()
+    for at_ms, offsets in memory:
+        if at_ms > since_ms:
+            found = spans.union(found, offsets)
+    return found
+
+
+def _signed(drift: dict[Cause, int]) -> int:
+    return sum(size if cause in MORE else -size for cause, size in drift.items())
+
+
+def _bytes(weights: Weights, offsets: Spans) -> int:
+    """Bytes of the batches whose last offset is in the spans."""
+    before = weights.bytes_before
+    return sum(before[end] - before[first] for first, end in offsets)

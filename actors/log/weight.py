@@ -1,0 +1,52 @@
+"""How many bytes a log holds before an offset, for the audit (``actors.audit``); out of the index, batches unread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from actors.log.errors import LogError
+from actors.log.fetch import LogOf
+from actors.log.partition import PartitionLog
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Of one partition, all of one moment."""
+
+    topic_id: UUID
+    log_start_offset: int
+    end_offset: int
+    """The high watermark."""
+    bytes_before: dict[int, int]
+    """Bytes of the batches whose last offset is before the offset, from the first batch of the log that is on the
+    disk. Offsets before the log start count as the log start, those behind the end as the end. Of these two, too."""
+
+
+async def weights(
+    questions: Iterable[tuple[TopicPartition, tuple[int, ...]]], log_of: LogOf[str]
+) -> dict[TopicPartition, Weights]:
+    """Of each partition for these offsets; without those that cannot be read now."""
+    found: dict[TopicPartition, Weights] = {}
+    for (topic, partition), offsets in questions:
+        try:
+            found[topic, partition] = weigh(await log_of(topic, partition), offsets)
+        except LogError:
+            continue
+        await asyncio.sleep(0)  # one question may be about thousands of partitions
+    return found
+
+
+def weigh(log: PartitionLog, offsets: Iterable[int]) -> Weights:
+    """LogError if the log cannot be read there. One short read for each offset."""
+    ends = (log.log_start_offset, log.high_watermark)
+    return Weights(
+        topic_id=log.topic_id,
+        log_start_offset=log.log_start_offset,
+        end_offset=log.high_watermark,
+        bytes_before={offset: log.bytes_before(offset) for offset in {*offsets, *ends}},
+    )

@@ -1,0 +1,76 @@
+"""A partition made of batches, and books that are told what is sent and committed; times are rounds of a second."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from actors.audit.books import Books
+from actors.audit.commits import Step
+from actors.audit.report import Cause, Row
+from actors.audit.sends import Run
+from actors.log.weight import Weights
+
+PLACE = ("t", 0)
+WAIT_MS = 60_000
+Batch = tuple[int, int, int]
+"""First offset, end, bytes."""
+
+
+def batches(count: int, *, records: int = 10, size_bytes: int = 100) -> list[Batch]:
+    return [(number * records, (number + 1) * records, size_bytes) for number in range(count)]
+
+
+class World:
+    """One round is :meth:`round`; :meth:`send` and :meth:`commit` happen before it."""
+
+    def __init__(self, log: list[Batch], *, begun: bool = True) -> None:
+        """``begun``: the audit began before the partition held anything."""
+        self.log = log
+        self.log_start_offset = 0
+        self.topic_id = UUID(int=1)
+        self.books = Books(WAIT_MS)
+        self.now_ms = 1_000_000
+        self._committed: dict[str, int] = {}
+        self.round(end_offset=0 if begun else None)
+
+    def weigh(self, offsets: tuple[int, ...], end_offset: int | None = None) -> Weights:
+        end = self.log[-1][1] if end_offset is None else end_offset
+
+        def before(offset: int) -> int:
+            offset = min(max(offset, self.log_start_offset), end)
+            return sum(size for _, batch_end, size in self.log if batch_end <= offset)
+
+        asked = {*offsets, self.log_start_offset, end}
+        return Weights(self.topic_id, self.log_start_offset, end, {offset: before(offset) for offset in asked})
+
+    def send(self, first: int, end: int, group: str | None = "g") -> int:
+        """The whole batches that hold [first, end) to a client that asks for ``first``; where it goes on."""
+        sent = [batch for batch in self.log if batch[1] > first and batch[0] < end]
+        run = Run(max(first, sent[0][0]), sent[-1][1], sum(size for _, _, size in sent))
+        self.books.take_runs({(group, *PLACE): (run,)}, self.now_ms)
+        return run.end
+
+    def commit(self, offset: int, group: str = "g", *, by_member: bool = True, told: bool = True) -> None:
+        before = self._committed.get(group)
+        self._committed[group] = offset
+        if told:
+            self.books.take_steps({(group, *PLACE): (Step(before, offset, by_member),)}, self.now_ms)
+
+    def round(self, *, complete: bool = True, end_offset: int | None = None, answered: bool = True) -> None:
+        asked = self.books.questions([PLACE])
+        weights = {place: self.weigh(offsets, end_offset) for place, offsets in asked.items()} if answered else {}
+        self.books.settle(weights, self.now_ms, complete=complete)
+        self.now_ms += 1_000
+
+    def judged(self) -> None:
+        """Everything that waits has waited long enough."""
+        self.round()
+        self.now_ms += WAIT_MS
+        self.round()
+
+    def row(self, group: str = "g") -> Row:
+        [row] = [row for row in self.books.rows() if row.group == group]
+        return row
+
+    def drift(self, group: str = "g") -> dict[Cause, int]:
+        return self.row(group).drift_bytes
