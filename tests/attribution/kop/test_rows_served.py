@@ -1,0 +1,148 @@
+"""Rows that are about the whole path of a request, on real gateways: F10, F18, F24 and F26 to F28.
+
+KoP's side of these is told as its code has it (streamnative/kop): it cannot run here.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from actors.mapping_writer import MappingWriter
+from actors.wire.codec import ErrorCode
+from actors.zookeeper import EmbeddedZooKeeper
+from placement.view import Topic
+from placement.zookeeper import connect
+from tests.attribution.kop.served import books, join, read, settled, write
+from tests.gateway.group_client import Fresh, find
+from tests.gateway.serving import Serving, serving
+from tests.gateway.test_data_apis import FETCH, fetch_body
+from tests.zookeeper_fixture import eventually
+
+PROPERTIES = {"group.initial.rebalance.delay.ms": "0"}
+
+
+@pytest.fixture
+def topic(full: Serving, fresh: Fresh) -> Topic:
+    return full.create(fresh("t"))
+
+
+def test_f10_a_look_up_without_client_id_is_answered(full: Serving, topic: Topic, fresh: Fresh) -> None:
+    """KoP: ``ConcurrentSkipListSet.add(null)`` throws, and the FindCoordinator is never answered."""
+    null, empty = fresh("g"), fresh("g")
+    for client_id, group in ((None, null), ("", empty)):
+        with full.connect(client_id) as client:
+            ((_, _, error),) = find(client, 4, group)
+            assert error is ErrorCode.none
+            join(client, group, topic.name, [0])
+    write(full.client, topic)
+    with full.connect(None) as client:
+        size = read(client, topic)
+    assert settled(full, topic.name, size).groups == {null: size}
+    with full.connect("") as client:
+        size = read(client, topic)
+    assert settled(full, topic.name, 2 * size).groups == {null: size, empty: size}
+
+
+@contextmanager
+def suspended(server: EmbeddedZooKeeper) -> Iterator[None]:
+    """ZooKeeper takes connections and answers nothing: the kernel holds its sockets, the process stands still."""
+    process = psutil.Process(server.pid)
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+def test_f18_nothing_waits_for_zookeeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """KoP: a FindCoordinator waits for its put, and a fetch for its get (``PartitionLog.handleEntries`` goes on with
+    ``groupNameFuture.whenCompleteAsync``), so the data stand still with ZooKeeper; when the get has failed the label is
+    "" for the connection's life (test_f14_a_hiccup_of_zookeeper). Here the coordinators' real writer hangs behind."""
+    with EmbeddedZooKeeper.start(tmp_path / "zookeeper") as server:
+        zk = connect(server.hosts, timeout_s=20)
+        writer = MappingWriter(server.hosts)
+        monkeypatch.setattr("tests.gateway.local_actors._Statements", lambda: writer)
+        with serving(zk, tmp_path / "storage", PROPERTIES, with_actors=True) as running:
+            topic = running.create("t")
+            find(running.client, 4, "g")
+            write(running.client, topic)
+            with suspended(server):
+                member = join(running.connect("app"), "g", "t", [0])
+                write(running.client, topic)
+                reader = running.connect("app")
+                size = read(reader, topic)
+                assert member.heartbeat() is ErrorCode.none
+                assert {error for _, _, error in member.commit((topic, 0, 2))} == {ErrorCode.none}
+                assert settled(running, "t", size).groups == {"g": size}
+                assert member.leave().error_code is ErrorCode.none
+                assert writer.backlog
+            eventually(lambda: not writer.backlog, "what was held back is written")
+        writer.close(5)
+        zk.shut()
+
+
+@pytest.mark.parametrize("group", ['a"b', "a\\b", "a\nb", "a\\nb", '"} 1\nforged{x="', "ü\u2028\x00"])
+def test_f24_any_group_id_is_a_label(full: Serving, topic: Topic, fresh: Fresh, group: str) -> None:
+    """KoP: ``PrometheusTextFormatUtil.writeLabelsNoBraces`` writes labels as they are, so that one group id with a
+    quote or a line break makes the whole scrape unreadable."""
+    client_id = fresh("client")
+    write(full.client, topic)
+    with full.connect(client_id) as coordinator, full.connect(client_id) as client:
+        join(coordinator, group, topic.name, [0]).leave()
+        size = read(client, topic)
+        assert settled(full, topic.name, size).groups == {group: size}
+
+
+def test_f26_a_topic_has_one_name(full: Serving, topic: Topic, fresh: Fresh) -> None:
+    """KoP: the label is the name that the partition's first client used, ``t`` or ``persistent://tenant/ns/t``
+    (``PartitionLogManager.getLog`` keeps it). Here Fetch names the topic up to v12, and from v13 on gives its id."""
+    group, client_id = fresh("g"), fresh("client")
+    write(full.client, topic)
+    with full.connect(client_id) as coordinator, full.connect(client_id) as client:
+        join(coordinator, group, topic.name, [0])
+        size = sum(read(client, topic, version=version) for version in (4, 12, 13, 18))
+    assert settled(full, topic.name, size).groups == {group: size}
+
+
+def test_f27_bytes_that_had_to_wait_for_more_are_counted_once(full: Serving, topic: Topic, fresh: Fresh) -> None:
+    """KoP: a fetch that finds less than fetch.min.bytes has read and counted that (``ReplicaManager.fetchMessage``),
+    and when its time is over ``DelayedFetch.onComplete`` reads and counts it again."""
+    group, client_id = fresh("g"), fresh("client")
+    with full.connect(client_id) as coordinator, full.connect(client_id) as client:
+        join(coordinator, group, topic.name, [0])
+        write(full.client, topic)
+        client.request(FETCH, 18, fetch_body((topic, 0, 0), min_bytes=100_000, max_wait=60_000))
+        written = 1
+        while client.has_nothing_for(0.02):
+            write(full.client, topic, value=b"v" * 50_000)
+            written += 1
+        ((result,),) = ([*part.partitions] for part in client.answer(FETCH, 18).responses)
+        assert written > 2
+    size = len(result.records)
+    assert size >= 100_000
+    assert settled(full, topic.name, size).groups == {group: size}
+
+
+def test_f28_what_was_not_sent_is_not_counted(full: Serving, topic: Topic, fresh: Fresh) -> None:
+    """KoP counts when it decodes, before the answer is written, and so also what a closed channel or an expired request
+    never delivers."""
+    client_id = fresh("client")
+    with full.connect(client_id) as coordinator:
+        group = fresh("g")
+        join(coordinator, group, topic.name, [0])
+        before = len(full.gateway.connections)
+        with full.connect(client_id) as client:
+            client.request(FETCH, 18, fetch_body((topic, 0, 0), min_bytes=1, max_wait=60_000))
+            eventually(lambda: any(one.waiting for one in full.gateway.connections.values()), "the fetch waits")
+        eventually(lambda: len(full.gateway.connections) == before, "the gateway knows that the client is gone")
+        write(full.client, topic)
+        assert books(full, topic.name).sent == 0
+        with full.connect(client_id) as client:
+            size = read(client, topic)
+    assert settled(full, topic.name, size).groups == {group: size}
