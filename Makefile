@@ -52,10 +52,10 @@ test: setup
 	$(PYTHON) -m pytest -n 2 --dist loadscope $(addprefix --ignore=,$(RECOVERY))
 
 test-recovery: setup
-	$(PYTHON) -m pytest $(RECOVERY) tests/nodes/draining.py tests/nodes/cut_off.py
+	$(PYTHON) -m pytest -n 2 --dist loadscope $(RECOVERY) tests/nodes/draining.py tests/nodes/cut_off.py
 
 conformance: setup
-	$(PYTHON) -m pytest -n 2 --dist loadfile conformance
+	$(PYTHON) -m pytest -n 2 --dist loadfile conformance $(CONFORMANCE)
 
 bench-groups: setup
 	$(PYTHON) -m bench.groups

@@ -26,6 +26,14 @@ def pytest_report_header() -> str:
     return "conformance: " + ", ".join(fetched + [f"{name} {version(name)}" for name in _PYPI_CLIENTS])
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is played on Kafka itself, which shows that an expectation is right and says nothing of Muster."""
+    for item in items:
+        callspec = getattr(item, "callspec", None)  # of a test with parameters
+        if callspec is not None and "kafka" in callspec.params.values():
+            item.add_marker("on_kafka")
+
+
 @pytest.fixture(scope="session")
 def release() -> Kafka:
     return kafka()
