@@ -305,7 +305,8 @@ class OffsetsPartition:
     def _append_failed(self, first: WriteId, error: Exception) -> None:
         code = error.code if isinstance(error, LogError) else ErrorCode.not_coordinator
         trace = None if isinstance(error, LogError) else error
-        log.error("partition %d: append failed, the actor ends: %s", self.partition, error, exc_info=trace)
+        if not self._failed:  # the other writes under way fail too
+            log.error("partition %d: append failed, the actor ends: %s", self.partition, error, exc_info=trace)
         self._give_up(first, code)
 
     def _append_is_late(self, first: WriteId, done: Done) -> None:
