@@ -305,20 +305,24 @@ async def _listen(
 ) -> tuple[Gateway, RegistryController, int]:
     controller = RegistryController(zk)
     await asyncio.to_thread(controller.registry.create, OFFSETS_TOPIC, 3, {"cleanup.policy": "compact"}, internal=True)
-    store = SampleStore(directory, 1, flush_ms=60_000, now_ms=lambda: 0)
-    account = account_of(config, store)
-    kop_cluster = CLUSTER_ID if config.metrics_kop_compatible else None
-    server = Gateway(
-        gateway_id=1,
-        node_id="n1",
-        config=config,
-        controller=controller,
-        account=account,
-        metrics=GatewayMetrics(1, account, kop_cluster=kop_cluster),
-        view=await asyncio.to_thread(controller.view),
-    )
+    server = await new_gateway(1, directory, config, controller)
     controller.publish = server.follow
     if config.fault_injection_enable:
         controller.faults = LocalFaults(controller, server, directory)
         server.faults = GatewayFaults(server, controller.faults)
     return server, controller, await server.listen("127.0.0.1", 0)
+
+
+async def new_gateway(number: int, directory: Path, config: MusterConfig, controller: RegistryController) -> Gateway:
+    """A gateway of that id that does not listen yet."""
+    account = account_of(config, SampleStore(directory, number, flush_ms=60_000, now_ms=lambda: 0))
+    kop_cluster = CLUSTER_ID if config.metrics_kop_compatible else None
+    return Gateway(
+        gateway_id=number,
+        node_id="n1",
+        config=config,
+        controller=controller,
+        account=account,
+        metrics=GatewayMetrics(number, account, kop_cluster=kop_cluster),
+        view=await asyncio.to_thread(controller.view),
+    )
