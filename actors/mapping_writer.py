@@ -11,10 +11,11 @@ import logging
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from placement.layout import Malformed
 from placement.mapping import decode_registration, encode_registration, registration_path
-from placement.mapping_nodes import MappingNodes
+from placement.mapping_nodes import BATCH, MappingNodes, Outcome, WriteIf
 from placement.registration import Change, Registration, Withdrawal
 from placement.repair import Node
 from placement.zookeeper import ZooKeeperClient, ZooKeeperUnreachable, client
@@ -30,6 +31,10 @@ class _Removal:
     sequence: int
 
 
+_Work = dict[str, Registration | _Removal]
+"""The newest state of each node, or that it should not be."""
+
+
 class MappingWriter:
     """The ``sink`` of one offsets partition. Starts at once; ZooKeeper need not be there yet.
 
@@ -39,9 +44,9 @@ class MappingWriter:
     def __init__(self, zk_hosts: str) -> None:
         self._zk: ZooKeeperClient = client(zk_hosts)
         self._nodes = MappingNodes(self._zk, timeout_s=_ASK_S)
-        self._pending: dict[str, Registration | _Removal] = {}
+        self._pending: _Work = {}
         self._paths: dict[tuple[str, str], str] = {}
-        self._in_flight: str | None = None
+        self._in_flight: _Work = {}
         self._closing = False
         self._abandoned = False
         self._written = 0
@@ -94,7 +99,7 @@ class MappingWriter:
         }
 
     def _backlog(self) -> int:
-        return len(self._pending.keys() | ({self._in_flight} if self._in_flight else set()))
+        return len(self._pending.keys() | self._in_flight.keys())
 
     def _note(self, statement: Change) -> None:
         member = (statement.group, statement.member_id)
@@ -113,52 +118,52 @@ class MappingWriter:
     def _run(self) -> None:
         self._zk.start_async()
         try:
-            while (work := self._next()) is not None:
-                path, wanted = work
-                done = self._attempt(path, wanted)
+            while work := self._next():
+                undone = self._carry_out(work)
                 with self._changed:
-                    self._in_flight = None
-                    if not done:
+                    self._in_flight = {}
+                    for path, wanted in undone.items():
                         self._pending.setdefault(path, wanted)
                     self._changed.notify_all()
         finally:
             self._zk.shut()
 
-    def _next(self) -> tuple[str, Registration | _Removal] | None:
-        """What to write next; None when it is time to end."""
+    def _next(self) -> _Work:
+        """What to write next; nothing when it is time to end."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending or self._closing)
-            if self._abandoned or not self._pending:
-                return None
-            path = next(iter(self._pending))
-            self._in_flight = path
-            return path, self._pending.pop(path)
+            if self._abandoned:
+                return {}
+            paths = list(islice(self._pending, BATCH))
+            self._in_flight = {path: self._pending.pop(path) for path in paths}
+            return self._in_flight
 
-    def _attempt(self, path: str, wanted: Registration | _Removal) -> bool:
-        """False if ZooKeeper is away and it is worth another try."""
+    def _carry_out(self, work: _Work) -> _Work:
+        """Write; gives what is worth another try: ZooKeeper is away, or others wrote too often meanwhile."""
         try:
-            if isinstance(wanted, _Removal):
-                self._nodes.remove_if(path, lambda node: not _newer(path, node, wanted))
-            else:
-                self._write(path, wanted)
+            outcomes = self._nodes.apply(_change(path, wanted) for path, wanted in work.items())
         except ZooKeeperUnreachable:
-            return False
+            return work
         except Exception:
-            log.exception("cannot write %s; left to the reconciler", path)
+            if len(work) > 1:  # one of them must not cost the others
+                alone = (self._carry_out({path: wanted}) for path, wanted in work.items())
+                return {path: wanted for undone in alone for path, wanted in undone.items()}
+            log.exception("cannot write %s; left to the reconciler", *work)
             self._failed += 1
-        else:
-            self._written += 1
-        return True
+            return {}
+        for path in (path for path, outcome in outcomes.items() if outcome is Outcome.TOO_LARGE):
+            log.error("%s is too large for ZooKeeper", path)
+            self._failed += 1
+        self._written += sum(outcome in (Outcome.DONE, Outcome.NEEDLESS) for outcome in outcomes.values())
+        return {path: work[path] for path, outcome in outcomes.items() if outcome is Outcome.LOST}
 
-    def _write(self, path: str, wanted: Registration) -> None:
-        data = encode_registration(wanted)
-        while not self._nodes.create(path, data):
-            node = self._nodes.read(path)
-            if node is None:
-                continue
-            stale = node.data == data or _newer(path, node, _Removal(wanted.epoch, wanted.sequence))
-            if stale or self._nodes.set_if(path, data, node.version):
-                return
+
+def _change(path: str, wanted: Registration | _Removal) -> WriteIf:
+    if isinstance(wanted, _Removal):
+        return WriteIf(path, None, lambda node: node is not None and not _newer(path, node, wanted))
+    data = encode_registration(wanted)
+    ours = _Removal(wanted.epoch, wanted.sequence)
+    return WriteIf(path, data, lambda node: node is None or not (node.data == data or _newer(path, node, ours)))
 
 
 def _newer(path: str, node: Node, ours: _Removal) -> bool:

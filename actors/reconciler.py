@@ -2,112 +2,168 @@
 
 Why it is needed although every coordinator writes its own registrations: an operator may delete nodes, a
 coordinator may die between a change and its write, and a zombie may write late. What it does is decided by
-:func:`placement.repair.plan`; here are the reading, the doing and the counting.
+:func:`placement.repair.plan`; here are the reading and the doing, in actors.repair_counts the counting.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from actors.pace import Pace
+from actors.repair_counts import RepairCounts, action_name
+from placement.divergence import Aside, Divergence
 from placement.hashing import partition_for
 from placement.layout import CLIENT_GROUP_ID, decode_topic, topic_path
-from placement.mapping import is_kop_path, is_registration_path
-from placement.mapping_nodes import MappingNodes
+from placement.mapping_nodes import BATCH, MappingNodes, Outcome, WriteIf
 from placement.mirror import Mirror
 from placement.registration import Registration
-from placement.repair import Node, Plan, Suspect, plan
+from placement.repair import NOTHING, Action, Memory, Node, Plan, Suspect, plan
 from placement.view import OFFSETS_TOPIC
 from placement.zookeeper import ZooKeeperUnreachable, client
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Registrations = Callable[[], Awaitable[Mapping[int, tuple[Registration, ...]]]]
+Held = Mapping[int, tuple[Registration, ...]]
+Registrations = Callable[[], Awaitable[Held]]
 
+MAX_WRITES_PER_SECOND = 20_000
 _ASK_S = 5.0
 _SNAPSHOT_S = 2.0
 _AWAY = "ZooKeeper is away, or has no __consumer_offsets"
+_LONGEST_WRITING_S = 5.0
+"""Then the round ends, and the next one looks again what is to be done."""
+_SOONEST_S = 1.0
+"""Between rounds that agree, or that come early because nodes were deleted."""
+_REPAIR_ROUNDS = 8
+"""Two for each level of nodes, of which the lower has to be gone first, and two more."""
+
+
+class MappingUnknown(ConnectionError):
+    """Nothing can be said of the mapping: ZooKeeper is away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What coordinators hold and what ZooKeeper holds, at one moment."""
+
+    divergences: tuple[Divergence, ...]
+    left_alone: tuple[Aside, ...]
+    trusted: tuple[int, ...]
+    """Offsets partitions whose coordinators are Active."""
+    registrations: int
+    """That they hold."""
+    nodes: int
+    """In ZooKeeper, those of hosts and clients too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What a repair on demand has done."""
+
+    done: tuple[tuple[str, str], ...]
+    """``create``, ``set`` or ``remove``, and the path, in their order."""
+    left: Comparison
+    """How it is afterwards."""
 
 
 class Reconciler:
-    """Compares and repairs once per ``interval_ms``.
+    """Compares and repairs once per ``interval_ms``, and soon after many nodes were deleted.
 
     ``registrations`` gives what each Active offsets partition holds, by partition; one that is missing in the
-    answer is not trusted, and nothing of it is touched. Everything is called from one event loop; waiting for
-    ZooKeeper happens on a thread.
+    answer is not trusted, and nothing of it is touched. A partition without news gives the same tuple again, which
+    spares looking through it. Everything is called from one event loop; waiting for ZooKeeper happens on a thread.
+    With ``dry_run`` it only compares, but for :meth:`repair`.
     """
 
-    def __init__(self, zk_hosts: str, interval_ms: int, registrations: Registrations) -> None:
+    def __init__(
+        self,
+        zk_hosts: str,
+        interval_ms: int,
+        registrations: Registrations,
+        *,
+        max_writes_per_second: int = MAX_WRITES_PER_SECOND,
+        dry_run: bool = False,
+    ) -> None:
         self._interval_s = interval_ms / 1000
         self._registrations = registrations
+        self._dry_run = dry_run
         self._zk = client(zk_hosts)
-        self._mirror = Mirror(self._zk, CLIENT_GROUP_ID)
-        self._nodes = MappingNodes(self._zk, timeout_s=_ASK_S)
+        self._mirror = Mirror(self._zk, CLIENT_GROUP_ID, on_deleted=self._nodes_were_deleted)
+        self._pace = Pace(max_writes_per_second)
+        self._nodes = MappingNodes(self._zk, timeout_s=_ASK_S, before_write=self._pace.wait)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="reconciler")
-        self._started = False
+        self._counts = RepairCounts()
+        self._round = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake = asyncio.Event()
+        self._deleted_at_round = 0
         self._offsets_partitions: int | None = None
+        self._memory: Memory = NOTHING
         self._suspects: frozenset[Suspect] = frozenset()
-        self._counts: Counter[str] = Counter()
-        self._repairs: Counter[str] = Counter()
-        self._divergent_since: float | None = None
-        self._last_round_ms = 0.0
-        self._trusted: tuple[int, ...] = ()
         self._trouble: str | None = None
 
     async def run(self) -> None:
         """Reconcile until cancelled; then everything is closed. ZooKeeper need not be there."""
         try:
             while True:
-                await self._guarded_round()
-                await asyncio.sleep(self._interval_s)
+                left = await self._guarded_round()
+                if left:
+                    continue
+                await asyncio.sleep(min(_SOONEST_S, self._interval_s))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(max(0.0, self._interval_s - _SOONEST_S)):
+                        await self._wake.wait()
         finally:
             await asyncio.to_thread(self.close)
 
     async def round(self) -> Plan | None:
         """Compare once and repair; what was decided. None if ZooKeeper is away: then nothing is known."""
-        if not self._started:
-            self._started = True
-            self._zk.start_async()
-            self._mirror.start()
-        started = time.monotonic()
-        # ZooKeeper first: what a coordinator says after that is newer, so it is at worst a needless attempt.
-        seen = await self._off_loop(self._see)
-        if seen is None:
-            self._counts["skipped"] += 1
-            self._suspects = frozenset()
-            return None
-        nodes, partitions = seen
-        held = await self._registrations()
-        todo = plan(
-            [one for some in held.values() for one in some],
-            nodes,
-            trusted=frozenset(held),
-            suspects=self._suspects,
-            partition_of=lambda group: partition_for(group, partitions),
-        )
-        await self._off_loop(self._apply, todo)
-        self._account(todo, tuple(sorted(held)), started)
-        return todo
+        async with self._round:
+            return await self._compare_and_write(self._dry_run, [])
+
+    async def compare(self) -> Comparison:
+        """How it is now; nothing is changed. MappingUnknown."""
+        async with self._round:
+            found = await self._compare()
+        return _comparison(*found)
+
+    async def nodes(self) -> dict[str, bytes]:
+        """What ZooKeeper holds: data by path. MappingUnknown."""
+        self._start()
+        nodes = await self._off_loop(self._mirror.snapshot, _SNAPSHOT_S)
+        if nodes is None:
+            raise MappingUnknown(_AWAY)
+        return {path: node.data for path, node in nodes.items()}
+
+    async def repair(self) -> Repaired:
+        """Do now what rounds would do, until nothing is left to do. MappingUnknown.
+
+        Two rounds that agree are a second apart. In dry run too: who asks for it means it.
+        """
+        done: list[tuple[str, str]] = []
+        for _ in range(_REPAIR_ROUNDS):
+            async with self._round:
+                todo = await self._compare_and_write(False, done)
+            if todo is None:
+                raise MappingUnknown(_AWAY)
+            if todo.empty:
+                break
+            await asyncio.sleep(_SOONEST_S)
+        return Repaired(tuple(done), await self.compare())
 
     def status(self) -> dict[str, Any]:
-        """Rounds, repairs by kind since the start, and how long ZooKeeper has differed (None: it does not)."""
-        since = self._divergent_since
+        """Rounds, repairs by kind since the start, what differs, and for how long (None: nothing does)."""
         return {
-            "rounds": self._counts["rounds"],
-            "skipped_rounds": self._counts["skipped"],
-            "failed_rounds": self._counts["failed"],
-            "repairs": dict(sorted(self._repairs.items())),
-            "late_repairs": self._counts["late"],
-            "suspects": len(self._suspects),
-            "divergent_for_ms": None if since is None else round((time.monotonic() - since) * 1000),
-            "trusted_partitions": list(self._trusted),
-            "last_round_ms": round(self._last_round_ms, 1),
+            **self._counts.status(time.monotonic()),
+            "dry_run": self._dry_run,
             "zookeeper_connected": bool(self._zk.connected),
             "full_reads": self._mirror.full_reads,
             "node_reads": self._mirror.node_reads,
@@ -116,67 +172,122 @@ class Reconciler:
 
     def close(self) -> None:
         """Stop; blocks until it has. What is in ZooKeeper stays."""
+        self._pace.end()
         self._zk.shut()
         self._thread.shutdown(wait=True, cancel_futures=True)
-        if self._started:
-            self._started = False
+        if self._loop is not None:
+            self._loop = None
             self._mirror.stop()
 
-    async def _guarded_round(self) -> None:
+    def _start(self) -> None:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._zk.start_async()
+            self._mirror.start()
+
+    def _nodes_were_deleted(self) -> None:
+        """Called by the mirror's thread."""
+        if (loop := self._loop) is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._consider_early_round)
+
+    def _consider_early_round(self) -> None:
+        """Members leave all the time; a hundredth of all nodes at once is something else."""
+        if (self._mirror.deleted - self._deleted_at_round) * 100 > len(self._memory.seen):
+            self._wake.set()
+
+    async def _guarded_round(self) -> bool:
+        """Whether there is more to write at once."""
         try:
-            done = await self.round()
-            self._trouble = None if done is not None else _AWAY
-        except ZooKeeperUnreachable:  # the client has said so
+            todo = await self.round()
+            self._trouble = None if todo is not None else _AWAY
+            return todo is not None and self._counts.deferred > 0
+        except (ZooKeeperUnreachable, MappingUnknown):  # the client has said so
             self._trouble = _AWAY
-            self._counts["skipped"] += 1
-            self._suspects = frozenset()
+            self._counts.skipped()
         except Exception as error:
             if repr(error) != self._trouble:
                 log.exception("a round of the reconciler failed; trying again every %g s", self._interval_s)
             self._trouble = repr(error)
-            self._counts["failed"] += 1
+            self._counts.failed()
+        self._suspects = frozenset()
+        return False
+
+    async def _compare_and_write(self, dry_run: bool, done: list[tuple[str, str]]) -> Plan | None:
+        started = time.monotonic()
+        self._wake.clear()
+        self._deleted_at_round = self._mirror.deleted
+        try:
+            todo, held = await self._compare()
+        except MappingUnknown:
+            self._counts.skipped()
             self._suspects = frozenset()
+            return None
+        self._suspects, self._memory = todo.suspects, todo.memory
+        self._counts.compared(todo, tuple(sorted(held)), started)
+        if not dry_run:
+            done += await self._off_loop(self._write, todo)
+        self._counts.rounds_took(time.monotonic() - started)
+        return todo
+
+    async def _compare(self) -> tuple[Plan, Held]:
+        self._start()
+        # ZooKeeper first: what a coordinator says after that is newer, so it is at worst a needless attempt.
+        nodes, partitions = await self._off_loop(self._see)
+        held = await self._registrations()
+        return await self._off_loop(self._plan, held, nodes, partitions), held
+
+    def _plan(self, held: Held, nodes: Mapping[str, Node], partitions: int) -> Plan:
+        return plan(
+            held,
+            nodes,
+            suspects=self._suspects,
+            partition_of=lambda group: partition_for(group, partitions),
+            memory=self._memory,
+        )
 
     async def _off_loop(self, work: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
-    def _see(self) -> tuple[dict[str, Node], int] | None:
-        """The nodes, and how many partitions ``__consumer_offsets`` has; None while that cannot be known."""
+    def _see(self) -> tuple[Mapping[str, Node], int]:
+        """The nodes, and how many partitions ``__consumer_offsets`` has. MappingUnknown while nobody can say."""
         nodes = self._mirror.snapshot(timeout_s=_SNAPSHOT_S)
         if nodes is not None and self._offsets_partitions is None and (topic := self._nodes.read(_OFFSETS_PATH)):
             self._offsets_partitions = decode_topic(OFFSETS_TOPIC, topic.data, {}).partitions
-        return None if nodes is None or self._offsets_partitions is None else (nodes, self._offsets_partitions)
+        if nodes is None or self._offsets_partitions is None:
+            raise MappingUnknown(_AWAY)
+        return nodes, self._offsets_partitions
 
-    def _apply(self, todo: Plan) -> None:
-        for create in todo.creates:
-            self._count("create", create.path, self._nodes.create(create.path, create.data))
-        for change in todo.sets:
-            self._count("set", change.path, self._nodes.set_if(change.path, change.data, change.version))
-        for removal in todo.removes:
-            self._count("remove", removal.path, self._nodes.remove_if(removal.path, removal.still_applies))
+    def _write(self, todo: Plan) -> list[tuple[str, str]]:
+        """What was done. Removals come last, and each plan has those of one level of nodes at most."""
+        allowed = max(1, round(self._pace.per_second * _LONGEST_WRITING_S))
+        puts: tuple[Action, ...] = (*todo.creates, *todo.sets)
+        removes: tuple[Action, ...] = todo.removes
+        self._counts.deferred = max(0, len(puts) + len(removes) - allowed)
+        return [*self._carry_out(puts[:allowed]), *self._carry_out(removes[: max(0, allowed - len(puts))])]
 
-    def _count(self, action: str, path: str, done: bool) -> None:
-        if not done:
-            self._counts["late"] += 1
-            return
-        self._repairs[f"{action}_{_kind(path)}"] += 1
-        log.info("%s %s", action, path)
-
-    def _account(self, todo: Plan, trusted: tuple[int, ...], started: float) -> None:
-        self._counts["rounds"] += 1
-        self._suspects = todo.suspects
-        self._trusted = trusted
-        self._last_round_ms = (time.monotonic() - started) * 1000
-        if todo.empty:
-            self._divergent_since = None
-        elif self._divergent_since is None:
-            self._divergent_since = started
+    def _carry_out(self, actions: Sequence[Action]) -> list[tuple[str, str]]:
+        named = {action.path: action for action in actions}
+        writes = (WriteIf(action.path, action.data, action.applies_to) for action in actions)
+        outcomes = self._nodes.apply(writes, batch=min(BATCH, self._pace.piece))
+        done = []
+        for path, outcome in outcomes.items():
+            name = action_name(named[path])
+            self._counts.tried(name, path, outcome)
+            if outcome is Outcome.DONE:
+                log.info("%s %s", name, path)
+                done.append((name, path))
+        return done
 
 
 _OFFSETS_PATH = topic_path(OFFSETS_TOPIC)
 
 
-def _kind(path: str) -> str:
-    if is_registration_path(path):
-        return "registration"
-    return "kop" if is_kop_path(path) else "folder"
+def _comparison(todo: Plan, held: Held) -> Comparison:
+    return Comparison(
+        divergences=todo.divergences,
+        left_alone=todo.left_alone,
+        trusted=tuple(sorted(held)),
+        registrations=sum(map(len, held.values())),
+        nodes=len(todo.memory.seen),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 
 from kazoo.exceptions import KazooException
@@ -30,11 +30,13 @@ class _Signal(Enum):
 class Mirror:
     """All nodes below ``root``. Reads everything when a connection is made, and then only what comes or changes.
 
-    What goes is not asked for: the event says so, and whatever comes after it has an event of its own. A thread of its own does the reading. While ZooKeeper is away, or until everything is read again after
-    that, there is no snapshot.
+    What goes is not asked for: the event says so, and whatever comes after it has an event of its own. A thread of
+    its own does the reading. While ZooKeeper is away, or until everything is read again after that, there is no
+    snapshot.
     """
 
-    def __init__(self, zk: ZooKeeperClient, root: str) -> None:
+    def __init__(self, zk: ZooKeeperClient, root: str, *, on_deleted: Callable[[], None] = lambda: None) -> None:
+        """``on_deleted`` is called by that thread after it has heard of nodes that are gone."""
         self._zk = zk
         self._root = root
         self._signals: queue.SimpleQueue[_Signal | WatchedEvent] = queue.SimpleQueue()
@@ -44,6 +46,8 @@ class Mirror:
         self._current = False
         self._full_reads = 0
         self._node_reads = 0
+        self._deleted = 0
+        self._on_deleted = on_deleted
         self._trouble: str | None = None
         self._thread = threading.Thread(target=self._run, name=f"mirror-of-{root}", daemon=True)
 
@@ -81,6 +85,11 @@ class Mirror:
     def node_reads(self) -> int:
         """How many single nodes were read because they came or changed."""
         return self._node_reads
+
+    @property
+    def deleted(self) -> int:
+        """Of how many nodes it was heard that they are gone."""
+        return self._deleted
 
     def _on_state(self, state: str) -> None:
         connected = state == KazooState.CONNECTED
@@ -159,3 +168,6 @@ class Mirror:
                     self._nodes.pop(path, None)
             self._shown = None
             self._changed.notify_all()
+        if gone := len(last_events) - len(found):
+            self._deleted += gone
+            self._on_deleted()

@@ -22,7 +22,7 @@ PURE = (
     *sorted((ROOT / "actors/group").rglob("*.py")),
     *sorted((ROOT / "gateway/attribution").rglob("*.py")),
     ROOT / "placement/moves.py",
-    ROOT / "placement/repair.py",
+    *(ROOT / "placement" / name for name in ("comparison.py", "divergence.py", "repair.py")),
     *(ROOT / "actors/faults" / name for name in ("apis.py", "errors.py", "matching.py", "model.py")),
 )
 

@@ -1,0 +1,31 @@
+"""A limit on how fast something is done."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+
+class Pace:
+    """At most ``per_second`` in any second, besides one piece; for one thread. Nothing is saved up while idle."""
+
+    def __init__(self, per_second: int) -> None:
+        self.per_second = per_second
+        self._free_at_s = 0.0
+        self._ended = threading.Event()
+
+    @property
+    def piece(self) -> int:
+        """The most that should be done at once: a tenth of a second's."""
+        return max(1, self.per_second // 10)
+
+    def wait(self, count: int) -> None:
+        """Returns when so many more may be done, or after :meth:`end`."""
+        now_s = time.monotonic()
+        if self._free_at_s > now_s:
+            self._ended.wait(self._free_at_s - now_s)
+        self._free_at_s = max(now_s, self._free_at_s) + count / self.per_second
+
+    def end(self) -> None:
+        """Nobody has to wait any more."""
+        self._ended.set()

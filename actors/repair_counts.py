@@ -1,0 +1,83 @@
+"""What the reconciler did and found, counted: for ``status`` and for /metrics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from placement.divergence import node_kind
+from placement.mapping_nodes import Outcome
+from placement.repair import Action, Create, Plan, SetIf
+
+
+def action_name(action: Action) -> str:
+    """``create``, ``set`` or ``remove``."""
+    if isinstance(action, Create):
+        return "create"
+    return "set" if isinstance(action, SetIf) else "remove"
+
+
+class RepairCounts:
+    """Since the start, but for what the last round found. Monotonic seconds come from outside."""
+
+    def __init__(self) -> None:
+        self.deferred = 0
+        """Writes that the last round left to the next one, because of the limit."""
+        self._rounds: Counter[str] = Counter(done=0, skipped=0, failed=0)
+        self._repairs: Counter[tuple[str, str]] = Counter()
+        self._missed: Counter[Outcome] = Counter()
+        self._since_s: dict[str, float] = {}
+        self._differences: Counter[tuple[str, str]] = Counter()
+        self._left_alone: Counter[str] = Counter()
+        self._suspects = 0
+        self._trusted: tuple[int, ...] = ()
+        self._last_round_s = 0.0
+
+    def skipped(self) -> None:
+        """A round could not say anything."""
+        self._rounds["skipped"] += 1
+
+    def failed(self) -> None:
+        """A round failed."""
+        self._rounds["failed"] += 1
+
+    def compared(self, todo: Plan, trusted: tuple[int, ...], now_s: float) -> None:
+        """A round has compared; what differs does so since it was first seen."""
+        self._rounds["done"] += 1
+        self._since_s = {one.path: self._since_s.get(one.path, now_s) for one in todo.divergences}
+        self._differences = Counter((one.difference.value, node_kind(one.path)) for one in todo.divergences)
+        reasons = ("unreadable" if one.offsets_partition is None else "not_active" for one in todo.left_alone)
+        self._left_alone = Counter(reasons)
+        self._suspects = len(todo.suspects)
+        self._trusted = trusted
+
+    def rounds_took(self, duration_s: float) -> None:
+        """How long the last round took."""
+        self._last_round_s = duration_s
+
+    def tried(self, action: str, path: str, outcome: Outcome) -> None:
+        """What became of a write; what was done differs no more."""
+        if outcome is Outcome.DONE:
+            self._repairs[action, node_kind(path)] += 1
+            self._since_s.pop(path, None)
+        else:
+            self._missed[outcome] += 1
+
+    def status(self, now_s: float) -> dict[str, Any]:
+        """As JSON."""
+        oldest_s = min(self._since_s.values(), default=None)
+        return {
+            "rounds": self._rounds["done"],
+            "skipped_rounds": self._rounds["skipped"],
+            "failed_rounds": self._rounds["failed"],
+            "repairs": {f"{action}_{kind}": count for (action, kind), count in sorted(self._repairs.items())},
+            "late_repairs": self._missed[Outcome.NEEDLESS] + self._missed[Outcome.LOST],
+            "refused_repairs": self._missed[Outcome.TOO_LARGE],
+            "deferred_repairs": self.deferred,
+            "differences": {f"{what}_{kind}": count for (what, kind), count in sorted(self._differences.items())},
+            "suspects": self._suspects,
+            "left_alone": dict(sorted(self._left_alone.items())),
+            "divergent_for_ms": None if oldest_s is None else round((now_s - oldest_s) * 1000),
+            "trusted_partitions": list(self._trusted),
+            "last_round_ms": round(self._last_round_s * 1000, 1),
+        }

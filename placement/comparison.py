@@ -1,0 +1,155 @@
+"""What was compared with what, so that the reconciler's next plan looks only at clients for which something changed.
+
+A :class:`Memory` is a value: a new one is made from the one before, and shares with it what stayed. It says the same
+however it came about (tests/placement/test_repair_history.py).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from placement.divergence import Node, PartitionOf, Verdict, Wanted, judge_client, judge_host, unit_of
+from placement.registration import Registration
+
+Held = Mapping[int, tuple[Registration, ...]]
+"""What the coordinators of the offsets partitions hold. A partition that is missing is not trusted."""
+_Identity = tuple[str, str, str, str | None]
+"""Of a registration's node: group, member id, host, client id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    held: Held
+    seen: Mapping[str, Node]
+    wanted_of: Mapping[int, Mapping[_Identity, Wanted]]
+    """What is in ``held``, by offsets partition."""
+    wanted: Mapping[str, tuple[Wanted, ...]]
+    """The same by unit."""
+    paths: Mapping[str, tuple[str, ...]]
+    """What is in ``seen``, by unit."""
+    clients: Mapping[str, int]
+    """How many nodes are under that of a host."""
+    verdicts: Mapping[str, Verdict]
+    """By unit, without those that say nothing."""
+
+
+NOTHING = Memory({}, {}, {}, {}, {}, {}, {})
+"""Nothing was compared yet."""
+
+
+def updated(memory: Memory, held: Held, seen: Mapping[str, Node], partition_of: PartitionOf) -> Memory:
+    """The comparison of these two, which begins where the one before ended."""
+    changed: set[str] = set()
+    if held.keys() != memory.held.keys():  # whom to trust concerns everything that is not as it should be
+        changed.update(memory.verdicts.keys())
+    wanted_of, wanted = _with_held(memory, held, changed)
+    paths, clients = _with_seen(memory, seen, changed)
+    compared = Memory(dict(held), seen, wanted_of, wanted, paths, clients, memory.verdicts)
+    if not changed:
+        return compared
+    verdicts = {unit: verdict for unit, verdict in memory.verdicts.items() if unit not in changed}
+    verdicts |= {unit: verdict for unit in changed if (verdict := _judged(unit, compared, partition_of))}
+    return Memory(compared.held, seen, wanted_of, wanted, paths, clients, verdicts)
+
+
+def _judged(unit: str, compared: Memory, partition_of: PartitionOf) -> Verdict:
+    nodes = {path: compared.seen[path] for path in compared.paths.get(unit, ())}
+    if "/" not in unit:
+        return judge_host(unit, nodes, clients=compared.clients.get(unit, 0))
+    wanted = compared.wanted.get(unit, ())
+    return judge_client(unit, wanted, nodes, trusted=compared.held.keys(), partition_of=partition_of)
+
+
+def _with_held(
+    memory: Memory, held: Held, changed: set[str]
+) -> tuple[Mapping[int, Mapping[_Identity, Wanted]], Mapping[str, tuple[Wanted, ...]]]:
+    """By partition and by unit; adds the units that are concerned."""
+    by_partition = dict(memory.wanted_of)
+    come: defaultdict[str, list[Wanted]] = defaultdict(list)
+    gone: set[Wanted] = set()
+    for partition in memory.held.keys() | held.keys():
+        if held.get(partition) is memory.held.get(partition):
+            continue
+        before = memory.wanted_of.get(partition, {})
+        now = by_partition[partition] = _identified(partition, held.get(partition, ()), before)
+        for identity, one in now.items():
+            if before.get(identity) is not one:
+                come[one.unit].append(one)
+        gone.update(one for identity, one in before.items() if now.get(identity) is not one)
+    concerned = come.keys() | {one.unit for one in gone}
+    if not concerned:
+        return by_partition, memory.wanted
+    changed.update(concerned)
+    by_unit = dict(memory.wanted)
+    for unit in concerned:
+        stays = [one for one in by_unit.pop(unit, ()) if one not in gone]
+        if some := stays + come.get(unit, []):
+            by_unit[unit] = tuple(some)
+    return by_partition, by_unit
+
+
+def _identified(
+    partition: int, registrations: Iterable[Registration], before: Mapping[_Identity, Wanted]
+) -> Mapping[_Identity, Wanted]:
+    """Those of before wherever they say the same."""
+    found = {}
+    for one in registrations:
+        if one.offsets_partition != partition:
+            continue
+        identity = (one.group, one.member_id, one.host, one.client_id)
+        known = before.get(identity)
+        found[identity] = known if known is not None and known.registration == one else Wanted.of(one)
+    return found
+
+
+def _with_seen(
+    memory: Memory, seen: Mapping[str, Node], changed: set[str]
+) -> tuple[Mapping[str, tuple[str, ...]], Mapping[str, int]]:
+    """Paths by unit, and clients by host; adds the units that are concerned."""
+    if seen is memory.seen:
+        return memory.paths, memory.clients
+    before = memory.seen
+    written = [path for path, node in seen.items() if before.get(path) is not node]
+    changed.update(unit for path in written if (unit := unit_of(path)))
+    come = [path for path in written if path not in before]
+    gone = set() if len(before) + len(come) == len(seen) else before.keys() - seen.keys()
+    if not come and not gone:
+        return memory.paths, memory.clients
+    return _paths(memory.paths, come, gone, changed), _clients(memory.clients, come, gone, changed)
+
+
+def _paths(
+    before: Mapping[str, tuple[str, ...]], come: Iterable[str], gone: set[str], changed: set[str]
+) -> Mapping[str, tuple[str, ...]]:
+    more: defaultdict[str, list[str]] = defaultdict(list)
+    for path in come:
+        more[unit_of(path)].append(path)
+    concerned = (more.keys() | {unit_of(path) for path in gone}) - {""}
+    changed.update(concerned)
+    paths = dict(before)
+    for unit in concerned:
+        stay = [path for path in paths.pop(unit, ()) if path not in gone]
+        if some := stay + more.get(unit, []):
+            paths[unit] = tuple(some)
+    return paths
+
+
+def _clients(
+    before: Mapping[str, int], come: Iterable[str], gone: Iterable[str], changed: set[str]
+) -> Mapping[str, int]:
+    more = Counter(_host_of_client(path) for path in come)
+    more.subtract(Counter(_host_of_client(path) for path in gone))
+    del more[""]
+    changed.update(more.keys())
+    clients = dict(before)
+    for host, count in more.items():
+        clients[host] = clients.get(host, 0) + count
+    return clients
+
+
+def _host_of_client(path: str) -> str:
+    """The host, if the path is a client's; else ""."""
+    names = path.split("/")
+    return names[2] if len(names) == 4 else ""
