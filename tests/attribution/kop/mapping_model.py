@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from placement.mapping import kop_path
 from placement.registration import Registration
-from placement.repair import Node, Plan, Suspect, plan
+from placement.repair import NOTHING, Node, Plan, Suspect, plan
 
 OFFSETS_PARTITION = 7
 
@@ -15,6 +15,7 @@ class MappingModel:
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self._suspects: frozenset[Suspect] = frozenset()
+        self._memory = NOTHING
         self._zxid = 0
 
     def write(self, path: str, data: bytes) -> None:
@@ -33,28 +34,25 @@ class MappingModel:
         return todo
 
     def planned(self, wanted: Iterable[Registration], *, trusted: bool = True) -> Plan:
-        """What the reconciler would do now; ``trusted``: the coordinator is Active."""
+        """What the reconciler would do now; ``trusted``: the coordinator is Active, so that it was asked."""
         return plan(
-            wanted,
-            self.nodes,
-            trusted=frozenset((OFFSETS_PARTITION,)) if trusted else frozenset(),
+            {OFFSETS_PARTITION: tuple(wanted)} if trusted else {},
+            dict(self.nodes),
             suspects=self._suspects,
             partition_of=lambda group: OFFSETS_PARTITION,
+            memory=self._memory,
         )
 
     def carry_out(self, todo: Plan) -> None:
-        """Each action, if its condition holds now."""
-        for create in todo.creates:
-            if create.path not in self.nodes:
-                self.write(create.path, create.data)
-        for change in todo.sets:
-            if change.path in self.nodes and self.nodes[change.path].version == change.version:
-                self._set(change.path, change.data)
-        for remove in todo.removes:
-            node = self.nodes.get(remove.path)
-            if node is not None and remove.still_applies(node):
-                del self.nodes[remove.path]
-        self._suspects = todo.suspects
+        """Each action, if it still applies."""
+        for change in (*todo.creates, *todo.sets, *todo.removes):
+            if not change.applies_to(self.nodes.get(change.path)):
+                continue
+            if change.data is not None:
+                self.write(change.path, change.data)
+            elif not any(path.startswith(f"{change.path}/") for path in self.nodes):
+                del self.nodes[change.path]
+        self._suspects, self._memory = todo.suspects, todo.memory
 
     def registered(self) -> set[str]:
         """Names of the registrations' nodes."""
