@@ -234,6 +234,11 @@ class MusterConfig(BaseModel):
     attribution_pending_ms: Long = Field(
         60_000, ge=0, description="How long a fetch without a known group waits to be attributed, in ms."
     )
+    audit_interval_ms: Long = Field(
+        30_000,
+        ge=0,
+        description="How often the bytes that commits imply are compared with those attributed, in ms; 0: never.",
+    )
     attribution_simple_ttl_ms: Long = Field(
         600_000, ge=1, description="How long a client that never joins counts for the group it commits for, in ms."
     )

@@ -18,6 +18,8 @@ from typing import Any
 from ray.exceptions import RayError
 
 from actors.admin import Started
+from actors.audit.commits import CommitSteps, Key, Step
+from actors.audit.outbox import Batch
 from actors.config import group_config, offsets_log_config
 from actors.log.partition import PartitionLog
 from actors.mapping_writer import MappingWriter
@@ -46,6 +48,7 @@ class _Served:
     history: RebalanceHistory
     writer: MappingWriter
     server: Server
+    steps: CommitSteps
     started: Started | None = None
 
     async def close(self) -> None:
@@ -78,6 +81,10 @@ class PartitionHost:
     def registrations(self) -> dict[int, tuple[Registration, ...]]:
         """Who consumes for which group, by partition."""
         return {partition: self._served[partition].core.registrations() for partition in self.started}
+
+    def audit_steps(self, partition: int, session: str, received: int) -> Batch[Key, Step]:
+        """What a partition that is served here has collected for the audit."""
+        return self._served[partition].steps.take(session, received)
 
     def follow(self, view: ClusterView) -> None:
         for served in self._served.values():
@@ -126,13 +133,16 @@ class PartitionHost:
             topic_id=topic.topic_id,
             fail=self._fail or (lambda: self._failed(partition, core)),
         )
+        steps = CommitSteps(f"offsets-{partition}/{epoch}")
+        if config.audit_interval_ms:
+            core.observe.append(steps.observe)
         history = RebalanceHistory(
             core,
             RebalanceStore(Path(self._settings.storage) / "metrics", partition, now_ms=now_ms),
             flush_ms=config.metrics_rebalances_flush_ms,
             now_ms=now_ms,
         )
-        return _Served(core, history, writer, Server(core, self._secret))
+        return _Served(core, history, writer, Server(core, self._secret), steps)
 
     def _failed(self, partition: int, core: OffsetsPartition) -> None:
         """The log of one partition failed, most likely because a newer epoch has it: that partition ends here."""

@@ -12,13 +12,19 @@ from typing import Any
 import ray
 
 from actors.admin import Started
+from actors.audit.auditor import Auditor
+from actors.audit.commits import Key as CommitKey
+from actors.audit.commits import Step
+from actors.audit.outbox import Batch
+from actors.audit.over_ray import RaySources
 from actors.config import log_config
 from actors.follow import ViewFollower
 from actors.log.service import LogService
+from actors.log.weight import TopicPartition, Weights
 from actors.log_server import LogServer
 from actors.offsets_serving import PartitionHost
 from actors.reconciler import Reconciler
-from actors.runtime import log_to_file, socket_path
+from actors.runtime import log_to_file, now_ms, socket_path
 from actors.settings import ClusterSettings
 from actors.storage import check_shared
 from actors.wire.server import Server
@@ -135,6 +141,12 @@ class LogActor(Actor):
     async def _next_epoch(self, topic: str, partition: int) -> int:
         return await asyncio.to_thread(next_epoch, self._zk, topic, partition, self.name, holder=self._epoch)
 
+    async def audit_weights(
+        self, questions: list[tuple[TopicPartition, tuple[int, ...]]]
+    ) -> dict[TopicPartition, Weights]:
+        """Bytes before offsets: see :meth:`LogService.weights`."""
+        return await self._service.weights(questions)
+
     async def stop(self) -> None:
         """Close the logs; nothing that was acknowledged waits for this."""
         if self._started is None:
@@ -186,6 +198,12 @@ class OffsetsActor(Actor):
             raise NotServing(f"{self.name} does not serve")
         return self._host.registrations()[self._partition]
 
+    async def audit_steps(self, session: str, received: int) -> Batch[CommitKey, Step]:
+        """What commits were seen: see :meth:`Outbox.take`. NotServing while a standby serves."""
+        if self._partition not in self._host.started:
+            raise NotServing(f"{self.name} does not serve")
+        return self._host.audit_steps(self._partition, session, received)
+
     async def stop(self) -> None:
         """Answer what waits, write what is pending, close the log. No registration is removed."""
         if self._ready is None:
@@ -195,7 +213,7 @@ class OffsetsActor(Actor):
 
 
 class ReconcilerActor(Actor):
-    """``reconciler``: compares what Active coordinators hold with what ZooKeeper holds, and repairs."""
+    """``reconciler``: compares what Active coordinators hold with what ZooKeeper holds, and repairs; and the audit."""
 
     def __init__(self, settings: ClusterSettings, secret: bytes) -> None:
         super().__init__(settings, secret, "reconciler")
@@ -207,7 +225,15 @@ class ReconcilerActor(Actor):
         interval_ms = self.settings.config.reconciler_interval_ms
         self._reconciler = Reconciler(self.settings.zookeeper, interval_ms, self._registrations)
         self._task = asyncio.get_running_loop().create_task(self._reconciler.run())
+        self._audit = asyncio.get_running_loop().create_task(self._run_audit())
         return Started(pid=os.getpid(), node_id=self._node()[0])
+
+    async def _run_audit(self) -> None:
+        config = self.settings.config
+        if config.audit_interval_ms:
+            sources = RaySources(self.settings.namespace, lambda: self._view)
+            wait_ms = config.attribution_pending_ms
+            await Auditor(sources, interval_ms=config.audit_interval_ms, wait_ms=wait_ms, now_ms=now_ms).run()
 
     def _on_view(self, view: ClusterView) -> None:
         self._view = view
@@ -251,4 +277,5 @@ class ReconcilerActor(Actor):
             return
         self._follower.stop()
         self._task.cancel()
+        self._audit.cancel()
         await asyncio.to_thread(self._reconciler.close)

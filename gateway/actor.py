@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +15,9 @@ from ray.exceptions import RayError
 
 import gateway.apis  # registers the handlers
 from actors.admin import NewTopic, Started, TopicOutcome
+from actors.audit.outbox import Batch
+from actors.audit.report import Report
+from actors.audit.sends import Key, Run, Sends
 from actors.faults.registry import Book
 from actors.follow import CurrentController, ViewFollower
 from actors.runtime import log_to_file, now_ms
@@ -81,6 +85,7 @@ class GatewayActor:
         self._started: asyncio.Future[Started] | None = None
         self._loops: list[asyncio.Task[None]] = []
         self._faults: GatewayFaults | None = None
+        self._sends = Sends(f"gateway-{gateway_id}/{uuid.uuid4().hex}")
 
     async def start(self) -> Started:
         """Come up; the same answer however often it is asked. OSError when a port is taken."""
@@ -137,7 +142,8 @@ class GatewayActor:
     def _open_store(self) -> SampleStore:
         folder = Path(self._settings.storage) / "metrics"
         flush_ms = self._settings.config.metrics_samples_flush_ms
-        return SampleStore(folder, self._id, flush_ms=flush_ms, now_ms=now_ms)
+        observe = self._sends.add if self._settings.config.audit_interval_ms else None
+        return SampleStore(folder, self._id, flush_ms=flush_ms, now_ms=now_ms, observe=observe)
 
     def _every(self, period_s: float, work: Callable[[], Awaitable[Any]]) -> asyncio.Task[None]:
         async def run() -> None:
@@ -178,6 +184,16 @@ class GatewayActor:
         """Returns when the controller has heard what was injected here."""
         if self._faults is not None:
             await self._faults.reported()
+
+    async def audit_runs(self, session: str, received: int) -> Batch[Key, Run]:
+        """What was sent, for whom, with what is settled now: see :meth:`Outbox.take`."""
+        await self.flush()
+        return self._sends.take(session, received)
+
+    async def take_audit(self, report: Report) -> None:
+        """The last round of the audit."""
+        await self.start()
+        self._gateway.audit_report = report
 
     async def flush(self) -> int:
         """Write the samples so far as Parquet; the number of rows."""

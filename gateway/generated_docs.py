@@ -67,6 +67,7 @@ def metrics() -> str:
     """Every metric family: those of a gateway, then those of groups and their coordinators."""
     from prometheus_client.metrics_core import CounterMetricFamily
 
+    from gateway.audit_metrics import FAMILIES as AUDIT_FAMILIES
     from gateway.group_metrics import FAMILIES
     from gateway.metrics import GatewayMetrics, NoBooks
 
@@ -80,7 +81,8 @@ def metrics() -> str:
         )
         for family in families
     ]
-    of_groups = [(f"`{family.sample}`", family.kind, _labels(family.labels), family.help) for family in FAMILIES]
+    told = (*FAMILIES, *AUDIT_FAMILIES)
+    of_groups = [(f"`{family.sample}`", family.kind, _labels(family.labels), family.help) for family in told]
     return table(("metric", "type", "labels", "what"), (*own, *of_groups))
 
 

@@ -326,7 +326,7 @@ def _write_partition(lines: _Lines, snapshot: Snapshot) -> None:
 
 
 def _write_group(lines: _Lines, row: GroupRow, epoch: int) -> None:
-    group = f'group="{_escaped(group_label(row.group))}"'
+    group = f'group="{escaped(group_label(row.group))}"'
     for state in STATES:
         lines.add(STATE, f'{group},state="{state}"', int(state == row.state))
     for family, read in OF_GROUP:
@@ -342,5 +342,6 @@ def _write_group(lines: _Lines, row: GroupRow, epoch: int) -> None:
     lines.add(MOVES, group, epoch)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """As it stands between the quotes of a label's value."""
     return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

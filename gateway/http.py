@@ -14,11 +14,15 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gateway import http_faults, http_groups, http_lag
-from gateway.group_metrics import Scrape, scrape
+from gateway import http_audit, http_faults, http_groups, http_lag
+from gateway.audit_metrics import audit_text
+from gateway.group_metrics import scrape
 from gateway.server import Gateway
 
 _END = b"# EOF\n"
+
+Text = Callable[[bool], bytes]
+"""Families as text, of OpenMetrics or of Prometheus, without OpenMetrics' end mark. Runs in a thread."""
 
 
 class PortTaken(OSError):
@@ -39,7 +43,13 @@ class _Moment(Collector):
 
 def gateway_app(gateway: Gateway) -> web.Application:
     """Everything that a gateway serves over HTTP."""
-    app = make_app(gateway.metrics.registry, lambda: gateway.serving, lambda: scrape(gateway))
+
+    async def told() -> Text:
+        groups = await scrape(gateway)
+        return lambda openmetrics: groups.text(openmetrics=openmetrics) + audit_text(gateway, openmetrics=openmetrics)
+
+    app = make_app(gateway.metrics.registry, lambda: gateway.serving, told)
+    http_audit.add_routes(app, gateway)
     http_groups.add_routes(app, gateway)
     http_lag.add_routes(app, gateway)
     http_faults.add_routes(app, gateway)
@@ -49,18 +59,18 @@ def gateway_app(gateway: Gateway) -> web.Application:
 def make_app(
     registry: CollectorRegistry,
     is_serving: Callable[[], bool],
-    groups: Callable[[], Awaitable[Scrape]] | None = None,
+    told: Callable[[], Awaitable[Text]] | None = None,
 ) -> web.Application:
     """An app with GET /metrics and GET /healthz; others may add their routes before it is started.
 
     /metrics answers in the format that Accept asks for: OpenMetrics, else Prometheus' text format 0.0.4. It has what
-    the registry holds, and what ``groups`` finds.
+    the registry holds, and what actors told, which ``told`` finds.
     /healthz answers 200 while the gateway serves Kafka clients, else 503.
     """
 
     async def metrics(request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        found = None if groups is None else await groups()
+        found = None if told is None else await told()
         openmetrics = content_type.startswith("application/openmetrics-text")
         moment = _Moment(registry.collect(), openmetrics)
         body = await asyncio.to_thread(lambda: _joined(encode(moment), found, openmetrics))
@@ -77,11 +87,11 @@ def make_app(
     return app
 
 
-def _joined(text: bytes, groups: Scrape | None, openmetrics: bool) -> bytes:
-    if groups is None:
+def _joined(text: bytes, told: Text | None, openmetrics: bool) -> bytes:
+    if told is None:
         return text
     end = _END if openmetrics else b""
-    return text.removesuffix(end) + groups.text(openmetrics=openmetrics) + end
+    return text.removesuffix(end) + told(openmetrics) + end
 
 
 async def start_http(app: web.Application, host: str, port: int) -> tuple[web.AppRunner, int]:

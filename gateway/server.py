@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from actors.admin import NewTopic, TopicOutcome
+from actors.audit.report import Report
 from actors.config import MusterConfig, group_config
 from actors.runtime import now_ms
 from gateway.attribution.account import Account
@@ -69,6 +70,8 @@ class Gateway:
         self.view = view
         self.forwarder = Forwarder(node_id, self._heard)
         self.connections: dict[str, Connection] = {}
+        self.audit_report = Report()
+        """The last that the audit told."""
         self.faults: GatewayFaults | None = None
         """Set before the gateway listens where fault injection is enabled."""
         self._accepted = 0

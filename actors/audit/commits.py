@@ -36,7 +36,7 @@ class CommitSteps:
         self._outbox: Outbox[Key, Step] = Outbox(name)
 
     def observe(self, event: Event, now_ms: int) -> None:
-        if isinstance(event, OffsetsCommitted) and self._outbox.wanted:
+        if isinstance(event, OffsetsCommitted):
             for topic, partition, before, offset in event.partitions:
                 self._outbox.add((event.group, topic, partition), Step(before, offset, event.by_member))
 

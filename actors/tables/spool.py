@@ -67,7 +67,7 @@ class SampleStore:
         *,
         flush_ms: int,
         now_ms: Callable[[], int],
-        observe: Callable[[Iterable[Row]], None] = lambda rows: None,
+        observe: Callable[[Iterable[Row]], None] | None = None,
     ) -> None:
         self.flush_ms = flush_ms
         self._observe = observe
@@ -171,4 +171,5 @@ class SampleStore:
             full, self._current = self._current, following
         os.close(full.file.fd)
         self._sealed.append(full)
-        self._observe(full.rollup.rows())
+        if self._observe is not None:
+            self._observe(full.rollup.rows())

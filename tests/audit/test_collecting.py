@@ -40,12 +40,15 @@ def step(before: int | None, offset: int, *, by_member: bool = True) -> Step:
     return Step(before, offset, by_member)
 
 
-def test_nothing_is_kept_before_somebody_asks() -> None:
+def test_the_first_who_asks_gets_everything_since_the_beginning() -> None:
     outbox: Outbox[str, Step] = Outbox("p")
     outbox.add("k", step(0, 1))
-    assert outbox.take("s", 0).entries == {}
+    first = outbox.take("s", 0)
     outbox.add("k", step(1, 2))
-    assert outbox.take("s", 1).entries == {"k": (step(1, 2),)}
+    second = outbox.take("s", first.number)
+    assert (first.entries, second.entries) == ({"k": (step(0, 1),)}, {"k": (step(1, 2),)})
+    assert first.life == second.life
+    assert first.whole
 
 
 def test_what_was_not_received_comes_again() -> None:
@@ -68,6 +71,7 @@ def test_another_session_begins_another_life() -> None:
     second = outbox.take("r", 0)
     assert second.entries == {}
     assert second.life != first.life
+    assert not second.whole
 
 
 def test_too_much_that_nobody_asks_for_is_dropped_and_told() -> None:
@@ -75,7 +79,7 @@ def test_too_much_that_nobody_asks_for_is_dropped_and_told() -> None:
     first = outbox.take("s", 0)
     for key in range(11):
         outbox.add(key, step(0, 1))
-    assert not outbox.wanted
+    outbox.add(99, step(0, 1))
     second = outbox.take("s", first.number)
     assert second.entries == {}
     assert second.life != first.life

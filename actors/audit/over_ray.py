@@ -1,0 +1,84 @@
+"""The sources of the audit over Ray: ``offsets-<p>``, ``gateway-<id>`` and ``log-<i>``, by their names."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar
+
+import ray
+from ray.exceptions import RayError
+
+from actors.audit.auditor import Received, Runs, Steps
+from actors.audit.report import Report
+from actors.log.weight import TopicPartition, Weights
+from placement.view import ClusterView
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K")
+_ANSWER_S = 10.0
+
+
+class RaySources:
+    """An :class:`actors.audit.auditor.Sources`. A coordinator's stand-in is not asked: its commits are ``unknown``."""
+
+    def __init__(self, namespace: str, view: Callable[[], ClusterView]) -> None:
+        self._namespace = namespace
+        self._view = view
+
+    def gateways(self) -> Collection[int]:
+        return {broker.id for broker in self._view().brokers}
+
+    def partitions(self) -> Iterable[TopicPartition]:
+        topics = self._view().topics.values()
+        return [(topic.name, each) for topic in topics if not topic.internal for each in range(topic.partitions)]
+
+    async def steps(self, session: str, received: Received) -> Steps:
+        active = [partition for partition, endpoint in self._view().offsets.items() if endpoint is not None]
+        asked = {each: self._ask(f"offsets-{each}", "audit_steps", session, received.get(each, 0)) for each in active}
+        return await _answers(asked)
+
+    async def runs(self, session: str, received: Received) -> Runs:
+        asked = {
+            each: self._ask(f"gateway-{each}", "audit_runs", session, received.get(each, 0)) for each in self.gateways()
+        }
+        return await _answers(asked)
+
+    async def weights(self, questions: Mapping[TopicPartition, tuple[int, ...]]) -> Mapping[TopicPartition, Weights]:
+        view = self._view()
+        by_log: defaultdict[int, list[tuple[TopicPartition, tuple[int, ...]]]] = defaultdict(list)
+        for (name, partition), offsets in questions.items():
+            if (topic := view.topics.get(name)) is not None:
+                by_log[view.log_of(topic, partition)].append(((name, partition), offsets))
+        found: dict[TopicPartition, Weights] = {}
+        answers = await _answers(
+            {index: self._ask(f"log-{index}", "audit_weights", asked) for index, asked in by_log.items()}
+        )
+        for answer in answers.values():
+            found.update(answer)
+        return found
+
+    async def tell(self, report: Report) -> None:
+        await _answers({each: self._ask(f"gateway-{each}", "take_audit", report) for each in self.gateways()})
+
+    async def _ask(self, name: str, method: str, *arguments: Any) -> Any:
+        handle = await asyncio.to_thread(ray.get_actor, name, self._namespace)
+        async with asyncio.timeout(_ANSWER_S):
+            return await getattr(handle, method).remote(*arguments)
+
+
+async def _answers(asked: Mapping[K, Awaitable[Any]]) -> dict[K, Any]:
+    """Of those who answer."""
+    answers = await asyncio.gather(*asked.values(), return_exceptions=True)
+    found: dict[K, Any] = {}
+    for key, answer in zip(asked, answers, strict=True):
+        if isinstance(answer, (RayError, TimeoutError, ValueError)):
+            log.debug("%s does not answer the audit: %r", key, answer)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            found[key] = answer
+    return found

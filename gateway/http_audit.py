@@ -1,0 +1,39 @@
+"""``GET /v1/audit?group=G``: what the last round of the audit found, of one group or of all, as JSON.
+
+``{"interval_ms": 0 if it is off, "at_ms": of the round, "rounds": N, "incomplete_rounds": N, "left_out": N, "rows":
+[...]}``, rows as :meth:`actors.audit.report.Row.to_json`, those with unexplained bytes first. ``at_ms`` is null before
+the first round.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from gateway.http_groups import as_json
+from gateway.server import Gateway
+
+
+def add_routes(app: web.Application, gateway: Gateway) -> None:
+    """Serve the route of this module; the app has not been started yet."""
+
+    async def audit(request: web.Request) -> dict[str, Any]:
+        return told(gateway, request.query.get("group"))
+
+    app.router.add_get("/v1/audit", as_json(audit))
+
+
+def told(gateway: Gateway, group: str | None) -> dict[str, Any]:
+    """The answer of the route."""
+    report = gateway.audit_report
+    rows = [row for row in report.rows if group is None or row.group == group]
+    rows.sort(key=lambda row: -row.unexplained_bytes)
+    return {
+        "interval_ms": gateway.config.audit_interval_ms,
+        "at_ms": report.at_ms,
+        "rounds": report.rounds,
+        "incomplete_rounds": report.incomplete_rounds,
+        "left_out": report.left_out,
+        "rows": [row.to_json() for row in rows],
+    }
