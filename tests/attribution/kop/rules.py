@@ -194,13 +194,14 @@ class Ours(Rule):
     def check(self) -> None:
         """Conservation: what was sent is under a group, under a reason, or waits."""
         for account in self.accounts.values():
-            booked: dict[tuple[str, int], int] = {}
-            for series, amount in account.settled().items():
-                place = (series[3], series[4])
-                booked[place] = booked.get(place, 0) + amount.bytes
-            for place, amount in account.pending().items():
-                booked[place] = booked.get(place, 0) + amount.bytes
-            assert booked == {place: amount.bytes for place, amount in account.totals().items()}
+            books = account.snapshot()
+            booked = dict.fromkeys(books.sent, 0)
+            for series, total in (*books.groups.items(), *books.reasons.items()):
+                booked[series[-2:]] += total.bytes
+            for part in (books.overflow, books.removed, books.pending):
+                for place, amount in part.items():
+                    booked[place] += amount.bytes
+            assert booked == {place: total.bytes for place, total in books.sent.items()}
 
     def _state(self, connection: Connection) -> ConnectionState:
-        return self._states.setdefault(connection.id, ConnectionState())
+        return self._states.setdefault(connection.id, ConnectionState(connection.principal))

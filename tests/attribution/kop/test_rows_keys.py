@@ -136,3 +136,31 @@ def test_f15_several_client_ids_over_one_connection(world: World) -> None:
     fetched = world.fetch(proxy, client_id="first"), world.fetch(proxy, client_id="second")
     assert [one.kop for one in fetched] == ["one", "one"]
     assert [one.ours for one in fetched] == ["one", "two"]
+
+
+def test_f22_two_tenants_in_one_place(world: World) -> None:
+    """Groups are per tenant in KoP, and its path has no tenant: one sees its bytes under the other's group, whose name
+    it should not even know. The principal is part of our key."""
+    mine = consumer(world, "mine", 0, principal="User:tenant-1")
+    consumer(world, "theirs", 0, principal="User:tenant-2")
+    fetched = world.fetch(mine)
+    assert (fetched.kop, fetched.ours) == ("theirs", "mine")
+
+
+def test_f23_a_stranger_with_our_address_and_client_id(world: World) -> None:
+    """Whoever looks up any group relabels KoP's neighbours: no permission is asked, and the last one wins. With ours it
+    takes a member, and even then only its own principal's bytes can be labelled with its group."""
+    victim = consumer(world, "victims", 0, principal="User:victim")
+    world.find(world.connect("B", principal="User:mallory"), "premium")
+    first = world.fetch(victim)
+    assert (first.kop, first.ours) == ("premium", "victims")
+    world.join(world.connect("B", principal="User:mallory"), "mallorys", 0)
+    world.rebalance("victims")
+    assert world.fetch(world.connect("A", principal="User:victim")).ours == "victims"
+
+
+def test_f23_without_authentication_a_stranger_can_take_a_label_away_and_not_give_one(world: World) -> None:
+    """Everybody is User:ANONYMOUS: who claims our partitions makes it uncertain whose new connections are."""
+    consumer(world, "victims", 0)
+    world.join(world.connect("B"), "mallorys", 0)
+    assert world.fetch(world.connect("C")).ours != "mallorys"

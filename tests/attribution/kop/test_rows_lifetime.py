@@ -1,4 +1,4 @@
-"""When a label begins and ends: F1 to F3, F11, F12, F14, F16, F19 to F21 and F29 to F31."""
+"""When a label begins and ends: F1 to F3, F11, F12, F14, F16, F19 to F21, F25 and F29 to F31."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from actors.group.coordinator import Phase
 from gateway.attribution.kop import ROOT, node_path
 from placement.repair import Node
 from tests.attribution.kop.rules import Kop, Ours, SchemeThree
-from tests.attribution.kop.world import SESSION_MS, Connection, Member, World
+from tests.attribution.kop.world import SESSION_MS, TOPIC, Connection, Member, World
 from tests.group.driver import join
 
 Worlds = Callable[..., World]
@@ -203,6 +203,23 @@ def test_f21_what_is_wrong_or_stale_is_repaired_too(ours: Ours) -> None:
     assert ours.mapping.kop_label("10.0.0.1", "app") == "g"
     assert ours.mapping.kop_label("10.0.0.9", "app") is None
     assert ours.mapping.registered() == {f"g:{member.id}"}
+
+
+def test_f25_series_go_with_their_group(world: World, ours: Ours) -> None:
+    """KoP's counters stay on every broker that ever served the partition (``rotateLatencyCollectionAndExpire`` rotates
+    summaries only). Here the series of a group that is gone goes after a while, and the books still balance."""
+    _, member = consumer(world, 0)
+    world.fetch(world.connect("C"))
+    account = ours.accounts["C"]
+    assert [series[0] for series in account.snapshot().groups] == ["g"]
+    world.wait(3_600_000)
+    assert [series[0] for series in account.snapshot().groups] == ["g"], "a quiet group is not gone"
+    world.leave(member)
+    world.wait(3_600_000)
+    books = account.snapshot()
+    assert books.groups == {}
+    assert books.removed[TOPIC, 0].bytes == books.sent[TOPIC, 0].bytes > 0
+    ours.check()
 
 
 def test_f29_a_ghost_is_no_member(world: World) -> None:
