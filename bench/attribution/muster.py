@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
+import psutil
 from kazoo.exceptions import NoNodeError, NotEmptyError
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -28,6 +29,7 @@ GATEWAYS, OFFSETS_PARTITIONS = 3, 2
 """Three gateways: the seed incident needs them, so that a partition can move to one that knows nothing."""
 _SCRAPE_S = 20.0
 _POLL_S = 0.5
+_END_S = 30.0
 _MARGIN_S = 3.0
 """Beyond the wait for evidence: gateways give up once a second."""
 _COUNTED, _NAMELESS, _WAITING = (
@@ -72,7 +74,9 @@ class Muster:
         pid = await settled(name, None)
         async with self.world.gate.shut():
             self._ended.add(await asyncio.to_thread(_scrape, self.cluster.metrics[gateway - 1]))
-            os.kill(pid, signal.SIGTERM if orderly else signal.SIGKILL)
+            process = psutil.Process(pid)
+            process.send_signal(signal.SIGTERM if orderly else signal.SIGKILL)
+            await asyncio.to_thread(process.wait, _END_S)
             self.world.kop_dies(gateway, orderly=orderly)
         await settled(name, pid)
 
