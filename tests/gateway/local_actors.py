@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from actors.audit.commits import CommitSteps
 from actors.config import MusterConfig, group_config, log_config, offsets_log_config
 from actors.log import LogService, PartitionLog
 from actors.log_server import LogServer
@@ -54,6 +55,8 @@ class Actors:
         self.logs: dict[int, LogService] = {}
         self.log_servers: dict[int, LogServer] = {}
         self.offsets: dict[int, OffsetsPartition] = {}
+        self.steps: dict[int, CommitSteps] = {}
+        """What they collect for the audit."""
         self.histories: dict[int, RebalanceHistory] = {}
         self._all_histories: list[RebalanceHistory] = []
         """Those of partitions that a test has started again, too: their tasks have to end."""
@@ -92,6 +95,8 @@ class Actors:
             sink=_Statements(),
             topic_id=topic.topic_id,
         )
+        steps = self.steps[partition] = CommitSteps(f"offsets-{partition}/{epoch}")
+        core.observe.append(steps.observe)
         history = self.histories[partition] = RebalanceHistory(
             core,
             RebalanceStore(self.storage / "metrics", partition, now_ms=now_ms),

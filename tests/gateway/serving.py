@@ -20,6 +20,7 @@ from aiohttp import ClientSession, web
 
 import gateway.apis  # noqa: F401 - registers the handlers
 from actors.admin import NewTopic, TopicOutcome
+from actors.audit.sends import Sends
 from actors.config import MusterConfig
 from actors.tables.spool import SampleStore
 from actors.wire import codec
@@ -65,6 +66,9 @@ class RegistryController:
         self.faults: LocalFaults | None = None
         self.logs: dict[int, Endpoint | None] = {0: None, 1: None}
         self.offsets: dict[int, Endpoint | None] = {}
+        self.stores: dict[int, SampleStore] = {}
+        """Of the gateways, and what they collect for the audit."""
+        self.sends: dict[int, Sends] = {}
         self.start_offsets: Callable[[int], Awaitable[Endpoint]] | None = None
         self._version = 0
 
@@ -315,7 +319,10 @@ async def _listen(
 
 async def new_gateway(number: int, directory: Path, config: MusterConfig, controller: RegistryController) -> Gateway:
     """A gateway of that id that does not listen yet."""
-    account = account_of(config, SampleStore(directory, number, flush_ms=60_000, now_ms=lambda: 0))
+    sends = controller.sends[number] = Sends(f"gateway-{number}")
+    store = SampleStore(directory, number, flush_ms=60_000, now_ms=lambda: 0, observe=sends.add)
+    controller.stores[number] = store
+    account = account_of(config, store)
     kop_cluster = CLUSTER_ID if config.metrics_kop_compatible else None
     return Gateway(
         gateway_id=number,

@@ -1,0 +1,79 @@
+"""The audit of a gateway without Ray: the same sources, asked in its event loop instead of over Ray calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+
+from actors.audit.auditor import Auditor, Received, Runs, Steps
+from actors.audit.report import Report, Row
+from actors.log.weight import TopicPartition, Weights
+from tests.gateway.serving import Serving
+
+WAIT_MS = 1_000
+
+
+class LocalSources:
+    """An :class:`actors.audit.auditor.Sources` of one gateway."""
+
+    def __init__(self, full: Serving) -> None:
+        assert full.actors is not None
+        self._full = full
+        self._actors = full.actors
+
+    def gateways(self) -> Collection[int]:
+        return {self._full.gateway.id}
+
+    def partitions(self) -> Iterable[TopicPartition]:
+        topics = self._full.gateway.view.topics.values()
+        return [(topic.name, each) for topic in topics if not topic.internal for each in range(topic.partitions)]
+
+    async def steps(self, session: str, received: Received) -> Steps:
+        return {each: steps.take(session, received.get(each, 0)) for each, steps in self._actors.steps.items()}
+
+    async def runs(self, session: str, received: Received) -> Runs:
+        controller, number = self._full.controller, self._full.gateway.id
+        await asyncio.to_thread(controller.stores[number].flush)
+        return {number: controller.sends[number].take(session, received.get(number, 0))}
+
+    async def weights(self, questions: Mapping[TopicPartition, tuple[int, ...]]) -> Mapping[TopicPartition, Weights]:
+        view, found = self._full.gateway.view, {}
+        for index, service in self._actors.logs.items():
+            asked = [
+                (at, offsets) for at, offsets in questions.items() if view.log_of(view.topics[at[0]], at[1]) == index
+            ]
+            found.update(await service.weights(asked))
+        return found
+
+    async def tell(self, report: Report) -> None:
+        self._full.gateway.audit_report = report
+
+
+class LocalAudit:
+    """Rounds on demand, by a clock of its own."""
+
+    def __init__(self, full: Serving) -> None:
+        self._full = full
+        self._now_ms = full.gateway.now_ms()
+        self._auditor = Auditor(LocalSources(full), interval_ms=1, wait_ms=WAIT_MS, now_ms=lambda: self._now_ms)
+
+    def round(self) -> Report:
+        self._now_ms += 1
+        report: Report = self._full.run(self._auditor.round())
+        return report
+
+    def judged(self) -> Report:
+        """Attributions that are pending come to nothing, and gaps have waited long enough."""
+        self.round()
+        self._full.run(self._settle())
+        self.round()
+        self._now_ms += WAIT_MS
+        return self.round()
+
+    async def _settle(self) -> None:
+        self._full.gateway.account.settle(self._full.gateway.now_ms() + 3_600_000)
+
+    def row(self, group: str) -> Row:
+        """Of the group's only partition."""
+        [row] = [row for row in self._full.gateway.audit_report.rows if row.group == group]
+        return row
