@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 
 from gateway.attribution.ambiguity import AmbiguousClients
 from gateway.attribution.connection import ConnectionState
-from gateway.attribution.ladder import attribute
+from gateway.attribution.ladder import Ladder
 from gateway.attribution.ledger import MAX_SENDS, PENDING_MS, Amount, Ledger, Pending, Settlement
 from gateway.attribution.series import (
     MAX_GROUP_SERIES,
@@ -74,7 +74,7 @@ class Snapshot:
 class _Current:
     """A verdict for one connection and partition, and the totals it adds to, as long as it is current."""
 
-    __slots__ = ("cell", "total", "until_ms", "verdict", "version")
+    __slots__ = ("cell", "reason", "total", "until_ms", "verdict", "version")
 
     def __init__(self, version: int, until_ms: int, verdict: Verdict, total: Cell, cell: Cell | None) -> None:
         self.version = version
@@ -82,7 +82,9 @@ class _Current:
         self.verdict = verdict
         self.total = total
         self.cell = cell
-        """None while the verdict names no group: such bytes wait."""
+        """None while evidence may still come: such bytes wait."""
+        reason = Reason.PENDING if cell is None else verdict.reason
+        self.reason = None if reason is None else reason.value
 
 
 class Account(Generic[T]):
@@ -103,7 +105,8 @@ class Account(Generic[T]):
         series_retention_ms: int = RETENTION_MS,
     ) -> None:
         self.table = RegistrationTable(grace_ms=grace_ms, memory_ms=pending_ms + 1_000)
-        self._ledger = Ledger(self.table, pending_ms=pending_ms, max_sends=max_pending_sends)
+        self._ladder = Ladder(self.table, memory_ms=grace_ms + pending_ms)
+        self._ledger = Ledger(self._ladder, pending_ms=pending_ms, max_sends=max_pending_sends)
         self._sink = sink
         self._make_sample = make_sample
         self.ambiguous = AmbiguousClients(self.table)
@@ -151,7 +154,7 @@ class Account(Generic[T]):
             topic=topic,
             partition=partition,
             evidence=verdict.evidence.value,
-            reason=None if cell is not None else Reason.PENDING.value,
+            reason=current.reason,
             messages=messages,
             bytes=bytes,
             first_offset=first_offset,
@@ -166,7 +169,6 @@ class Account(Generic[T]):
                 client_id,
                 topic,
                 partition,
-                fetch_offset,
                 now_ms,
                 verdict,
                 messages,
@@ -179,6 +181,26 @@ class Account(Generic[T]):
         self._sink.add(sample)
         current.total.add(messages, bytes, entries)
         cell.add(messages, bytes, entries)
+
+    def fetching(
+        self,
+        connection: ConnectionState,
+        host: str,
+        client_id: str | None,
+        offsets: Mapping[Place, int],
+        now_ms: int,
+    ) -> None:
+        """A Fetch came in that names exactly these partitions, each with its fetch offset; the mapping is kept.
+
+        Report also those that will be answered with nothing: which partitions a connection fetches, and where it
+        began, is evidence.
+        """
+        connection.saw_client(client_id)
+        self._ladder.fetchers.saw(connection, host, client_id, offsets, now_ms)
+
+    def closed(self, connection: ConnectionState) -> None:
+        """The connection is closed. What was sent on it may still wait for evidence."""
+        self._ladder.fetchers.closed(connection)
 
     def group_request(self, connection: ConnectionState, host: str, client_id: str | None, group: str) -> None:
         """A JoinGroup, SyncGroup, Heartbeat, OffsetCommit or OffsetFetch came in on that connection.
@@ -211,6 +233,7 @@ class Account(Generic[T]):
     def settle(self, now_ms: int) -> None:
         """Give up what has waited too long, forget old tenures and groups. Call it about once a second."""
         self._now_ms = max(self._now_ms, now_ms)
+        self._close(self._ledger.changed(self._ladder.settle(now_ms)))
         self._close(self._ledger.settle(now_ms))
         self.table.prune(now_ms)
         self._series.retire(self._registered_groups, now_ms)
@@ -218,7 +241,7 @@ class Account(Generic[T]):
 
     def close(self) -> None:
         """Settle all that waits as it stands. Before the sink is closed."""
-        self._close(self._ledger.close())
+        self._close(self._ledger.close(self._now_ms))
 
     def snapshot(self) -> Snapshot:
         """Everything as it is now."""
@@ -274,8 +297,8 @@ class Account(Generic[T]):
         now_ms: int,
     ) -> _Current:
         connection.saw_client(client_id)
-        verdict = attribute(self.table, connection, host, client_id, topic, partition, fetch_offset, now_ms)
-        connection.remember(client_id, topic, partition, verdict, now_ms)
+        self._ladder.fetchers.sent(connection, host, client_id, (topic, partition), fetch_offset, now_ms)
+        verdict = self._ladder.judge(connection, host, client_id, topic, partition, now_ms)
         slot = self.table.slot(host, client_id)
         until_ms = now_ms + self._series.lease_ms
         if slot is not None:
@@ -283,7 +306,7 @@ class Account(Generic[T]):
         total = self._totals.get((topic, partition))
         if total is None:
             total = self._totals[topic, partition] = Cell(now_ms)
-        cell = None if verdict.group is None else self._series.cell(verdict, topic, partition, now_ms)
+        cell = self._series.cell(verdict, topic, partition, now_ms) if verdict.is_final else None
         return _Current(self.table.version(host, client_id), until_ms, verdict, total, cell)
 
     def _registered_groups(self) -> set[str]:

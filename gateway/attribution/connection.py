@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from gateway.attribution.verdict import Evidence, Verdict
+from gateway.attribution.fetches import Fetches
+from gateway.attribution.verdict import Evidence
 
 ANONYMOUS = "User:ANONYMOUS"
 """The principal of a connection without authentication, as in Kafka."""
-_CERTAIN = (Evidence.SAME_CONNECTION, Evidence.UNIQUE_CANDIDATE, Evidence.ASSIGNMENT)
-
-
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """This connection fetches this partition for this group, as was once certain."""
-
-    group: str
-    member_id: str | None
-    since_ms: int
-    """When it was first certain, without a contradiction since."""
 
 
 class ConnectionState:
-    """One per client connection, from accept to close; nothing of it outlives the connection."""
+    """One per client connection; it outlives the connection only in what waits for evidence."""
 
-    __slots__ = ("_bindings", "_client_ids", "_groups", "principal", "settled")
+    __slots__ = ("_client_ids", "_groups", "fetches", "is_open", "principal", "settled")
 
     def __init__(self, principal: str = ANONYMOUS) -> None:
         self.principal = principal
         """Who sends on it. Not to be changed after the first request of a consumer."""
         self._groups: set[tuple[str | None, str]] = set()
         self._client_ids: set[str | None] = set()
-        self._bindings: dict[tuple[str | None, str, int], Binding] = {}
+        self.fetches: dict[str | None, Fetches] = {}
+        """What it fetches, by client id."""
+        self.is_open = True
         self.settled: dict[tuple[str, str | None, str, int], Any] = {}
         """The account's verdicts for this connection, while they are current."""
 
@@ -46,14 +37,14 @@ class ConnectionState:
         if (client_id, group) in self._groups or len(self._groups) > 1:
             return False
         self._groups.add((client_id, group))
-        self.settled.clear()
+        self._unlearn()
         return True
 
     def saw_client(self, client_id: str | None) -> None:
         """A request with that client id came in here."""
         if client_id not in self._client_ids and len(self._client_ids) < 2:
             self._client_ids.add(client_id)
-            self.settled.clear()
+            self._unlearn()
 
     def group_of(self, client_id: str | None) -> str | None:
         """The group that this connection was seen to work for.
@@ -66,16 +57,8 @@ class ConnectionState:
         [(_, group)] = self._groups
         return group
 
-    def binding_of(self, client_id: str | None, topic: str, partition: int) -> Binding | None:
-        """What was certain for that partition before, if nothing contradicted it."""
-        return self._bindings.get((client_id, topic, partition))
-
-    def remember(self, client_id: str | None, topic: str, partition: int, verdict: Verdict, now_ms: int) -> None:
-        """Bind the partition after a certain verdict; forget its binding after one that names no group."""
-        key = (client_id, topic, partition)
-        if verdict.group is None:
-            self._bindings.pop(key, None)
-        elif verdict.evidence in _CERTAIN:
-            old = self._bindings.get(key)
-            since_ms = old.since_ms if old is not None and old.group == verdict.group else now_ms
-            self._bindings[key] = Binding(verdict.group, verdict.member_id, since_ms)
+    def _unlearn(self) -> None:
+        self.settled.clear()
+        for fetches in self.fetches.values():
+            if fetches.identity is not None and fetches.identity.evidence is Evidence.SAME_CONNECTION:
+                fetches.identity = None

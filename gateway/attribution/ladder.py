@@ -1,96 +1,126 @@
 """The ladder of evidence: which group a fetched partition belongs to, or why nobody can say.
 
 A Fetch request names no group in any version (apache/kafka FetchRequest.json). What there is: the coordinators'
-registrations, what the connection has shown, and the partition itself. The rungs are tried strongest first; each
-one needs the group to be *possible*: one of its members with this principal, host and client id owns the partition,
-or owned it until a grace time ago (a Fetch may be answered after the reassignment, F31), or has an assignment that is
-not known. A wrong label is worse than none, so whatever is possible for two groups is left open.
+registrations and what they answered, what the connection has shown, and the partition itself. The rungs are tried
+strongest first; each one needs the group to be *possible*: one of its members with this principal, host and client id
+owns the partition, or owned it until a grace time ago (a Fetch may be answered after the reassignment, F31), or has an
+assignment that is not known. A wrong label is worse than none, so whatever stays possible for two groups is left open.
 
 1. **same connection**: this connection carried group requests of exactly one group and one client id, and that
    group is possible. Exact, but only clients that share one connection for both (sarama) ever show it.
-2. **unique candidate**: all candidates of the (host, client id) are of one group, and it is possible. A lone
+2. **unique candidate**: all candidates of the (principal, host, client id) are of one group, and it is possible. A lone
    candidate that is known not to own the partition is a contradiction, not a match (F3, F16, F20).
 3. **assignment**: of several groups (F4, F5: ``rdkafka`` is every librdkafka client's default id) one owns the
    partition, and no other one is possible.
-4. **binding**: several groups are possible, but this connection was certainly one's before the others came: a
-   client does not change its group on a live connection. Others count as having come before when they were first
-   heard of less than LAG_MS after the binding, since a registration may reach us later than the first
-   Fetch, or when they came with a snapshot, which does not say since when.
 
-F numbers: the failure modes of KoP's ``/client_group_id`` mapping (docs, attribution). The rungs of the full design
-that look at the whole fetch session and at offset continuity are not here.
+Where several are possible, the connection tells (:mod:`gateway.attribution.identity`), since it is one client's:
+
+4. **binding**: what it fetched before was certainly one group's, by rung 2 or 3, and could not be the others'. A
+   registration that comes up to LAG_MS after the bytes counts as having been there, one from a snapshot as having
+   always been there.
+5. **session**: one member owns all that the connection fetches of late, and of no other group does any.
+6. **offset_continuity**: it began to fetch where a client of one group was told that its committed offset is
+   (OffsetFetch), and of no other, and no other connection began there.
+7. **one_to_one**: other connections are certain to be the other groups'; or nothing tells as many connections as
+   groups apart, and they are paired. If that is wrong, each group still gets one stream of the same partition, and
+   totals differ by no more than the distance of the positions.
+
+What has waited in vain with no candidate at all may still be **assignment** (a member on the other address family, F17)
+or **derived** (:mod:`gateway.attribution.last_resort`). F numbers are explained in docs/attribution.md.
 """
 
 from __future__ import annotations
 
 from gateway.attribution.connection import ConnectionState
-from gateway.attribution.slot import LAG_MS, Claim
-from gateway.attribution.table import RegistrationTable
+from gateway.attribution.fetchers import Fetchers
+from gateway.attribution.identity import PATIENCE_MS, Identities
+from gateway.attribution.last_resort import derived, other_family
+from gateway.attribution.slot import Claim, Key
+from gateway.attribution.table import GRACE_MS, MEMORY_MS, RegistrationTable
 from gateway.attribution.verdict import Evidence, Reason, Verdict
 
+INTERNAL_PREFIX = "__muster_"
+"""Client ids of Muster's own readers begin so (F33)."""
 _NO_GROUP = Verdict.none(Reason.NO_GROUP)
 _AMBIGUOUS = Verdict.none(Reason.AMBIGUOUS)
 _UNKNOWN = Verdict.none(Reason.UNKNOWN)
+_INTERNAL = Verdict.none(Reason.INTERNAL)
 
 
-def attribute(
-    table: RegistrationTable,
-    connection: ConnectionState,
-    host: str,
-    client_id: str | None,
-    topic: str,
-    partition: int,
-    fetch_offset: int,
-    at_ms: int,
-) -> Verdict:
-    """Whose are bytes of that partition that were sent on that connection at ``at_ms``? Changes nothing.
+class Ladder:
+    """Judges by the registrations and by what the connections show."""
 
-    ``at_ms`` may lie in the past, as far back as the table remembers: what was in its grace time then is so now, and
-    what was heard of later counts if it may have begun before (``Tenure.first_ms``). ``fetch_offset`` decides nothing
-    yet; it is for offset continuity.
-    """
-    slot = table.slot(host, client_id)
-    principal = connection.principal
-    groups = slot.groups(at_ms, principal) if slot is not None else None
-    if slot is None or not groups:
-        return _NO_GROUP
-    owners = slot.owners(topic, partition, at_ms, principal)
-    opaque = slot.opaque(at_ms, principal)
-    possible = {claim.group for claim in owners}
-    possible.update(claim.group for claim in opaque)
+    def __init__(self, table: RegistrationTable, *, memory_ms: int = GRACE_MS + MEMORY_MS) -> None:
+        self.fetchers = Fetchers()
+        self._memory_ms = memory_ms
+        self._table = table
+        self._identities = Identities(table, self.fetchers)
 
-    seen = connection.group_of(client_id)
-    if seen is not None and seen in possible:
-        return Verdict.of(seen, _member_of(seen, owners, opaque), Evidence.SAME_CONNECTION)
-    if len(groups) == 1:
-        [group] = groups
-        if group not in possible:
+    def judge(
+        self, connection: ConnectionState, host: str, client_id: str | None, topic: str, partition: int, at_ms: int
+    ) -> Verdict:
+        """Whose are bytes of that partition that were sent on that connection at ``at_ms``?
+
+        ``at_ms`` may lie in the past, as far back as the table remembers: what was in its grace time then is so now,
+        and what was heard of later counts if it may have begun before (``Tenure.first_ms``).
+        """
+        if client_id is not None and client_id.startswith(INTERNAL_PREFIX):
+            return _INTERNAL
+        slot = self._table.slot(host, client_id)
+        groups = slot.groups(at_ms, connection.principal) if slot is not None else None
+        if slot is None or not groups:
+            return _NO_GROUP
+        owners = slot.owners(topic, partition, at_ms, connection.principal)
+        opaque = slot.opaque(at_ms, connection.principal)
+        possible = {claim.group for claim in owners}
+        possible.update(claim.group for claim in opaque)
+        place, fetches = (topic, partition), self.fetchers.of(connection, host, client_id)
+
+        seen = connection.group_of(client_id)
+        if seen is not None and seen in possible:
+            self._identities.same_connection(fetches, place, seen, possible, at_ms)
+            return Verdict.of(seen, _member_of(seen, owners, opaque), Evidence.SAME_CONNECTION)
+        if len(possible) > 1:
+            identity = self._identities.of(fetches)
+            if identity is not None and identity.group in possible:
+                return Verdict.of(identity.group, _member_of(identity.group, owners, opaque), identity.evidence)
+            self._identities.doubt(fetches, place, at_ms)
+            self._identities.wait(fetches, at_ms)
+            return _AMBIGUOUS
+        if not possible or (len(groups) > 1 and not owners):
+            self._identities.doubt(fetches, place, at_ms)
             return _UNKNOWN
-        return Verdict.of(group, _member_of(group, owners, opaque), Evidence.UNIQUE_CANDIDATE)
-    if len(possible) == 1 and owners:
         [group] = possible
-        return Verdict.of(group, _member_of(group, owners, opaque), Evidence.ASSIGNMENT)
-    if len(possible) > 1:
-        return _bound(connection, client_id, topic, partition, owners, opaque)
-    return _UNKNOWN
+        self._identities.certain(fetches, place, group, at_ms)
+        evidence = Evidence.UNIQUE_CANDIDATE if len(groups) == 1 else Evidence.ASSIGNMENT
+        return Verdict.of(group, _member_of(group, owners, opaque), evidence)
 
+    def last_word(
+        self,
+        connection: ConnectionState,
+        host: str,
+        client_id: str | None,
+        topic: str,
+        partition: int,
+        at_ms: int,
+        now_ms: int,
+    ) -> Verdict:
+        """The same for bytes that wait no longer: without any candidate, hints count."""
+        verdict = self.judge(connection, host, client_id, topic, partition, at_ms)
+        if verdict.reason is not Reason.NO_GROUP or now_ms - at_ms < PATIENCE_MS:
+            return verdict
+        fetches = self.fetchers.of(connection, host, client_id)
+        return (
+            other_family(self._table, self.fetchers, fetches, (topic, partition), at_ms)
+            or derived(self._table, connection.principal, client_id)
+            or verdict
+        )
 
-def _bound(
-    connection: ConnectionState,
-    client_id: str | None,
-    topic: str,
-    partition: int,
-    owners: list[Claim],
-    opaque: list[Claim],
-) -> Verdict:
-    binding = connection.binding_of(client_id, topic, partition)
-    claims = (*owners, *opaque)
-    if binding is None or all(claim.group != binding.group for claim in claims):
-        return _AMBIGUOUS
-    rivals_since_ms = min(claim.since_ms for claim in claims if claim.group != binding.group)
-    if binding.since_ms + LAG_MS > rivals_since_ms:
-        return _AMBIGUOUS
-    return Verdict.of(binding.group, binding.member_id, Evidence.BINDING)
+    def settle(self, now_ms: int) -> set[Key]:
+        """Judge connections anew by what has become of them; returns the keys with news. About once a second."""
+        self.fetchers.tick(now_ms)
+        self.fetchers.prune(now_ms - self._memory_ms)
+        return self._identities.settle()
 
 
 def _member_of(group: str, owners: list[Claim], opaque: list[Claim]) -> str | None:

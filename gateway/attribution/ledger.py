@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gateway.attribution.connection import ConnectionState
-from gateway.attribution.ladder import attribute
+from gateway.attribution.ladder import Ladder
 from gateway.attribution.slot import Key
-from gateway.attribution.table import RegistrationTable
 from gateway.attribution.verdict import Reason, Verdict
 
 PENDING_MS = 60_000
@@ -30,8 +29,6 @@ class Pending:
     client_id: str | None
     topic: str
     partition: int
-    fetch_offset: int
-    """Of the first Fetch."""
     at_ms: int
     """When the first bytes were sent."""
     verdict: Verdict
@@ -64,8 +61,8 @@ _Place = tuple[int, str, int]
 class Ledger:
     """Holds at most ``max_sends`` sends; beyond that the oldest are given up with reason ``expired``."""
 
-    def __init__(self, table: RegistrationTable, *, pending_ms: int = PENDING_MS, max_sends: int = MAX_SENDS) -> None:
-        self._table = table
+    def __init__(self, ladder: Ladder, *, pending_ms: int = PENDING_MS, max_sends: int = MAX_SENDS) -> None:
+        self._ladder = ladder
         self._pending_ms = pending_ms
         self._max_sends = max_sends
         self._entries: dict[int, Pending] = {}
@@ -114,7 +111,7 @@ class Ledger:
             number, entry = next(iter(self._entries.items()))
             if entry.at_ms + self._pending_ms > now_ms:
                 break
-            settled.append(Settlement(self._take(number), self._judge(entry)))
+            settled.append(Settlement(self._take(number), self._judge_last(entry, now_ms)))
         return settled
 
     def changed(self, keys: Iterable[Key]) -> list[Settlement]:
@@ -129,20 +126,21 @@ class Ledger:
                     entry.verdict = verdict
         return settled
 
-    def close(self) -> list[Settlement]:
+    def close(self, now_ms: int) -> list[Settlement]:
         """Settle everything as it stands."""
-        return [Settlement(self._take(number), self._judge(entry)) for number, entry in list(self._entries.items())]
+        return [
+            Settlement(self._take(number), self._judge_last(entry, now_ms))
+            for number, entry in list(self._entries.items())
+        ]
 
     def _judge(self, entry: Pending) -> Verdict:
-        return attribute(
-            self._table,
-            entry.connection,
-            entry.host,
-            entry.client_id,
-            entry.topic,
-            entry.partition,
-            entry.fetch_offset,
-            entry.at_ms,
+        return self._ladder.judge(
+            entry.connection, entry.host, entry.client_id, entry.topic, entry.partition, entry.at_ms
+        )
+
+    def _judge_last(self, entry: Pending, now_ms: int) -> Verdict:
+        return self._ladder.last_word(
+            entry.connection, entry.host, entry.client_id, entry.topic, entry.partition, entry.at_ms, now_ms
         )
 
     def _take(self, number: int) -> Pending:

@@ -135,6 +135,11 @@ class Slot:
             if first <= at_ms <= last and same_principal(owner, principal)
         }
 
+    def possible(self, place: Place, at_ms: int, principal: str | None = None) -> set[str]:
+        """The groups that may have fetched the partition then: of its owners, and of those who may own anything."""
+        owners = self.owners(*place, at_ms, principal)
+        return {claim.group for claim in (*owners, *self.opaque(at_ms, principal))}
+
     def fitting(self, observations: Iterable[Observation], principal: str | None) -> set[str]:
         """The groups of which one client may have fetched all that: some member owns every partition, or may.
 
@@ -155,7 +160,8 @@ class Slot:
         if members is None or groups is None:
             return set()
         since_ms = min(observation.last_ms for observation in seen) - LAG_MS
-        unsettled = {group for group in groups if any(at_ms >= since_ms for at_ms in index.changes[group])}
+        until_ms = max(observation.last_ms for observation in seen) + LAG_MS
+        unsettled = {group for group in groups if any(since_ms <= at_ms <= until_ms for at_ms in index.changes[group])}
         return {group for group, _ in members} | unsettled
 
     @staticmethod

@@ -6,7 +6,8 @@ changes nothing here (spec F1, F2, F14). A coordinator that comes back states ev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from gateway.attribution.positions import Positions
@@ -53,6 +54,10 @@ class RegistrationTable:
         self._members: dict[_MemberKey, tuple[_Order, Registration]] = {}
         self._tombstones: dict[_MemberKey, tuple[_Order, int]] = {}
         self._partitions: dict[int, _Partition] = {}
+        self._principals: dict[str, Counter[str | None]] = {}
+        """Group -> of how many registrations each principal is."""
+        self._hosts: dict[str | None, set[str]] = {}
+        """Client id -> hosts that have candidates with it."""
         self._versions = 0
         self.positions = Positions(memory_ms=memory_ms)
 
@@ -66,6 +71,19 @@ class RegistrationTable:
     def slot(self, host: str, client_id: str | None) -> Slot | None:
         """The candidates of that key, including those that left a short time ago; None if there are none."""
         return self._slots.get((host, client_id))
+
+    def hosts(self, client_id: str | None) -> Collection[str]:
+        """Where clients with that id are, or were a short time ago."""
+        return self._hosts.get(client_id, ())
+
+    def knows(self, group: str) -> bool:
+        """Whether a client is registered for the group now."""
+        return group in self._principals
+
+    def may_be_of(self, group: str, principal: str) -> bool:
+        """Whether a client of that principal may be of the group, by those who are."""
+        owners = self._principals.get(group)
+        return owners is None or principal in owners or None in owners
 
     def version(self, host: str, client_id: str | None) -> int:
         """Changes with every change to the candidates of that key; 0 while it has none."""
@@ -143,6 +161,9 @@ class RegistrationTable:
                 self._ending.discard(key)
             if slot.empty:
                 del self._slots[key]
+                self._hosts[key[1]].discard(key[0])
+                if not self._hosts[key[1]]:
+                    del self._hosts[key[1]]
 
     def _partition(self, offsets_partition: int) -> _Partition:
         return self._partitions.setdefault(offsets_partition, _Partition())
@@ -177,6 +198,9 @@ class RegistrationTable:
                 known = replace(known, principal=registration.principal)
                 self._slots[old_key].reveal(member, registration.principal)
                 changed.add(old_key)
+        if before is not None:
+            self._count(before[1], -1)
+        self._count(registration, 1)
         self._members[member] = (order, registration)
         self._tombstones.pop(member, None)
         self._partition(registration.offsets_partition).members.add(member)
@@ -187,9 +211,18 @@ class RegistrationTable:
             slot = self._slots.setdefault(key, Slot(self._grace_ms))
             is_member = registration.kind is Kind.MEMBER
             slot.begin(member, Tenure(registration.partitions, is_member, since_ms, registration.principal))
+            self._hosts.setdefault(key[1], set()).add(key[0])
             changed.add(key)
         self._touch(changed)
         return frozenset(changed)
+
+    def _count(self, registration: Registration, sign: int) -> None:
+        owners = self._principals.setdefault(registration.group, Counter())
+        owners[registration.principal] += sign
+        if not owners[registration.principal]:
+            del owners[registration.principal]
+            if not owners:
+                del self._principals[registration.group]
 
     def _remove(self, member: _MemberKey, now_ms: int) -> frozenset[Key]:
         known = self._members.pop(member, None)
@@ -197,6 +230,7 @@ class RegistrationTable:
             return frozenset()
         registration = known[1]
         key = (registration.host, registration.client_id)
+        self._count(registration, -1)
         self._partition(registration.offsets_partition).members.discard(member)
         self._end(key, member, now_ms)
         self._touch((key,))

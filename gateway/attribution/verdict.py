@@ -13,6 +13,10 @@ class Evidence(StrEnum):
     UNIQUE_CANDIDATE = "unique_candidate"
     ASSIGNMENT = "assignment"
     BINDING = "binding"
+    SESSION = "session"
+    OFFSET_CONTINUITY = "offset_continuity"
+    ONE_TO_ONE = "one_to_one"
+    DERIVED = "derived"
     NONE = "none"
     """There is no group; the reason says why."""
 
@@ -28,6 +32,8 @@ class Reason(StrEnum):
     """There are groups with such a client, and none of them is known to own the partition."""
     EXPIRED = "expired"
     """Given up before their time, because too much was waiting."""
+    INTERNAL = "internal"
+    """Muster's own readers: what they fetch is no consumer's."""
     PENDING = "pending"
     """Not decided yet; evidence may still come."""
 
@@ -41,6 +47,11 @@ class Verdict:
     """None where the group is certain and the member is not."""
     evidence: Evidence
     reason: Reason | None
+
+    @property
+    def is_final(self) -> bool:
+        """No evidence that is to come would change it."""
+        return self.group is not None or self.reason is Reason.INTERNAL
 
     @classmethod
     def of(cls, group: str, member_id: str | None, evidence: Evidence) -> Verdict:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from actors.tables.spool import Sample, SampleStore
 from gateway.attribution.account import Account
 from gateway.attribution.connection import ConnectionState
+from gateway.attribution.ladder import Ladder
 from gateway.attribution.ledger import Ledger, Pending
 from gateway.attribution.table import RegistrationTable
 from gateway.attribution.verdict import Reason, Verdict
@@ -72,13 +73,13 @@ def test_a_current_verdict_is_dropped_with_the_first_change_of_its_key(bench: Be
 
 
 def test_a_full_ledger_gives_up_the_oldest() -> None:
-    ledger = Ledger(RegistrationTable(), max_sends=3)
+    ledger = Ledger(Ladder(RegistrationTable()), max_sends=3)
     connection = ConnectionState()
     waiting = Verdict.none(Reason.NO_GROUP)
     given_up = []
     for number in range(5):
         at_ms = NOW_MS + number * 10_000
-        entry = Pending(connection, HOST, CLIENT, "t", 0, 0, at_ms, waiting, 1, 10, [number])
+        entry = Pending(connection, HOST, CLIENT, "t", 0, at_ms, waiting, 1, 10, [number])
         given_up += ledger.add(entry)
     assert [(s.entry.handles, s.verdict.reason) for s in given_up] == [([0], Reason.EXPIRED), ([1], Reason.EXPIRED)]
     assert len(ledger) == 3

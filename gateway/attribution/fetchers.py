@@ -1,0 +1,112 @@
+"""All connections that fetch, by (host, client id) and partition: who is beside whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from gateway.attribution.connection import ConnectionState
+from gateway.attribution.fetches import Fetches, overlap
+from gateway.attribution.slot import Key, Place
+
+GONE_MS = 5_000
+"""A connection that did not fetch a partition again for so long after another one began to may be that one's past."""
+
+MAX_CLIENT_IDS = 64
+"""Of one connection (a proxy) that are told apart at a time."""
+
+
+class Fetchers:
+    """``now_ms`` is the time of whatever was heard of last."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self._at: dict[tuple[Key, Place], dict[Fetches, None]] = {}
+        self._gone: dict[tuple[Key, str, Place], int] = {}
+        """When a connection that fetched there was last seen, of those that are closed."""
+        self._count = 0
+
+    def of(self, connection: ConnectionState, host: str, client_id: str | None) -> Fetches:
+        """What that connection fetches for that client id."""
+        fetches = connection.fetches.get(client_id)
+        if fetches is None:
+            if len(connection.fetches) >= MAX_CLIENT_IDS:
+                oldest = connection.fetches.pop(next(iter(connection.fetches)))
+                self._drop(oldest, oldest.known())
+            self._count += 1
+            fetches = connection.fetches[client_id] = Fetches(connection, (host, client_id), self._count)
+        return fetches
+
+    def saw(
+        self, connection: ConnectionState, host: str, client_id: str | None, offsets: Mapping[Place, int], now_ms: int
+    ) -> None:
+        """A Fetch names exactly these partitions and fetch offsets."""
+        self.tick(now_ms)
+        fetches = self.of(connection, host, client_id)
+        if fresh := fetches.saw(offsets, now_ms):
+            self._index(fetches, fresh)
+
+    def sent(
+        self, connection: ConnectionState, host: str, client_id: str | None, place: Place, offset: int, now_ms: int
+    ) -> None:
+        """Records of that partition were fetched; nothing new where the Fetch was seen."""
+        self.tick(now_ms)
+        fetches = self.of(connection, host, client_id)
+        if fresh := fetches.saw_one(place, offset, now_ms):
+            self._index(fetches, fresh)
+
+    def closed(self, connection: ConnectionState) -> None:
+        """The connection is no more; what it was sent may still wait for evidence."""
+        connection.is_open = False
+        for fetches in connection.fetches.values():
+            for place in fetches.known():
+                where = (fetches.key, fetches.principal, place)
+                self._gone.pop(where, None)
+                self._gone[where] = self.now_ms
+            self._drop(fetches, fetches.known())
+
+    def beside(self, fetches: Fetches, place: Place) -> Iterator[Fetches]:
+        """The other open connections of that principal, host and client id that fetched the partition of late."""
+        return (other for other in self.at(fetches, place) if other is not fetches)
+
+    def at(self, fetches: Fetches, place: Place) -> Iterator[Fetches]:
+        """The open connections of that principal, host and client id that fetched the partition of late."""
+        for each in self._at.get((fetches.key, place), ()):
+            if each.principal == fetches.principal and each.is_at(place, self.now_ms):
+                yield each
+
+    def was_fetched(self, key: Key, principal: str, place: Place, since_ms: int) -> bool:
+        """Whether any connection of that key and principal fetched the partition then or later."""
+        if self._gone.get((key, principal, place), -1) >= since_ms:
+            return True
+        here = self._at.get((key, place), ())
+        return any(each.principal == principal and each.last_ms(place) >= since_ms for each in here)
+
+    def tick(self, now_ms: int) -> None:
+        """Time has passed."""
+        self.now_ms = max(self.now_ms, now_ms)
+
+    def prune(self, before_ms: int) -> None:
+        """Forget connections that were closed before that time."""
+        while self._gone:
+            where, at_ms = next(iter(self._gone.items()))
+            if at_ms >= before_ms:
+                break
+            del self._gone[where]
+
+    def may_overlap(self, one: Fetches, other: Fetches, place: Place) -> bool:
+        """Whether they may be two clients; a new connection of one client is certain not to be after GONE_MS."""
+        return overlap(one, other, place) or self.now_ms - min(one.last_ms(place), other.last_ms(place)) < GONE_MS
+
+    def _index(self, fetches: Fetches, fresh: list[Place]) -> None:
+        if fetches.connection.is_open:
+            for place in fresh:
+                self._at.setdefault((fetches.key, place), {})[fetches] = None
+        self._drop(fetches, fetches.forget())
+
+    def _drop(self, fetches: Fetches, places: Iterable[Place]) -> None:
+        for place in places:
+            here = self._at.get((fetches.key, place))
+            if here is not None:
+                here.pop(fetches, None)
+                if not here:
+                    del self._at[fetches.key, place]

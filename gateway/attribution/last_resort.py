@@ -1,0 +1,68 @@
+"""What is tried for bytes that waited in vain and for which nobody is registered: hints, never against evidence."""
+
+from __future__ import annotations
+
+import re
+
+from gateway.attribution.fetchers import Fetchers
+from gateway.attribution.fetches import Fetches
+from gateway.attribution.slot import Place
+from gateway.attribution.table import RegistrationTable
+from gateway.attribution.verdict import Evidence, Verdict
+
+MAX_GROUP_CHARS = 200
+MAX_HOSTS = 64
+"""A client id that more hosts use is a default that says nothing."""
+_JAVA_DEFAULT = re.compile(r"consumer-(.+)-[1-9]\d{0,8}", re.DOTALL)
+
+
+def derived(table: RegistrationTable, principal: str, client_id: str | None) -> Verdict | None:
+    """The group in the Java consumer's default client id, ``consumer-<group.id>-<n>`` (KAFKA-9033, Kafka 2.4).
+
+    For consumers that assign() and never commit, of whom no coordinator knows (F13, F32). With group.instance.id in
+    place of n the group cannot be told from its end, so it is not taken where a shorter one is registered; nor is a
+    group that is registered for other principals only (F23), nor one that could not be read on a chart.
+    """
+    match = _JAVA_DEFAULT.fullmatch(client_id or "")
+    if match is None:
+        return None
+    group = match[1]
+    if len(group) > MAX_GROUP_CHARS or not group.isprintable() or not table.may_be_of(group, principal):
+        return None
+    words = group.split("-")
+    if not table.knows(group) and any(table.knows("-".join(words[:count])) for count in range(1, len(words))):
+        return None
+    return Verdict.of(group, None, Evidence.DERIVED)
+
+
+def other_family(
+    table: RegistrationTable, fetchers: Fetchers, fetches: Fetches, place: Place, at_ms: int
+) -> Verdict | None:
+    """The member that speaks IPv4 to its coordinator and IPv6 to this gateway, or the other way round (F17).
+
+    Exactly one member with that principal and client id on a host of the other family owns the partition; it owns
+    all that this connection fetches; nobody fetched the partition from that host meanwhile, and nobody else does
+    under this key.
+    """
+    host, client_id = fetches.key
+    others = [other for other in table.hosts(client_id) if (":" in other) != (":" in host)]
+    if len(others) > MAX_HOSTS or any(True for _ in fetchers.beside(fetches, place)):
+        return None
+    found = {}
+    for other in others:
+        slot = table.slot(other, client_id)
+        if slot is None:
+            continue
+        if slot.opaque(at_ms, fetches.principal):
+            return None
+        for claim in slot.owners(*place, at_ms, fetches.principal):
+            found[claim.group, claim.member_id] = (other, slot)
+    if len(found) != 1:
+        return None
+    [((group, member_id), (other, slot))] = found.items()
+    seen = fetches.observations()
+    if fetchers.was_fetched((other, client_id), fetches.principal, place, at_ms):
+        return None
+    if group not in slot.fitting(seen, fetches.principal):
+        return None
+    return Verdict.of(group, member_id, Evidence.ASSIGNMENT)
