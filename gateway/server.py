@@ -112,6 +112,7 @@ class Gateway:
     def closed(self, connection: Connection) -> None:
         if self.connections.pop(connection.id, None):
             self.metrics.connection_closed()
+            self.account.closed(connection.attribution)
 
     async def _close_idle(self) -> None:
         max_idle_s = self.config.connections_max_idle_ms / 1000

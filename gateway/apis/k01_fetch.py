@@ -65,6 +65,7 @@ async def fetch(call: Call) -> Reply | None:
     if field(request, "session_epoch", _FINAL_EPOCH) not in (_INITIAL_EPOCH, _FINAL_EPOCH):
         return call.reply(_envelope(ErrorCode.fetch_session_id_not_found, []))
     wanted = _wanted(call, request)
+    _fetching(call, wanted)
     await _read(call, request, wanted)
     _cut(wanted, _max_bytes(call, request))
     results = {item.named.key: item.result for item in wanted}
@@ -221,8 +222,21 @@ def _cut(wanted: list[_Wanted], max_bytes: int) -> None:
         total += item.size_bytes
 
 
+def _fetching(call: Call, wanted: list[_Wanted]) -> None:
+    """Whatever comes of it: which partitions a connection fetches, and from where, tells for whom it does."""
+    offsets = {
+        (item.named.topic.name, item.named.partition): item.fetch_offset
+        for item in wanted
+        if item.named.topic is not None
+    }
+    connection, gateway = call.connection, call.gateway
+    gateway.account.fetching(connection.attribution, connection.host, call.header.client_id, offsets, gateway.now_ms())
+
+
 def _account(call: Call, wanted: list[_Wanted]) -> None:
     connection, now_ms = call.connection, call.gateway.now_ms()
+    if call.gateway.shadow is not None and _size_bytes(wanted):
+        call.gateway.shadow.sending(connection.id, connection.host, connection.port, call.header.client_id)
     for item in wanted:
         records = item.result["records"]
         if not records or item.named.topic is None:
