@@ -10,9 +10,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR_MS = 3_600_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Sample:
-    """The batches of one topic partition in one Fetch response."""
+    """The batches of one topic partition in one Fetch response.
+
+    Never changed, but not frozen: that makes a new one cost four times as much, and each Fetch makes some.
+    """
 
     ts_ms: int
     """When the bytes were handed to the socket, ms since the epoch."""
