@@ -12,6 +12,7 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -35,6 +36,7 @@ from actors.config_types import (
     Int,
     List,
     Long,
+    Mechanisms,
     Text,
     TimestampType,
     problems_of,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from actors.log.config import LogConfig
 
 DEFAULT_PORT = 9092
+_SASL_PLAINTEXT = "SASL_PLAINTEXT"
 _MAX_INT = 2**31 - 1
 _MAX_LONG = 2**63 - 1
 
@@ -64,7 +67,7 @@ NO_EFFECT: tuple[tuple[str, str], ...] = (
 """Kafka properties that nothing here would obey, as patterns, and why."""
 
 LATER: tuple[str, ...] = (
-    r"ssl\..*|sasl\..*|security\..*|authorizer\..*|principal\..*|.*quota.*",
+    r"ssl\..*|(.*\.)?sasl\..*|security\..*|authorizer\..*|principal\..*|.*quota.*",
     r"transaction\..*|transactional\..*|group\.(consumer|share|streams)\..*",
 )
 """Kafka properties of features that Muster does not have yet, as patterns."""
@@ -204,7 +207,23 @@ class MusterConfig(BaseModel):
     listeners: Text = Field(
         f"PLAINTEXT://:{DEFAULT_PORT}",
         description="PLAINTEXT://[HOST]:PORT; further gateways take the following ports, 0 takes free ones. "
-        "Without HOST: loopback with a Ray of Muster's own, else all interfaces.",
+        "Without HOST: loopback with a Ray of Muster's own, else all interfaces. "
+        "SASL_PLAINTEXT:// is the same, and needs sasl.enabled.mechanisms.",
+    )
+    sasl_enabled_mechanisms: Mechanisms = Field(
+        "",
+        description="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or several with commas: clients have to log in. "
+        "Empty, unlike in Kafka: nobody has to.",
+    )
+    sasl_credentials_file: Text | None = Field(
+        None,
+        description="Property file of the users, as muster user add writes it; every node has to see it. "
+        "Changes hold for the next login.",
+    )
+    proxy_protocol_enable: Bool = Field(
+        False,
+        description="Every connection begins with a PROXY protocol header, version 2, in which a load balancer tells "
+        "the client's address. Only balancers may reach such a listener: who sends a header is believed.",
     )
     advertised_listeners: Text | None = Field(
         None,
@@ -318,6 +337,19 @@ class MusterConfig(BaseModel):
             raise ValueError("names no host")
         return hosts
 
+    @field_validator("sasl_credentials_file")
+    @classmethod
+    def _absolute(cls, path: str | None) -> str | None:
+        return None if path is None else str(Path(path).expanduser().absolute())
+
+    @model_validator(mode="after")
+    def _sasl_is_whole(self) -> MusterConfig:
+        if self.sasl_mechanisms and self.sasl_credentials_file is None:
+            raise ValueError("sasl.enabled.mechanisms needs sasl.credentials.file, which muster user add writes")
+        if self.listeners.startswith(f"{_SASL_PLAINTEXT}:") and not self.sasl_mechanisms:
+            raise ValueError(f"listeners={self.listeners} needs sasl.enabled.mechanisms")
+        return self
+
     @model_validator(mode="after")
     def _session_timeouts_admit_someone(self) -> MusterConfig:
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
@@ -342,6 +374,11 @@ class MusterConfig(BaseModel):
         return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * 3_600_000
 
     @property
+    def sasl_mechanisms(self) -> tuple[str, ...]:
+        """Of ``sasl.enabled.mechanisms``; none: clients need not log in."""
+        return tuple(filter(None, self.sasl_enabled_mechanisms.split(",")))
+
+    @property
     def listener(self) -> tuple[str, int]:
         """Host ("" if none is named) and port of ``listeners``."""
         return _listener(self.listeners)
@@ -364,13 +401,15 @@ def _listener(text: str) -> tuple[str, int]:
     found = re.fullmatch(r"(?:(\w+)://)?(\[[0-9a-fA-F:]+\]|[^:/\[\]]*):(\d{1,5})", text)
     if not found or int(found[3]) > 65535:
         raise ValueError("is not PLAINTEXT://[HOST]:PORT")
-    if found[1] not in (None, "PLAINTEXT"):
-        raise ValueError(f"{found[1]} comes with a later version; PLAINTEXT is what there is")
+    if found[1] not in (None, "PLAINTEXT", _SASL_PLAINTEXT):
+        raise ValueError(f"{found[1]} comes with a later version; PLAINTEXT and SASL_PLAINTEXT are what there is")
     return found[2].strip("[]"), int(found[3])
 
 
 def _advertised(text: str) -> tuple[str, int | None]:
-    found = re.fullmatch(r"(?:PLAINTEXT://)?(\[[0-9a-fA-F:]+\]|(?:[\w.-]|\{host\}|\{id\})+)(?::(\d{1,5}))?", text)
+    found = re.fullmatch(
+        r"(?:(?:SASL_)?PLAINTEXT://)?(\[[0-9a-fA-F:]+\]|(?:[\w.-]|\{host\}|\{id\})+)(?::(\d{1,5}))?", text
+    )
     if not found or not 0 < int(found[2] or 1) <= 65535:
         raise ValueError("is not HOST[:PORT]")
     return found[1].strip("[]"), int(found[2]) if found[2] else None

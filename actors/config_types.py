@@ -26,6 +26,7 @@ class ConfigType(IntEnum):
 
 
 List = ConfigType.LIST
+SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def _integer(value: Any) -> Any:
@@ -80,6 +81,13 @@ def _policies(value: str) -> str:
     return ",".join(dict.fromkeys(named))
 
 
+def _mechanisms(value: str) -> str:
+    named = [part.strip().upper() for part in value.split(",") if part.strip()]
+    if not set(named) <= set(SASL_MECHANISMS):
+        raise ValueError(f"is not empty and none of {', '.join(SASL_MECHANISMS)}, nor several of them with commas")
+    return ",".join(dict.fromkeys(named))
+
+
 def _producers_own(value: str) -> str:
     if value != "producer":
         raise ValueError("can only be producer: Muster keeps the batches as the producer compressed them")
@@ -91,6 +99,7 @@ Int = Annotated[int, BeforeValidator(_integer), Field(ge=-(2**31), le=2**31 - 1)
 Long = Annotated[int, BeforeValidator(_integer), Field(ge=-(2**63), le=2**63 - 1), ConfigType.LONG]
 Double = Annotated[float, BeforeValidator(_number), ConfigType.DOUBLE]
 Text = Annotated[str, BeforeValidator(_text), ConfigType.STRING]
+Mechanisms = Annotated[str, AfterValidator(_mechanisms), ConfigType.LIST]
 CleanupPolicy = Annotated[str, BeforeValidator(_text), AfterValidator(_policies), ConfigType.LIST]
 TimestampType = Annotated[str, BeforeValidator(_text), _one_of("CreateTime", "LogAppendTime"), ConfigType.STRING]
 Compression = Annotated[str, BeforeValidator(_text), AfterValidator(_producers_own), ConfigType.STRING]

@@ -8,10 +8,13 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from actors.group.types import ANONYMOUS
 from actors.wire import codec, envelope
 from actors.wire.framing import Framer, FrameTooLarge, framed
+from gateway import proxy_protocol
 from gateway.attribution.connection import ConnectionState
 from gateway.registry import APIS, Call, Reply
+from gateway.security.session import MAX_FRAME_BYTES, SASL_AUTHENTICATE, SaslSession
 from placement.mapping import canonical_host
 
 if TYPE_CHECKING:
@@ -24,6 +27,9 @@ PIPELINE_LIMIT = 256
 _CLOSE_S = 5.0
 """How long a connection that is closed may take to be sent what is queued for it."""
 _REASON_CHARS = 300
+_BARE_TOKEN = codec.Header(SASL_AUTHENTICATE, 0, 0, None, 0)
+"""Stands for the header of a frame that has none: a SASL token after SaslHandshake v0."""
+_HOW_TO_AUTHENTICATE = "; set security.protocol=SASL_PLAINTEXT and sasl.mechanism in the client"
 _HTTP_METHODS = frozenset((b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"PRI "))
 
 
@@ -49,11 +55,18 @@ class Connection(asyncio.Protocol):
         self.gateway = gateway
         self.id = f"{gateway.id}-{number}"
         self.host = ""
+        """Of the client: behind a load balancer that says so (PROXY protocol) not the connection's own."""
         self.port = 0
+        self.principal = ANONYMOUS
         self.context = b""
+        self.sasl = SaslSession(gateway.sasl) if gateway.sasl is not None else None
         self.last_active_s = time.monotonic()
         self.attribution = ConnectionState()
         self._framer = Framer(gateway.config.socket_request_max_bytes)
+        if self.sasl is not None:
+            self._framer.limit_bytes = min(MAX_FRAME_BYTES, gateway.config.socket_request_max_bytes)
+        self._proxy_header: bytes | None = b"" if gateway.config.proxy_protocol_enable else None
+        """What has come of the header that is awaited; None: nothing is."""
         self._transport: asyncio.Transport | None = None
         self._closing: asyncio.TimerHandle | None = None
         self._frames: deque[bytes] = deque()
@@ -70,9 +83,24 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop has a class of its own
         peer = transport.get_extra_info("peername") or ("unknown", 0)
-        self.host, self.port = canonical_host(peer[0]), peer[1]
-        self.context = envelope.write_context(self.host, self.id, "User:ANONYMOUS")
+        self._comes_from(peer[0], peer[1])
         self.gateway.opened(self)
+
+    def _comes_from(self, host: str, port: int) -> None:
+        self.host, self.port = canonical_host(host), port
+        self.context = envelope.write_context(self.host, self.id, self.principal)
+
+    def authenticated(self, user: str) -> None:
+        """From now on the client is that user, and may ask everything."""
+        self.principal = self.attribution.principal = f"User:{user}"
+        self.context = envelope.write_context(self.host, self.id, self.principal)
+        self._framer.limit_bytes = self.gateway.config.socket_request_max_bytes
+        log.info("connection %s of %s:%d is %s", self.id, self.host, self.port, self.principal)
+
+    def refuse(self, reason: str) -> None:
+        """Close once everything that was asked before is answered; nothing else is taken."""
+        self._refused = reason
+        self._frames.clear()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._closing is not None:
@@ -87,10 +115,25 @@ class Connection(asyncio.Protocol):
         self.last_active_s = time.monotonic()
         self.gateway.metrics.received(len(data))
         try:
-            self._frames.extend(self._framer.feed(data))
+            self._frames.extend(self._framer.feed(self._behind_proxy_header(data)))
+        except proxy_protocol.BadHeader as error:
+            self.refuse(str(error))
         except FrameTooLarge as error:
-            self._refused = f"{error}{_hint(error)}"
+            self._refused = str(error) + _hint(error, "PLAINTEXT" if self.sasl is None else "SASL_PLAINTEXT")
         self._admit()
+
+    def _behind_proxy_header(self, data: bytes) -> bytes:
+        """The client's own bytes, once the header is there that tells where it is. BadHeader."""
+        if self._proxy_header is None:
+            return data
+        self._proxy_header += data
+        header = proxy_protocol.read_header(self._proxy_header)
+        if header is None:
+            return b""
+        rest, self._proxy_header = self._proxy_header[header.size_bytes :], None
+        if header.source is not None:
+            self._comes_from(header.source.host, header.source.port)
+        return rest
 
     def _admit(self) -> None:
         """Start what may be started, in order; read on only when nothing is left.
@@ -101,8 +144,7 @@ class Connection(asyncio.Protocol):
             try:
                 call = Call(self.gateway, self, self._header(frame), frame)
             except BadRequest as error:
-                self._refused = str(error)
-                self._frames.clear()
+                self.refuse(str(error))
                 break
             if APIS[call.header.api_key].is_large and self._owes_large():
                 break
@@ -115,6 +157,8 @@ class Connection(asyncio.Protocol):
     def _has_room(self, frame: bytes) -> bool:
         """Whether one more request may be served. One alone always may, whatever its size."""
         held_bytes = self._slots_bytes + len(frame)
+        if self.sasl is not None and not self.sasl.is_complete and self._slots:
+            return False
         return self._is_writable and (
             not self._slots
             or (len(self._slots) < PIPELINE_LIMIT and held_bytes <= self.gateway.config.socket_request_max_bytes)
@@ -124,6 +168,8 @@ class Connection(asyncio.Protocol):
         return any(APIS[slot.call.header.api_key].is_large for slot in self._slots)
 
     def _header(self, frame: bytes) -> codec.Header:
+        if self.sasl is not None and self.sasl.takes_bare_tokens:
+            return _BARE_TOKEN
         try:
             header = codec.decode_header(frame)
         except codec.UnknownApi as error:
@@ -135,6 +181,8 @@ class Connection(asyncio.Protocol):
             raise BadRequest(f"api key {header.api_key} is not served")
         if header.api_version not in known.versions and header.api_key != codec.API_VERSIONS:
             raise BadRequest(f"{known.name} version {header.api_version} is not served")
+        if self.sasl is not None and not self.sasl.admits(header.api_key):
+            raise BadRequest(f"{known.name} came before the client has authenticated{_HOW_TO_AUTHENTICATE}")
         return header
 
     def _start(self, call: Call) -> None:
@@ -249,16 +297,22 @@ class Connection(asyncio.Protocol):
         self._ready.clear()
 
     def _say(self, reason: str) -> None:
-        log.warning("connection %s of %s:%d closed: %s", self.id, self.host, self.port, reason[:_REASON_CHARS])
+        who = "" if self.principal == ANONYMOUS else f" ({self.principal})"
+        log.warning("connection %s of %s:%d%s closed: %s", self.id, self.host, self.port, who, reason[:_REASON_CHARS])
 
 
-def _hint(error: Exception) -> str:
-    """What to do about it, where the first bytes of the "frame" tell what the client speaks."""
+def _hint(error: Exception, protocol: str) -> str:
+    """What to do about it, where the first bytes of the "frame" tell what the client speaks.
+
+    ``protocol`` is the listener's, in the words of ``security.protocol``.
+    """
     if not isinstance(error, FrameTooLarge):
         return ""
     start = error.size.to_bytes(4, "big", signed=True)
     if start[:2] == b"\x16\x03":
-        return "; this looks like TLS: the listener is PLAINTEXT, set security.protocol=PLAINTEXT in the client"
+        return f"; this looks like TLS: the listener is {protocol}, set security.protocol={protocol} in the client"
+    if proxy_protocol.SIGNATURE.startswith(start) or proxy_protocol.VERSION_1.startswith(start):
+        return "; this looks like the PROXY protocol: set proxy.protocol.enable=true, or switch it off in the balancer"
     if start in _HTTP_METHODS:
         return "; this looks like HTTP: the listener speaks Kafka's protocol, metrics are served on metrics.port"
     return ""

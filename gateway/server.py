@@ -18,12 +18,14 @@ from gateway.connection import Connection
 from gateway.forward import Forwarder
 from gateway.metrics import GatewayMetrics
 from gateway.producer_ids import ProducerIds
+from gateway.security.session import Sasl
 from placement.hashing import partition_for
 from placement.registration import Registration, Statement
 from placement.view import OFFSETS_TOPIC, ClusterView, Topic
 
 if TYPE_CHECKING:
     from gateway.faults import GatewayFaults
+    from gateway.kop_shadow import KopShadow
 
 log = logging.getLogger(__name__)
 
@@ -68,12 +70,15 @@ class Gateway:
         self.account = account
         self.metrics = metrics
         self.view = view
+        self.sasl = Sasl.of(config)
         self.forwarder = Forwarder(node_id, self._heard)
         self.connections: dict[str, Connection] = {}
         self.audit_report = Report()
         """The last that the audit told."""
         self.faults: GatewayFaults | None = None
         """Set before the gateway listens where fault injection is enabled."""
+        self.shadow: KopShadow | None = None
+        """The account's sink, where KoP's rule runs beside ours."""
         self._accepted = 0
         self._producer_ids = ProducerIds(controller.producer_ids)
         self._activating: dict[int, asyncio.Task[None]] = {}
@@ -112,6 +117,8 @@ class Gateway:
     def closed(self, connection: Connection) -> None:
         if self.connections.pop(connection.id, None):
             self.metrics.connection_closed()
+            if self.shadow is not None:
+                self.shadow.closed(connection.id)
             self.account.closed(connection.attribution)
 
     async def _close_idle(self) -> None:
@@ -198,4 +205,8 @@ class Gateway:
             self._sweeper.cancel()
         for connection in list(self.connections.values()):
             connection.close()
+        if self.sasl is not None:
+            self.sasl.close()
         self.forwarder.close()
+        if self.shadow is not None:
+            await self.shadow.stop()

@@ -25,9 +25,14 @@ def served(zk: ZooKeeperClient, tmp_path: Path, request: pytest.FixtureRequest) 
 def full(
     zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Serving]:
-    """A gateway with log actors and coordinators, one for the module; the module's PROPERTIES are set."""
+    """A gateway with log actors and coordinators, one for the module.
+
+    The module's PROPERTIES are set; a function gives them for a storage directory.
+    """
     properties = getattr(request.module, "PROPERTIES", {})
     storage = tmp_path_factory.mktemp("storage")
+    if callable(properties):
+        properties = properties(storage)
     chroot = f"/{request.module.__name__}-{next(_numbers)}"
     root = connect(zookeeper.hosts, timeout_s=10)
     root.create(chroot)

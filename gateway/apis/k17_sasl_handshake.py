@@ -1,0 +1,25 @@
+"""SaslHandshake (api key 17), v0-1: the client chooses a mechanism.
+
+v0 the tokens follow as bare frames | v1 they come in SaslAuthenticate (KIP-152)
+A mechanism that is not enabled is answered with those that are, then the connection is closed. Without SASL, or
+once it is over, ILLEGAL_SASL_STATE, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from actors.wire.codec import ErrorCode
+from gateway.registry import Call, Reply, api
+from gateway.security.session import SASL_HANDSHAKE
+
+
+@api(SASL_HANDSHAKE, "SaslHandshake")
+async def sasl_handshake(call: Call) -> Reply | None:
+    session = call.connection.sasl
+    if session is None or session.is_complete:
+        return call.reply({"error_code": ErrorCode.illegal_sasl_state, "mechanisms": []})
+    mechanism = call.entity().mechanism
+    if await session.begin(mechanism, bare_tokens=call.header.api_version == 0):
+        return call.reply({"error_code": ErrorCode.none, "mechanisms": list(session.mechanisms)})
+    enabled = ", ".join(session.mechanisms)
+    call.connection.refuse(f"SASL mechanism {mechanism[:40]!r} is not enabled; {enabled} is")
+    return call.reply({"error_code": ErrorCode.unsupported_sasl_mechanism, "mechanisms": list(session.mechanisms)})

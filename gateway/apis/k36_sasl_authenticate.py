@@ -1,0 +1,39 @@
+"""SaslAuthenticate (api key 36), v0-2: the tokens of the mechanism that SaslHandshake chose (KIP-152).
+
+v1 session_lifetime_ms (always 0: a session does not end, KIP-368) | v2 flexible, KIP-482
+A login that fails is answered SASL_AUTHENTICATION_FAILED in Kafka's words, then the connection is closed; after a
+SaslHandshake v0 there is no place for an error, and it is only closed.
+"""
+
+from __future__ import annotations
+
+from actors.wire.codec import ErrorCode
+from gateway.registry import Call, Reply, api
+from gateway.security.mechanisms import AuthenticationFailed
+from gateway.security.session import SASL_AUTHENTICATE
+
+_NO_LIFETIME_MS = 0
+_TOO_LATE = "SaslAuthenticate request received after successful authentication"
+
+
+@api(SASL_AUTHENTICATE, "SaslAuthenticate")
+async def sasl_authenticate(call: Call) -> Reply | None:
+    session = call.connection.sasl
+    if session is None or session.is_complete:
+        return _reply(call, ErrorCode.illegal_sasl_state, _TOO_LATE)
+    is_bare = session.takes_bare_tokens
+    token = call.frame if is_bare else call.entity().auth_bytes
+    try:
+        answer = await session.answer(token)
+    except AuthenticationFailed as error:
+        call.connection.refuse(f"{session.mechanism}: {error}")
+        return None if is_bare else _reply(call, ErrorCode.sasl_authentication_failed, str(error))
+    if session.user is not None:
+        call.connection.authenticated(session.user)
+    return Reply(answer) if is_bare else _reply(call, ErrorCode.none, None, answer)
+
+
+def _reply(call: Call, error: ErrorCode, text: str | None, token: bytes = b"") -> Reply:
+    return call.reply(
+        {"error_code": error, "error_message": text, "auth_bytes": token, "session_lifetime": _NO_LIFETIME_MS}
+    )

@@ -1,0 +1,93 @@
+"""The PROXY protocol, version 2: who the client is, as a load balancer in front of the gateway tells it.
+
+HAProxy's specification (proxy-protocol.txt, section 2.2): a binary header before the first byte of the client. TCP
+over IPv4 and IPv6 give the client's address; LOCAL (the balancer's own health check) and UNSPEC leave the
+connection's own; TLVs are passed over. Version 1, which is text, is refused: no balancer has it alone. Whoever may
+connect may claim any address, so such a listener is for the balancers alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from ipaddress import ip_address
+from typing import NamedTuple
+
+SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
+VERSION_1 = b"PROXY "
+MAX_BYTES = 4096
+"""Longest header that is read. 52 bytes are addresses, the rest TLVs; the format would allow 64 KiB."""
+
+_FIXED = struct.Struct("!12sBBH")
+_VERSION = 2
+_LOCAL, _PROXY = 0, 1
+_UNSPEC, _TCP4, _TCP6 = 0x00, 0x11, 0x21
+_ADDRESSES = {_TCP4: struct.Struct("!4s4sHH"), _TCP6: struct.Struct("!16s16sHH")}
+
+
+class BadHeader(ValueError):
+    """What came is no header, or one that is not understood; the specification says to drop the connection."""
+
+
+class Source(NamedTuple):
+    """The client, as the balancer saw it."""
+
+    host: str
+    """An IP address as text."""
+    port: int
+
+
+class Header(NamedTuple):
+    source: Source | None
+    """None: the connection's own."""
+    size_bytes: int
+    """What follows belongs to the client."""
+
+
+def read_header(data: bytes) -> Header | None:
+    """The header that ``data`` starts with, None while it is not whole. BadHeader as soon as it is none."""
+    if not SIGNATURE.startswith(data[: len(SIGNATURE)]):
+        raise BadHeader(_what_else(data))
+    if len(data) < _FIXED.size:
+        return None
+    _, version_and_command, family, length = _FIXED.unpack_from(data)
+    version, command = version_and_command >> 4, version_and_command & 0xF
+    if version != _VERSION:
+        raise BadHeader(f"version {version} of the PROXY protocol, {_VERSION} is what is read")
+    size_bytes = _FIXED.size + length
+    if size_bytes > MAX_BYTES:
+        raise BadHeader(f"a PROXY header of {size_bytes} bytes is announced, the limit is {MAX_BYTES}")
+    if command not in (_LOCAL, _PROXY):
+        raise BadHeader(f"command {command} of the PROXY protocol is not known")
+    addresses = _ADDRESSES.get(family)
+    if command == _PROXY and family != _UNSPEC and addresses is None:
+        raise BadHeader(f"address family and protocol {family:#04x} in the PROXY header: only TCP is understood")
+    told = addresses if command == _PROXY else None
+    if told is not None and length < told.size:
+        raise BadHeader(f"a PROXY header with {length} bytes of addresses, {told.size} are needed")
+    if len(data) < size_bytes:
+        return None
+    return Header(None if told is None else _source(told, data), size_bytes)
+
+
+def write_header(source: Source, destination: Source) -> bytes:
+    """A PROXY header without TLVs, as a balancer sends it. ValueError if the addresses are not of one family."""
+    hosts = [ip_address(source.host).packed, ip_address(destination.host).packed]
+    family = {4: _TCP4, 16: _TCP6}[len(hosts[0])]
+    if len(hosts[0]) != len(hosts[1]):
+        raise ValueError(f"{source.host} and {destination.host} are not of one address family")
+    addresses = _ADDRESSES[family].pack(*hosts, source.port, destination.port)
+    return _FIXED.pack(SIGNATURE, _VERSION << 4 | _PROXY, family, len(addresses)) + addresses
+
+
+def _source(addresses: struct.Struct, data: bytes) -> Source:
+    host, _, port, _ = addresses.unpack_from(data, _FIXED.size)
+    return Source(str(ip_address(host)), port)
+
+
+def _what_else(data: bytes) -> str:
+    if VERSION_1.startswith(data[: len(VERSION_1)]):
+        return "version 1 of the PROXY protocol, 2 is what is read; say send-proxy-v2 in the balancer"
+    return (
+        "no PROXY protocol header came first, and proxy.protocol.enable=true expects one of every connection; "
+        "connect through the load balancer, or have it send version 2"
+    )
