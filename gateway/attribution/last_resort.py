@@ -13,6 +13,7 @@ from gateway.attribution.verdict import Evidence, Verdict
 MAX_GROUP_CHARS = 200
 MAX_HOSTS = 64
 """A client id that more hosts use is a default that says nothing."""
+_NO_GROUP_ID = "null"
 _JAVA_DEFAULT = re.compile(r"consumer-(.+)-[1-9]\d{0,8}", re.DOTALL)
 
 
@@ -21,12 +22,15 @@ def derived(table: RegistrationTable, principal: str, client_id: str | None) -> 
 
     For consumers that assign() and never commit, of whom no coordinator knows (F13, F32). With group.instance.id in
     place of n the group cannot be told from its end, so it is not taken where a shorter one is registered; nor is a
-    group that is registered for other principals only (F23), nor one that could not be read on a chart.
+    group that is registered for other principals only (F23), nor one that could not be read on a chart; nor ``null``,
+    which is how Java prints that there is no group.id.
     """
     match = _JAVA_DEFAULT.fullmatch(client_id or "")
     if match is None:
         return None
     group = match[1]
+    if group == _NO_GROUP_ID and not table.knows(group):
+        return None
     if len(group) > MAX_GROUP_CHARS or not group.isprintable() or not table.may_be_of(group, principal):
         return None
     words = group.split("-")
