@@ -6,7 +6,7 @@ read it, and change who writes and who deletes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 
 from actors.group.coordinator import Coordinator
@@ -151,7 +151,8 @@ class Ours(Rule):
             account.replace(OFFSETS_PARTITION, epoch, core.registrations(), now_ms)
 
     def closed(self, connection: Connection) -> None:
-        self._states.pop(connection.id, None)
+        if (state := self._states.pop(connection.id, None)) is not None:
+            self.accounts[connection.broker].closed(state)
 
     def started(self, broker: str) -> None:
         self.books[broker] = _Books()
@@ -160,6 +161,12 @@ class Ours(Rule):
     def passed(self, now_ms: int) -> None:
         for account in self.accounts.values():
             account.settle(now_ms)
+
+    def fetching(
+        self, connection: Connection, client_id: str | None, offsets: Mapping[tuple[str, int], int], now_ms: int
+    ) -> None:
+        account = self.accounts[connection.broker]
+        account.fetching(self._state(connection), connection.host, client_id, offsets, now_ms)
 
     def label(
         self, connection: Connection, client_id: str | None, topic: str, partition: int, offset: int, now_ms: int

@@ -9,6 +9,7 @@ from placement.mapping import is_registration_path, kop_path, registration_path
 from tests.attribution.kop.rules import Kop, Ours
 from tests.attribution.kop.world import Connection, World
 
+SETTLED_MS = 10_000
 DEFAULT_IDS = {
     "librdkafka": "rdkafka",
     "sarama": "sarama",
@@ -34,6 +35,44 @@ def test_f04_two_groups_with_one_client_id_on_one_host(world: World) -> None:
     fetched = world.fetch(billing, 0), world.fetch(audit, 1)
     assert [one.kop for one in fetched] == ["audit", "audit"]
     assert [one.ours for one in fetched] == ["billing", "audit"]
+
+
+def test_f04_what_else_a_connection_fetches_tells_who_it_is(world: World, ours: Ours) -> None:
+    """Both groups own partition 0, and each one more. KoP's label is the later group's."""
+    billing = consumer(world, "billing", 0, 1)
+    audit = consumer(world, "audit", 0, 2)
+    fetched = world.fetch(billing, 0, beside=(1,)), world.fetch(audit, 0, beside=(2,))
+    world.wait(SETTLED_MS)
+    assert [one.kop for one in fetched] == ["audit", "audit"]
+    assert [one.ours for one in fetched] == ["billing", "audit"]
+    assert ours.evidence("C") == "session"
+
+
+def test_f04_where_a_connection_begins_tells_who_it_is(world: World, ours: Ours) -> None:
+    """Both groups own the same partition, and have committed different offsets."""
+    for group, offset in (("billing", 100), ("audit", 500)):
+        world.commit(world.connect("B"), group, 0, offset)
+        world.offset_fetch(world.connect("B"), group, 0)
+    billing = consumer(world, "billing", 0)
+    audit = consumer(world, "audit", 0)
+    fetched = world.fetch(billing, 0, offset=100), world.fetch(audit, 0, offset=500)
+    world.wait(SETTLED_MS)
+    assert [one.kop for one in fetched] == ["audit", "audit"]
+    assert [one.ours for one in fetched] == ["billing", "audit"]
+    assert ours.evidence("C") == "offset_continuity"
+
+
+def test_f04_where_nothing_tells_them_apart_each_group_gets_one_stream(world: World, ours: Ours) -> None:
+    """The same partition, from the same offset: the labels may be crossed, but never both one group's."""
+    connections = consumer(world, "billing", 0), consumer(world, "audit", 0)
+    fetched = []
+    for _ in range(10):
+        fetched += [world.fetch(connection) for connection in connections]
+        world.wait(1_000)
+    assert {one.kop for one in fetched} == {"audit"}
+    assert sorted(one.ours for one in fetched) == ["audit"] * 10 + ["billing"] * 10
+    assert len({one.ours for one in fetched[::2]}) == 1
+    assert ours.evidence("C") == "one_to_one"
 
 
 @pytest.mark.parametrize("client_id", DEFAULT_IDS.values(), ids=DEFAULT_IDS.keys())
@@ -136,6 +175,25 @@ def test_f15_several_client_ids_over_one_connection(world: World) -> None:
     fetched = world.fetch(proxy, client_id="first"), world.fetch(proxy, client_id="second")
     assert [one.kop for one in fetched] == ["one", "one"]
     assert [one.ours for one in fetched] == ["one", "two"]
+
+
+def test_f17_a_client_with_two_addresses(world: World, ours: Ours) -> None:
+    """The coordinator is reached over IPv4 and the data over IPv6: no key that has an address finds the group. Ours
+    asks the other family when the bytes have waited, and says it if one member alone can be meant."""
+    world.find(world.connect("A", host="10.0.0.1"), "g")
+    world.join(world.connect("B", host="10.0.0.1"), "g", 0)
+    fetched = world.fetch(world.connect("C", host="2001:db8::1"))
+    assert (fetched.kop, fetched.ours) == ("", "(pending)")
+    world.wait(60_000)
+    assert (fetched.ours, ours.evidence("C")) == ("g", "assignment")
+
+
+def test_f17_two_clients_that_may_be_meant(world: World) -> None:
+    for number, group in enumerate(("here", "there"), start=1):
+        world.join(world.connect("B", host=f"10.0.0.{number}"), group, 0)
+    fetched = world.fetch(world.connect("C", host="2001:db8::1"))
+    world.wait(60_000)
+    assert fetched.ours == "(no_group)"
 
 
 def test_f22_two_tenants_in_one_place(world: World) -> None:

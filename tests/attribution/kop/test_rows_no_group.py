@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+from tests.attribution.kop.rules import Ours
 from tests.attribution.kop.world import World
 
 REPOSITORY = Path(__file__).parents[3]
@@ -18,6 +21,38 @@ def test_f13_assign_and_seek_without_a_commit(world: World) -> None:
     fetched = world.fetch(world.connect("C", "reader"))
     world.wait(PENDING_MS)
     assert (fetched.kop, fetched.ours) == ("", "(no_group)")
+
+
+def test_f13_a_default_client_id_of_java_is_a_hint(world: World, ours: Ours) -> None:
+    """``consumer-<group>-<n>``: not proof, so it is told as what it is, and only when nothing better came."""
+    fetched = world.fetch(world.connect("C", "consumer-reports-1"))
+    world.wait(PENDING_MS)
+    assert (fetched.kop, fetched.ours) == ("", "reports")
+    assert ours.evidence("C") == "derived"
+
+
+@pytest.mark.parametrize(
+    ("client_id", "label"),
+    [
+        ("app-5c7f-StreamThread-1-restore-consumer", "(no_group)"),
+        ("app-5c7f-global-consumer", "(no_group)"),
+        ("consumer-null-2", "(no_group)"),
+        ("consumer-mirror-maker-3", "mirror-maker"),
+        ("connector-consumer-sink-0", "(no_group)"),
+    ],
+)
+def test_f32_consumers_that_work_without_their_group(world: World, client_id: str, label: str) -> None:
+    """Streams' restore and global consumers (apache/kafka ClientUtils), MirrorMaker, Connect: they assign, and commit
+    nothing or elsewhere. The application's own group is next to them, under other client ids."""
+    world.join(world.connect("B", "app-5c7f-StreamThread-1-consumer"), "app", 0)
+    fetched = world.fetch(world.connect("C", client_id))
+    world.wait(PENDING_MS)
+    assert (fetched.kop, fetched.ours) == ("", label)
+
+
+def test_f33_readers_of_muster_itself_have_a_label_of_their_own(world: World) -> None:
+    fetched = world.fetch(world.connect("C", "__muster_audit"))
+    assert (fetched.kop, fetched.ours) == ("", "(internal)")
 
 
 def test_f33_the_pipeline_reads_no_topic() -> None:

@@ -105,6 +105,11 @@ class Rule:
     def passed(self, now_ms: int) -> None:
         """Some time went by."""
 
+    def fetching(
+        self, connection: Connection, client_id: str | None, offsets: Mapping[tuple[str, int], int], now_ms: int
+    ) -> None:
+        """A Fetch came in that names exactly these partitions, with their fetch offsets."""
+
     def label(
         self, connection: Connection, client_id: str | None, topic: str, partition: int, offset: int, now_ms: int
     ) -> Callable[[], str]:
@@ -160,7 +165,7 @@ class World:
         self._numbers = itertools.count(1)
         self._told = 0
         self._known: dict[str, Member] = {}
-        self._offsets: dict[tuple[str | None, str, int], int] = {}
+        self._offsets: dict[tuple[int, str, int], int] = {}
         for rule in self.rules:
             rule.coordinated(self.driver.core, self.driver.epoch, self.driver.now_ms)
 
@@ -244,7 +249,7 @@ class World:
         self._simple(connection, group, commit({(TOPIC, partition): offset}, group=group))
 
     def offset_fetch(self, connection: Connection, group: str, *partitions: int) -> None:
-        """OffsetFetch of a client that is no member."""
+        """OffsetFetch of a client of the group, member or not: it asks where to begin."""
         self._simple(connection, group, fetch(*((TOPIC, partition) for partition in partitions), group=group))
 
     def beat(self) -> None:
@@ -311,13 +316,18 @@ class World:
         topic: str = TOPIC,
         client_id: str | None = "-",
         offset: int | None = None,
+        beside: tuple[int, ...] = (),
     ) -> Fetched:
-        """A Fetch of ten messages of that partition, from where the connection's client left off if not told."""
+        """A Fetch that gets ten messages of that partition, from where the connection left off if not told; and nothing
+        of the partitions ``beside``, which it names too."""
         sender = connection.client_id if client_id == "-" else client_id
-        place = (sender, topic, partition)
+        place = (connection.id, topic, partition)
         start = self._offsets.get(place, 0) if offset is None else offset
         self._offsets[place] = start + 10
         now_ms = self.driver.now_ms
+        named = {(topic, other): self._offsets.get((connection.id, topic, other), 0) for other in beside}
+        for rule in self.rules:
+            rule.fetching(connection, sender, {**named, (topic, partition): start}, now_ms)
         labels = {rule.name: rule.label(connection, sender, topic, partition, start, now_ms) for rule in self.rules}
         return Fetched(labels)
 
