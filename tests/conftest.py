@@ -55,6 +55,7 @@ def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Muster]:
         "group.initial.rebalance.delay.ms": "300",
         "metrics.samples.flush.ms": "500",
         "reconciler.interval.ms": "1000",
+        "audit.interval.ms": "1000",
         "fault.injection.enable": "true",
     }
     with Muster(storage, properties=properties) as running:

@@ -23,6 +23,10 @@ PURE = (
     *sorted((ROOT / "gateway/attribution").rglob("*.py")),
     ROOT / "placement/moves.py",
     *(ROOT / "placement" / name for name in ("comparison.py", "divergence.py", "repair.py")),
+    *(
+        ROOT / "actors/audit" / name
+        for name in ("books.py", "commits.py", "outbox.py", "report.py", "series.py", "spans.py")
+    ),
     *(ROOT / "actors/faults" / name for name in ("apis.py", "errors.py", "matching.py", "model.py")),
 )
 

@@ -23,6 +23,7 @@ _COMMANDS = {
     "groups": "gateway.cli.groups:groups",
     "topics": "gateway.cli.topics:topics",
     "log": "gateway.cli.log:log",
+    "audit": "gateway.cli.audit:audit",
     "fault": "gateway.cli.fault:fault",
 }
 

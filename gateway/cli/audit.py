@@ -1,0 +1,68 @@
+"""``muster audit``: bytes that commits imply against bytes that were counted for the group, and why they differ."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from actors.audit.report import MORE, UNEXPLAINED
+from gateway.cli import http
+from gateway.cli.names import NAME
+from gateway.cli.output import counted, print_json, print_table
+from gateway.cli.running import by_storage_or_address
+
+_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "IMPLIED", "ATTRIBUTED", "DIFFERENCE", "WHY")
+
+
+@click.command(
+    short_help="Compare what commits imply with what was attributed.", epilog="Example: muster audit --group billing"
+)
+@by_storage_or_address
+@click.option("--group", type=NAME, help="Of this group alone.")
+@click.option("--unexplained", is_flag=True, help="Only partitions with lost or mislabelled bytes.")
+@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+def audit(directory: Path, address: str | None, group: str | None, unexplained: bool, as_json: bool) -> None:
+    """Show, of each partition that groups consume, the bytes of the batches that their commits went past (IMPLIED), the
+    bytes that were counted for the group when they were sent (ATTRIBUTED), and what explains the difference.
+
+    lost and mislabelled are explained by nothing: bytes were sent, and counted for nobody or for another group.
+    """
+    answer = http.ask(directory, address, "/v1/audit", **({} if group is None else {"group": group}))
+    rows = [row for row in answer["rows"] if not unexplained or _unexplained(row)]
+    if as_json:
+        print_json({**answer, "rows": rows})
+        return
+    print_table(_COLUMNS, [cells(row) for row in rows])
+    click.echo(summary(answer, time.time_ns() // 1_000_000), err=True)
+
+
+def cells(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """One partition of a group, as the table shows it."""
+    more = {cause.value for cause in MORE}
+    causes = [f"{cause} {size if cause in more else -size:+}" for cause, size in row["drift_bytes"].items()]
+    if row["removed_offsets"]:
+        causes.append(counted(row["removed_offsets"], "offset") + " gone from the log")
+    difference = row["attributed_bytes"] - row["implied_bytes"]
+    return (
+        *(row[name] for name in ("group", "topic", "partition", "implied_bytes", "attributed_bytes")),
+        difference,
+        ", ".join(causes) or None,
+    )
+
+
+def summary(answer: Mapping[str, Any], now_ms: int) -> str:
+    """What is said of the whole."""
+    if not answer["interval_ms"]:
+        return "the audit is off (audit.interval.ms=0)"
+    if answer["at_ms"] is None:
+        return f"no round yet; there is one every {answer['interval_ms'] / 1000:g} s"
+    size = sum(map(_unexplained, answer["rows"]))
+    return f"{counted(size, 'byte')} unexplained, {max(now_ms - answer['at_ms'], 0) / 1000:.0f} s ago"
+
+
+def _unexplained(row: Mapping[str, Any]) -> int:
+    return sum(row["drift_bytes"].get(cause.value, 0) for cause in UNEXPLAINED)

@@ -1,0 +1,36 @@
+"""What ``muster audit`` shows of a report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.audit.report import Cause, Row
+from gateway.cli.audit import cells, summary
+
+
+def row(drift: dict[Cause, int], *, implied: int = 1_000, attributed: int = 1_000, removed: int = 0) -> dict[str, Any]:
+    return Row("g", "t", 0, implied, attributed, drift, removed).to_json()
+
+
+def answer(*rows: dict[str, Any], interval_ms: int = 30_000, at_ms: int | None = 5_000) -> dict[str, Any]:
+    return {"interval_ms": interval_ms, "at_ms": at_ms, "rows": rows}
+
+
+def test_causes_stand_with_their_signs() -> None:
+    drift = {Cause.PREFETCH: 70, Cause.RESET: 100, Cause.LOST: 20, Cause.RETENTION: -5}
+    shown = cells(row(drift, attributed=945, removed=1))
+    assert shown == (
+        *("g", "t", 0, 1_000, 945, -55),
+        "prefetch +70, reset -100, lost -20, retention -5, 1 offset gone from the log",
+    )
+
+
+def test_without_drift_there_is_nothing_to_explain() -> None:
+    assert cells(row({}))[-2:] == (0, None)
+
+
+def test_what_is_said_of_all() -> None:
+    rows = [row({Cause.LOST: 20}), row({Cause.MISLABELLED: 1, Cause.RESET: 9}), row({})]
+    assert summary(answer(*rows), 8_000) == "21 bytes unexplained, 3 s ago"
+    assert summary(answer(at_ms=None), 0) == "no round yet; there is one every 30 s"
+    assert summary(answer(interval_ms=0, at_ms=None), 0) == "the audit is off (audit.interval.ms=0)"

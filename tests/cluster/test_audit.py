@@ -1,0 +1,79 @@
+"""The audit over Ray: a reader that commits what it read is told of without drift, once over all gateways."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.muster_process import Muster, eventually
+
+pytestmark = pytest.mark.cluster
+
+PARTITIONS, MESSAGES = 3, 600
+WAIT_S = 60.0
+
+
+@pytest.fixture
+def topic(muster: Muster, fresh: Callable[[str], str]) -> str:
+    name = fresh("audited")
+    admin = AdminClient({"bootstrap.servers": muster.bootstrap})
+    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(WAIT_S)
+    producer = Producer({"bootstrap.servers": muster.bootstrap, "batch.num.messages": 20})
+    for number in range(MESSAGES):
+        producer.produce(name, b"%d" % number * 10, partition=number % PARTITIONS)
+    assert producer.flush(WAIT_S) == 0
+    return name
+
+
+def read_all(muster: Muster, topic: str, group: str) -> None:
+    """And commit it."""
+    consumer = Consumer({"bootstrap.servers": muster.bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    for _ in range(MESSAGES):
+        message = consumer.poll(WAIT_S)
+        assert message is not None
+        assert message.error() is None, message.error()
+    consumer.close()
+
+
+def audited(muster: Muster, group: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(muster.cli("audit", "--group", group, "--json"))["rows"]
+    return rows
+
+
+def series(muster: Muster, group: str) -> list[tuple[str, float]]:
+    """(partition, implied bytes) as the gateways' metrics have them."""
+    found = []
+    for url in muster.metrics_urls:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            for family in text_string_to_metric_families(answer.read().decode()):
+                found += [
+                    (sample.labels["partition"], sample.value)
+                    for sample in family.samples
+                    if sample.name == "muster_audit_implied_bytes_total" and sample.labels["group"] == group
+                ]
+    return sorted(found)
+
+
+def test_who_reads_everything_and_commits_it_has_no_drift(
+    muster: Muster, topic: str, fresh: Callable[[str], str]
+) -> None:
+    group = fresh("audited")
+    read_all(muster, topic, group)
+
+    def no_drift(rows: list[dict[str, Any]]) -> bool:
+        return [row["partition"] for row in rows] == [*range(PARTITIONS)] and not any(
+            row["drift_bytes"] for row in rows
+        )
+
+    rows = eventually(lambda: audited(muster, group), no_drift, "attributed bytes equal to implied ones")
+    assert all(row["attributed_bytes"] == row["implied_bytes"] > MESSAGES // PARTITIONS * 10 for row in rows)
+    expected = [(str(row["partition"]), float(row["implied_bytes"])) for row in rows]
+    eventually(lambda: series(muster, group), lambda found: found == expected, "each series once")
