@@ -280,6 +280,11 @@ class MusterConfig(BaseModel):
     metrics_kop_compatible: Bool = Field(
         False, description="Whether /metrics has kop_server_BYTES_OUT, _MESSAGE_OUT and _ENTRIES_OUT too, as KoP does."
     )
+    metrics_kop_shadow_enable: Bool = Field(
+        False,
+        description="Whether KoP's rule for the group of a fetch runs beside Muster's, to tell in /metrics what it "
+        "would have lost or mislabelled.",
+    )
     rebalance_stuck_ms: Long = Field(
         30_000,
         ge=1,

@@ -27,6 +27,7 @@ from actors.tables.spool import SampleStore
 from gateway.fault_controller import RayFaults
 from gateway.faults import GatewayFaults
 from gateway.http import gateway_app, start_http
+from gateway.kop_shadow import shadow_of
 from gateway.metrics import GatewayMetrics
 from gateway.server import ControllerUnavailable, Gateway
 from gateway.upkeep import Upkeep, account_of
@@ -100,7 +101,8 @@ class GatewayActor:
         self._follower = ViewFollower(settings)
         view = await self._follower.first()
         self._store = await asyncio.to_thread(self._open_store)
-        account = account_of(config, self._store)
+        shadow = shadow_of(config, self._store, settings.zookeeper)
+        account = account_of(config, shadow or self._store)
         kop_cluster = view.cluster_id if config.metrics_kop_compatible else None
         metrics = GatewayMetrics(self._id, account, kop_cluster=kop_cluster)
         self._gateway = Gateway(
@@ -112,6 +114,9 @@ class GatewayActor:
             metrics=metrics,
             view=view,
         )
+        self._gateway.shadow = shadow
+        if shadow is not None:
+            metrics.add(shadow.families)
         self._upkeep = Upkeep(account)
         if config.fault_injection_enable:
             faults = RayFaults(CurrentController(settings))

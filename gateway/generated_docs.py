@@ -69,14 +69,17 @@ def metrics() -> str:
 
     from gateway.audit_metrics import FAMILIES as AUDIT_FAMILIES
     from gateway.group_metrics import FAMILIES
+    from gateway.kop_shadow import shadow_families
     from gateway.metrics import GatewayMetrics, NoBooks
 
-    families: Iterable[Any] = GatewayMetrics(1, NoBooks()).collect()
+    gateway = GatewayMetrics(1, NoBooks(), kop_cluster="")
+    gateway.add(lambda label: shadow_families(label, {}))
+    families: Iterable[Any] = gateway.collect()
     own = [
         (
             f"`{family.name}{'_total' if isinstance(family, CounterMetricFamily) else ''}`",
             family.type,
-            _labels(family._labelnames[1:]),
+            _labels(name for name in family._labelnames if name != "gateway"),
             family.documentation,
         )
         for family in families

@@ -27,6 +27,7 @@ from actors.wire import codec
 from actors.wire.codec import ErrorCode
 from gateway.faults import GatewayFaults
 from gateway.http import gateway_app, start_http
+from gateway.kop_shadow import shadow_of
 from gateway.metrics import GatewayMetrics
 from gateway.server import ControllerUnavailable, Gateway
 from gateway.upkeep import account_of
@@ -69,6 +70,7 @@ class RegistryController:
         self.stores: dict[int, SampleStore] = {}
         """Of the gateways, and what they collect for the audit."""
         self.sends: dict[int, Sends] = {}
+        self.zk_hosts = zk.hosts_text
         self.start_offsets: Callable[[int], Awaitable[Endpoint]] | None = None
         self._version = 0
 
@@ -322,9 +324,10 @@ async def new_gateway(number: int, directory: Path, config: MusterConfig, contro
     sends = controller.sends[number] = Sends(f"gateway-{number}")
     store = SampleStore(directory, number, flush_ms=60_000, now_ms=lambda: 0, observe=sends.add)
     controller.stores[number] = store
-    account = account_of(config, store)
+    shadow = shadow_of(config, store, controller.zk_hosts)
+    account = account_of(config, shadow or store)
     kop_cluster = CLUSTER_ID if config.metrics_kop_compatible else None
-    return Gateway(
+    gateway = Gateway(
         gateway_id=number,
         node_id="n1",
         config=config,
@@ -333,3 +336,7 @@ async def new_gateway(number: int, directory: Path, config: MusterConfig, contro
         metrics=GatewayMetrics(number, account, kop_cluster=kop_cluster),
         view=await asyncio.to_thread(controller.view),
     )
+    gateway.shadow = shadow
+    if shadow is not None:
+        gateway.metrics.add(shadow.families)
+    return gateway
