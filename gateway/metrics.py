@@ -199,8 +199,8 @@ class GatewayMetrics(Collector):
         )
         yield self._gauge(
             "ambiguous_clients",
-            "Principals, hosts and client ids that clients of more than one group have in common, in the whole "
-            "cluster; a client.id of its own makes a client certain.",
+            "Pairs of host and client id that clients of more than one group (and of one principal) have in common, in "
+            "the whole cluster; a client.id of its own makes a client certain.",
             (),
             [((), self._books.ambiguous_clients())],
         )

@@ -42,7 +42,7 @@ class Upkeep:
     def _tell_ambiguous(self, now_ms: int) -> None:
         news = self._account.ambiguous.news(now_ms)
         for ambiguity in news[:_LINES]:
-            *_, host, client_id = ambiguity.key
+            host, client_id = ambiguity.key
             log.warning(
                 "client.id %r is not unique on host %s: it is used by the groups %s; "
                 "give each client an id of its own to have its bytes attributed for certain",

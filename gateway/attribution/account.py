@@ -283,7 +283,7 @@ class Account(Generic[T]):
         return len(self.table)
 
     def ambiguous_clients(self) -> int:
-        """How many (principal, host, client id) belong to more than one group."""
+        """How many (host, client id) belong to more than one group of one principal."""
         return len(self.ambiguous)
 
     def _judge(

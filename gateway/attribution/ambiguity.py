@@ -1,4 +1,4 @@
-"""Clients that are not told apart by what they send: (principal, host, client id) of more than one group (F5).
+"""Clients that are not told apart by who they are: (host, client id) of more than one group of one principal (F5).
 
 Every client library but the newer Java ones has one client id by default, so two groups on one host share it; their
 bytes then need more evidence than the registrations give, and the remedy, a ``client.id`` of one's own, is the user's.
@@ -6,6 +6,7 @@ bytes then need more evidence than the registrations give, and the remedy, a ``c
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -16,6 +17,17 @@ AGAIN_MS = 3_600_000
 """How often one key is told of, at most."""
 _REVIEW_MS = 30_000
 _KEYS_AT_ONCE = 2_000
+
+
+def shared(candidates: Iterable[tuple[str, str | None]]) -> set[str]:
+    """Of (group, principal): the groups that have a principal in common with another one; None may be anybody."""
+    by_principal: dict[str | None, set[str]] = defaultdict(set)
+    for group, principal in candidates:
+        by_principal[principal].add(group)
+    of_anybody = by_principal.pop(None, set())
+    if not by_principal:
+        return of_anybody if len(of_anybody) > 1 else set()
+    return {group for groups in by_principal.values() if len(groups | of_anybody) > 1 for group in groups | of_anybody}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +66,8 @@ class AmbiguousClients:
         for key in list(self._unseen)[:_KEYS_AT_ONCE]:
             del self._unseen[key]
             slot = self._table.slot(*key)
-            groups = slot.groups(now_ms) if slot is not None else ()
-            if len(groups) > 1:
+            groups = set() if slot is None else shared(slot.candidates(now_ms))
+            if groups:
                 self._found[key] = tuple(sorted(groups))
             else:
                 self._found.pop(key, None)

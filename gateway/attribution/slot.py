@@ -135,6 +135,10 @@ class Slot:
             if first <= at_ms <= last and same_principal(owner, principal)
         }
 
+    def candidates(self, at_ms: int) -> set[tuple[str, str | None]]:
+        """(group, principal) of every candidate at that time, with the grace time."""
+        return {owner for owner, (first, last) in self._indexed().groups.items() if first <= at_ms <= last}
+
     def possible(self, place: Place, at_ms: int, principal: str | None = None) -> set[str]:
         """The groups that may have fetched the partition then: of its owners, and of those who may own anything."""
         owners = self.owners(*place, at_ms, principal)

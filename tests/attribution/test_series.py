@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from actors.tables.rollup import Sample
 from gateway.attribution.account import Account
+from gateway.attribution.ambiguity import shared
 from gateway.attribution.connection import ConnectionState
 from gateway.attribution.series import MAX_GROUP_CHARS, group_label
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Coordinator, Sink
@@ -198,10 +199,18 @@ def test_clients_of_several_groups_are_counted_until_they_are_not_and_told_of_on
     account.settle(NOW_MS)
     assert account.ambiguous_clients() == 1
     ((key, named),) = [(found.key, found.groups) for found in account.ambiguous.news(NOW_MS)]
-    assert (key[-2:], named) == ((HOST, CLIENT), ("a", "b"))
+    assert (key, named) == ((HOST, CLIENT), ("a", "b"))
     assert not account.ambiguous.news(NOW_MS + 1_000)
     account.settle(NOW_MS + 3_600_000)
     assert account.ambiguous.news(NOW_MS + 3_600_000)
     account.statements([says.withdraw("b", "mb")], NOW_MS + 3_600_000)
     account.settle(NOW_MS + 3_700_000)
     assert account.ambiguous_clients() == 0
+
+
+def test_groups_of_different_principals_are_told_apart() -> None:
+    assert shared({("a", "User:x"), ("b", "User:y")}) == set()
+    assert shared({("a", "User:x"), ("b", "User:x"), ("c", "User:y")}) == {"a", "b"}
+    assert shared({("a", None), ("b", "User:x"), ("c", "User:y")}) == {"a", "b", "c"}
+    assert shared({("a", None), ("b", None)}) == {"a", "b"}
+    assert shared({("a", None), ("a", "User:x")}) == set()
