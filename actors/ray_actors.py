@@ -36,6 +36,8 @@ from placement.zookeeper import ZooKeeperClient, connect
 log = logging.getLogger(__name__)
 
 _ZOOKEEPER_S = 15.0
+_SETTLED_MS = 5_000
+"""After attribution.pending.ms, a gateway has settled what waited."""
 
 
 class NotServing(RuntimeError):
@@ -232,7 +234,7 @@ class ReconcilerActor(Actor):
         config = self.settings.config
         if config.audit_interval_ms:
             sources = RaySources(self.settings.namespace, lambda: self._view)
-            wait_ms = config.attribution_pending_ms
+            wait_ms = config.attribution_pending_ms + _SETTLED_MS
             await Auditor(sources, interval_ms=config.audit_interval_ms, wait_ms=wait_ms, now_ms=now_ms).run()
 
     def _on_view(self, view: ClusterView) -> None:

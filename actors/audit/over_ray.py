@@ -62,7 +62,8 @@ class RaySources:
         return found
 
     async def tell(self, report: Report) -> None:
-        await _answers({each: self._ask(f"gateway-{each}", "take_audit", report) for each in self.gateways()})
+        shared = await asyncio.to_thread(ray.put, report)
+        await _answers({each: self._ask(f"gateway-{each}", "take_audit", shared) for each in self.gateways()})
 
     async def _ask(self, name: str, method: str, *arguments: Any) -> Any:
         handle = await asyncio.to_thread(ray.get_actor, name, self._namespace)

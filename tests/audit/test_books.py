@@ -393,6 +393,40 @@ def test_causes_add_up_in_any_history(acts: list[tuple[object, ...]]) -> None:
         assert row.implied_bytes <= 1_000
 
 
+_ANYTHING = st.one_of(
+    st.tuples(st.just("send"), _ENDS, _ENDS, st.sampled_from(["g", "h", None])),
+    st.tuples(st.just("commit"), st.integers(-3, 130), st.booleans(), st.booleans(), st.sampled_from(["g", "h"])),
+    st.tuples(st.just("removed"), _ENDS),
+    st.tuples(st.just("lost"), st.none()),
+    st.tuples(st.just("round"), st.booleans(), st.booleans()),
+)
+
+
+@given(st.booleans(), st.lists(_ANYTHING, max_size=30))
+@settings(max_examples=150, deadline=None)
+def test_no_history_breaks_a_round(begun: bool, acts: list[tuple[object, ...]]) -> None:
+    """Weights are asked for wherever they are needed, and retention takes the rest."""
+    world = World(batches(10), begun=begun)
+    for act in acts:
+        match act:
+            case ("send", int(first), int(end), group) if max(first, world.log_start_offset) < end:
+                world.send(max(first, world.log_start_offset), end, group)  # type: ignore[arg-type]
+            case ("commit", int(offset), bool(by_member), bool(told), str(group)):
+                world.commit(offset, group, by_member=by_member, told=told)
+            case ("removed", int(offset)):
+                world.log_start_offset = max(world.log_start_offset, offset)
+            case ("lost", _):
+                world.books.lost_count()
+            case ("round", bool(complete), bool(answered)):
+                world.now_ms += 30_000
+                world.round(complete=complete, answered=answered)
+    world.judged()
+    for row in world.books.rows():
+        signed = sum(size if cause in MORE else -size for cause, size in row.drift_bytes.items())
+        assert row.attributed_bytes - row.implied_bytes == signed
+        assert Cause.WAITING not in row.drift_bytes
+
+
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.lists(_ENDS, max_size=12), st.integers(1, 9))
 @settings(max_examples=60, deadline=None)
 def test_whatever_is_read_once_and_committed_has_no_drift(fetches: list[int], commits: list[int], records: int) -> None:
