@@ -143,14 +143,15 @@ async def _reaches_log(gateway: Gateway) -> None:
 
 
 def _attribute_only_for(gateway: Gateway) -> None:
-    """The other gateways of this process count nothing of what they send, and look at no batch for it."""
-    count = k01_fetch._account
+    """The other gateways of this process look at no Fetch and at no batch, and count nothing."""
+    for name in ("_account", "_fetching"):
+        function = getattr(k01_fetch, name)
 
-    def count_there(call: Call, wanted: Any) -> None:
-        if call.gateway is gateway:
-            count(call, wanted)
+        def only_there(call: Call, wanted: Any, function: Callable[..., None] = function) -> None:
+            if call.gateway is gateway:
+                function(call, wanted)
 
-    k01_fetch._account = count_there
+        setattr(k01_fetch, name, only_there)
 
 
 def _gateway(folder: Path, log: Endpoint) -> Gateway:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from actors.log.batch import iter_headers
+from actors.log.batch import HEADER_BYTES, LENGTH_OVERHEAD
+from actors.log.errors import CorruptMessage
 from actors.wire import codec
 from actors.wire.channel import Channel, NotSent
 from actors.wire.codec import ErrorCode
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from gateway.forward import Key
     from gateway.registry import Call
     from gateway.server import Gateway
+
+_SUMMARY = struct.Struct(">qi11xi30xi")
+"""Base offset, length, last offset delta and number of records of a batch's header (magic 2)."""
 
 
 class Named(NamedTuple):
@@ -81,12 +86,28 @@ def ask(call: Call, owner: Key, api_key: int, version: int, body: dict[str, Any]
 
 
 def summarize(records: bytes) -> tuple[int, int, int, int]:
-    """First base offset, last offset, number of messages and of batches; whole batches, one after the other."""
-    headers = [header for _, header in iter_headers(records)]
-    if not headers:
-        return -1, -1, 0, 0
-    messages = sum(header.record_count for header in headers)
-    return headers[0].base_offset, headers[-1].last_offset, messages, len(headers)
+    """First base offset, last offset, number of messages and of batches; whole batches, one after the other.
+
+    In one loop, since all that is fetched goes through it. CorruptMessage where no whole batch begins.
+    """
+    at = messages = batches = 0
+    first_offset = last_offset = -1
+    size, unpack = len(records), _SUMMARY.unpack_from
+    while at < size:
+        if at + HEADER_BYTES > size:
+            break
+        base_offset, length, last_offset_delta, count = unpack(records, at)
+        if length < HEADER_BYTES - LENGTH_OVERHEAD:
+            break
+        if not batches:
+            first_offset = base_offset
+        last_offset = base_offset + last_offset_delta
+        messages += count
+        batches += 1
+        at += LENGTH_OVERHEAD + length
+    if at != size:
+        raise CorruptMessage(f"no whole record batch at byte {at} of {size}")
+    return first_offset, last_offset, messages, batches
 
 
 def by_topic(partitions: Iterable[Named]) -> list[tuple[Named, list[Named]]]:

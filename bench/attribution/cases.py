@@ -13,6 +13,8 @@ LIBRARY_IDS = ("rdkafka", "sarama", "kgo", "kafkajs", "kafka-python-2.2.15", "ai
 Java's before it put the group into it (Kafka 2.x)."""
 _LATER = 0.4
 """Where a group begins that has read before: at this share of the records."""
+_PAIRED_S = 8.0
+"""Connections are paired with groups when better evidence did not come for a while; so long they have to be there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ async def identical_together(stage: Stage) -> None:
         host, topic = stage.host(), await stage.topic()
         for name in ("a", "b"):
             stage.member(stage.team(f"{name}-{pair}", topic), host, "rdkafka")
-    await stage.read_all()
+    async with stage.working(), stage.feeding():
+        await asyncio.sleep(_PAIRED_S)
 
 
 async def nat(stage: Stage) -> None:
