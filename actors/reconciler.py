@@ -42,6 +42,8 @@ _LONGEST_WRITING_S = 5.0
 """Then the round ends, and the next one looks again what is to be done."""
 _SOONEST_S = 1.0
 """Between rounds that agree, or that come early because nodes were deleted."""
+_NAMED = 20
+"""Writes of a round that the log names."""
 _REPAIR_ROUNDS = 8
 """Two for each level of nodes, of which the lower has to be gone first, and two more."""
 
@@ -275,8 +277,11 @@ class Reconciler:
             name = action_name(named[path])
             self._counts.tried(name, path, outcome)
             if outcome is Outcome.DONE:
-                log.info("%s %s", name, path)
                 done.append((name, path))
+        for name, path in done[:_NAMED]:
+            log.info("%s %s", name, path)
+        if len(done) > _NAMED:
+            log.info("and %d more", len(done) - _NAMED)
         return done
 
 

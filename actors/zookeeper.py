@@ -38,7 +38,7 @@ _TICK_MS = 1000
 _PORT_ATTEMPTS = 5
 _JARS = ("zookeeper-*", "slf4j-api-*", "log4j-*", "netty-*", "metrics-core-*", "commons-cli-*", "snappy-java-*")
 _JVM = (
-    "-Xmx128m",
+    "-Xmx512m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:+ExitOnOutOfMemoryError",

@@ -3,19 +3,23 @@
 A version alone does not guard a removal, nor a change: it starts again at 0 when a node is re-created, so a late
 writer that read version 0 would hit the new node. Therefore every creation moves the version of a *fence* in the
 same transaction, and whatever removes or changes a node checks the fence that it read before it read the node:
-nothing can have been re-created in between, so what was read is what is hit. This holds for a batch as for one
-node: a batch reads its fences first, then its nodes, and is carried out as a whole or not at all.
+nothing can have been re-created in between, so what was read is what is hit. This holds for a transaction of many
+nodes as of one: all fences are read first, then the nodes, and it is carried out as a whole or not at all.
 
 The fences are nodes of their own (``/client_group_fences``): that of a path is one of 16 by hash, so that creations
 disturb one removal in sixteen, and whoever deletes ``/client_group_id`` with all that is in it does not set their
 versions back. Nodes of hosts and clients hold nothing, so it does not matter which one is removed while it is empty;
 their creation moves no fence. They are made in the transaction that needs them, so nobody sees them empty before.
 
+Many changes are read with one request and then sent as several transactions without waiting in between. ZooKeeper keeps
+the last 500 transactions in memory, so they are small. It carries out a session's requests in their order: those that
+check fences go first, so that a call does not disturb itself.
+
 Nobody waits for anybody, and a transaction fails only because another one was carried out since this one read: one
-that created a node, or wrote one of the very nodes. A batch that fails three times is halved, a single change that
-fails five times is given up for now (``Outcome.LOST``): a call always ends, after fewer than eight attempts for each
-change. Creations check no fence, so removals cannot hold them up; and since a member's node is created once,
-creations come to an end, and with them what a removal can lose against.
+that created a node, or wrote one of the very nodes. What was in it is read and tried again: three times together, then
+five times each change by itself, and then it is given up for now (``Outcome.LOST``). So a call always ends. Creations
+check no fence, so removals cannot hold them up; and since a member's node is created once, creations come to an end,
+and with them what a removal can lose against.
 """
 
 from __future__ import annotations
@@ -23,28 +27,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from itertools import accumulate
-from typing import Any
+from itertools import accumulate, islice
 from zlib import crc32
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
 from placement.layout import CLIENT_GROUP_FENCES, CLIENT_GROUP_ID
+from placement.multi import Operation
 from placement.repair import Node
-from placement.zookeeper import ZooKeeperClient
+from placement.zookeeper import ZooKeeperClient, is_lost_connection
 
 BATCH = 500
-"""Most changes in one transaction."""
+"""Most changes that are under way at once."""
 LARGEST_NODE_BYTES = 900_000
 """Of path and data. ZooKeeper closes the connection of a request above jute.maxbuffer, 1 MiB by default."""
-_LARGEST_BATCH_BYTES = 400_000
-_PER_CHANGE_BYTES = 400
-"""Of a transaction, beside paths and data: headers, ACLs."""
+_TOGETHER = 25
+"""Changes in one transaction, if they have no more than so many bytes:"""
+_LARGEST_TRANSACTION_BYTES = 64_000
 _FENCES = tuple(f"{CLIENT_GROUP_FENCES}/{number:02d}" for number in range(16))
-_BATCH_ATTEMPTS, _SINGLE_ATTEMPTS = 3, 5
+_ATTEMPTS = (_TOGETHER, _TOGETHER, _TOGETHER, 1, 1, 1, 1, 1)
+"""How many changes are together in each."""
 _CONFLICTS = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
-
-Operation = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,45 +88,52 @@ class MappingNodes:
         return self._read([path])[0].get(path)
 
     def apply(self, changes: Iterable[WriteIf], *, batch: int = BATCH) -> dict[str, Outcome]:
-        """Carry out the changes, each path once, and say what became of each. Each transaction has ``batch`` at most.
+        """Carry out the changes, each path once, and say what became of each; ``batch`` are under way at most.
 
-        The order is kept between batches only: what has to come first belongs into an earlier call.
+        In no certain order: what has to come first belongs into an earlier call.
         """
         outcomes: dict[str, Outcome] = {}
-        for some in _batches(changes, batch, outcomes):
-            waiting = [some]
-            while waiting:
-                part = waiting.pop()
-                attempts = _SINGLE_ATTEMPTS if len(part) == 1 else _BATCH_ATTEMPTS
-                if any(self._attempt(part, outcomes) for _ in range(attempts)):
-                    continue
-                if len(part) == 1:
-                    outcomes[part[0].path] = Outcome.LOST
-                else:
-                    half = len(part) // 2
-                    waiting += [part[half:], part[:half]]
+        rest = iter(changes)
+        while some := list(islice(rest, batch)):
+            outcomes |= dict.fromkeys(
+                (change.path for change in some if _size_bytes(change) > LARGEST_NODE_BYTES), Outcome.TOO_LARGE
+            )
+            waiting = [change for change in some if change.path not in outcomes]
+            for together in _ATTEMPTS:
+                if waiting:
+                    waiting = self._attempt(waiting, together, outcomes)
+            outcomes |= dict.fromkeys((change.path for change in waiting), Outcome.LOST)
         return outcomes
 
-    def _attempt(self, changes: Sequence[WriteIf], outcomes: dict[str, Outcome]) -> bool:
-        """Read, decide and write once. False if somebody else wrote in between: then nothing was done."""
-        fences = {change.path: fence_of(change.path) for change in changes}
+    def _attempt(self, changes: Sequence[WriteIf], together: int, outcomes: dict[str, Outcome]) -> list[WriteIf]:
+        """Read, decide and write once. What is left: somebody else wrote in between, or the connection was lost."""
+        fences = sorted({fence_of(change.path) for change in changes})
         folders = sorted({folder for change in changes if change.data is not None for folder in _folders(change.path)})
-        nodes, parents = self._read([*sorted(set(fences.values())), *folders, *fences])
-        if not nodes.keys() >= set(fences.values()):
+        nodes, parents = self._read([*fences, *folders, *(change.path for change in changes)])
+        if not nodes.keys() >= set(fences):
             self._make_fences()
-            return False
-        missing = [folder for folder in folders if folder not in nodes]
+            return list(changes)
         todo = [change for change in changes if _applies(change, nodes.get(change.path), change.path in parents)]
-        if todo:
-            writes = _writes(todo, nodes, missing)
-            self._before_write(len(writes))
-            try:
-                self._zk.commit([*_guards(todo, nodes, fences), *writes], timeout_s=self._timeout_s)
-            except _CONFLICTS:
-                return False
-        outcomes.update(dict.fromkeys(fences, Outcome.NEEDLESS))
-        outcomes.update(dict.fromkeys((change.path for change in todo), Outcome.DONE))
-        return True
+        outcomes |= dict.fromkeys((change.path for change in changes), Outcome.NEEDLESS)
+        transactions = [
+            _Transaction(some, nodes)
+            for kind in (True, False)
+            for some in _parts([change for change in todo if (change.path in nodes) is kind], together)
+        ]
+        missing = {folder for folder in folders if folder not in nodes}
+        for transaction in transactions:
+            transaction.take_folders(missing)
+        self._before_write(sum(transaction.writes for transaction in transactions))
+        errors = self._zk.commit_all([each.operations() for each in transactions], timeout_s=self._timeout_s)
+        left: list[WriteIf] = []
+        for transaction, error in zip(transactions, errors, strict=True):
+            if error is None:
+                outcomes |= dict.fromkeys((change.path for change in transaction.changes), Outcome.DONE)
+            elif isinstance(error, _CONFLICTS) or is_lost_connection(error):
+                left += transaction.changes
+            else:
+                raise error
+        return left
 
     def _read(self, paths: Iterable[str]) -> tuple[dict[str, Node], set[str]]:
         """Those of the nodes that exist, read in this order, and which of them have children."""
@@ -141,22 +151,58 @@ def fence_of(path: str) -> str:
     return _FENCES[crc32(path.encode("utf-8", "surrogatepass")) % len(_FENCES)]
 
 
-def _batches(changes: Iterable[WriteIf], most: int, outcomes: dict[str, Outcome]) -> Iterator[list[WriteIf]]:
-    """In their order; what is too large for a transaction of its own is left out, and said so."""
+class _Transaction:
+    """Changes of nodes that all exist, or all do not."""
+
+    def __init__(self, changes: Sequence[WriteIf], nodes: Mapping[str, Node]) -> None:
+        self.changes = changes
+        self._nodes = nodes
+        self._folders: list[str] = []
+
+    def take_folders(self, missing: set[str]) -> None:
+        """Create, of the missing nodes of hosts and clients, those that are needed here; they are missing no more."""
+        needed = {folder for change in self.changes if change.data is not None for folder in _folders(change.path)}
+        self._folders = sorted(needed & missing)
+        missing -= needed
+
+    @property
+    def writes(self) -> int:
+        return len(self.changes) + len(self._folders)
+
+    def operations(self) -> list[Operation]:
+        """Fences first: checked if nodes are changed or removed, moved if they are created."""
+        fences = sorted({fence_of(change.path) for change in self.changes})
+        if self.changes[0].path in self._nodes:
+            guards: list[Operation] = [("check", fence, self._nodes[fence].version) for fence in fences]
+        else:
+            guards = [("set_data", fence, b"") for fence in fences]
+        folders: list[Operation] = [("create", folder, b"") for folder in self._folders]
+        return [*guards, *folders, *map(self._write, self.changes)]
+
+    def _write(self, change: WriteIf) -> Operation:
+        node = self._nodes.get(change.path)
+        if node is None:
+            return ("create", change.path, change.data)
+        if change.data is None:
+            return ("delete", change.path, node.version)
+        return ("set_data", change.path, change.data, node.version)
+
+
+def _parts(changes: Iterable[WriteIf], together: int) -> Iterator[list[WriteIf]]:
     some: list[WriteIf] = []
-    free_bytes = _LARGEST_BATCH_BYTES
+    size_bytes = 0
     for change in changes:
-        size_bytes = 2 * len(change.path) + len(change.data or b"")
-        if size_bytes > LARGEST_NODE_BYTES:
-            outcomes[change.path] = Outcome.TOO_LARGE
-            continue
-        free_bytes -= size_bytes + _PER_CHANGE_BYTES
-        if some and (len(some) == most or free_bytes < 0):
+        if some and (len(some) == together or size_bytes + _size_bytes(change) > _LARGEST_TRANSACTION_BYTES):
             yield some
-            some, free_bytes = [], _LARGEST_BATCH_BYTES - size_bytes - _PER_CHANGE_BYTES
+            some, size_bytes = [], 0
         some.append(change)
+        size_bytes += _size_bytes(change)
     if some:
         yield some
+
+
+def _size_bytes(change: WriteIf) -> int:
+    return len(change.path) + len(change.data or b"")
 
 
 def _folders(path: str) -> list[str]:
@@ -169,25 +215,3 @@ def _applies(change: WriteIf, node: Node | None, has_children: bool) -> bool:
     if change.data is None and (node is None or has_children):
         return False
     return change.when(node)
-
-
-def _guards(todo: Iterable[WriteIf], nodes: Mapping[str, Node], fences: Mapping[str, str]) -> list[Operation]:
-    """Checks before everything else, since a transaction sees its own writes; then the moves of fences."""
-    checked = sorted({fences[change.path] for change in todo if change.path in nodes})
-    moved = sorted({fences[change.path] for change in todo if change.path not in nodes})
-    checks = [("check", fence, nodes[fence].version) for fence in checked]
-    return [*checks, *(("set_data", fence, b"") for fence in moved)]
-
-
-def _writes(todo: Iterable[WriteIf], nodes: Mapping[str, Node], missing: Iterable[str]) -> list[Operation]:
-    needed = {folder for change in todo if change.path not in nodes for folder in _folders(change.path)}
-    writes: list[Operation] = [("create", folder, b"") for folder in missing if folder in needed]
-    for change in todo:
-        node = nodes.get(change.path)
-        if node is None:
-            writes.append(("create", change.path, change.data))
-        elif change.data is None:
-            writes.append(("delete", change.path, node.version))
-        else:
-            writes.append(("set_data", change.path, change.data, node.version))
-    return writes

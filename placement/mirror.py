@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 
@@ -19,6 +20,9 @@ log = logging.getLogger(__name__)
 
 _ASK_S = 5.0
 _RETRY_S = 0.5
+_GATHER_S, _LONGEST_GATHER_S = 0.02, 2.0
+_RAIN = 50
+"""Events in ``_GATHER_S``."""
 
 
 class _Signal(Enum):
@@ -125,14 +129,26 @@ class Mirror:
                 self._trouble = None
 
     def _take(self, timeout_s: float | None) -> list[_Signal | WatchedEvent]:
-        """All signals there are; waits for the first."""
+        """All signals there are; waits for the first, and, where events rain down, for the rain to end."""
         try:
             signals = [self._signals.get(timeout=timeout_s)]
         except queue.Empty:
             return []
+        if isinstance(signals[0], WatchedEvent):
+            self._gather()
         while not self._signals.empty():
             signals.append(self._signals.get())
         return signals
+
+    def _gather(self) -> None:
+        until_s = time.monotonic() + _LONGEST_GATHER_S
+        before = 0
+        while True:
+            time.sleep(_GATHER_S)
+            now = self._signals.qsize()
+            if now - before < _RAIN or time.monotonic() > until_s:
+                return
+            before = now
 
     def _read_all(self) -> None:
         self._zk.watch_tree(self._root, self._on_event).get(timeout=_ASK_S)

@@ -1,7 +1,8 @@
 """The ZooKeeper client: kazoo with our timeouts, bounded waiting, quiet logs, and recursive watches.
 
 kazoo 2.11 has no persistent watches (ZooKeeper 3.6, ZOOKEEPER-1416), so the one request and the one event
-dispatch that they need are here, and in placement.multi_read the reading of many nodes. Everything else is kazoo's own.
+dispatch that they need are here, in placement.multi requests of many nodes, and in placement.kazoo_connection
+what makes the reading of thousands of events cheaper. Everything else is kazoo's own.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import logging
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
+    ConnectionClosedError,
     ConnectionLoss,
     KazooException,
     OperationTimeoutError,
@@ -25,12 +27,12 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.serialization import Watch, write_string
-from kazoo.protocol.states import EVENT_TYPE_MAP, Callback, KazooState, WatchedEvent, ZnodeStat
-from kazoo.retry import ForceRetryError, KazooRetry
+from kazoo.protocol.serialization import write_string
+from kazoo.protocol.states import EVENT_TYPE_MAP, KazooState, WatchedEvent, ZnodeStat
+from kazoo.retry import KazooRetry
 
-from placement.multi_read import MultiRead, read_children, read_data
+from placement.kazoo_connection import Connection, Handler
+from placement.multi import MultiRead, MultiWrite, Operation, read_children, read_data
 from placement.outages import outages_of
 
 SESSION_TIMEOUT_S = 10.0
@@ -62,21 +64,6 @@ class _AddRecursiveWatch:
         return True
 
 
-class _Connection(ConnectionHandler):  # type: ignore[misc]
-    def _connect_loop(self, retry: KazooRetry) -> Any:
-        try:
-            return super()._connect_loop(retry)
-        except ForceRetryError:  # all hosts were tried
-            self.client.found_no_server()
-            raise
-
-    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
-        event, _ = Watch.deserialize(buffer, offset)
-        if event.type in EVENT_TYPE_MAP:
-            self.client.dispatch_tree_event(event.type, event.path)
-        super()._read_watch_event(buffer, offset)
-
-
 class ZooKeeperClient(KazooClient):  # type: ignore[misc]
     """A kazoo client. Made by :func:`connect` or, without waiting for the server, by :func:`client`."""
 
@@ -86,10 +73,11 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
             timeout=SESSION_TIMEOUT_S,
             logger=logger,
             connection_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=_MAX_RECONNECT_DELAY_S),
+            handler=Handler(),
             command_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0, deadline=SESSION_TIMEOUT_S),
         )
         self.hosts_text = hosts
-        self._connection = _Connection(self, self._conn_retry.copy(), logger=logger)
+        self._connection = Connection(self, self._conn_retry.copy(), logger=logger)
         self._tree_watchers: dict[str, Callable[[WatchedEvent], None]] = {}
         self._outages = outages_of(hosts.partition("/")[0])
         self._away_since: float | None = None
@@ -164,6 +152,30 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
             if isinstance(result, KazooException) and not isinstance(result, RolledBackError | RuntimeInconsistency):
                 raise result
 
+    def commit_all(
+        self, transactions: Iterable[Sequence[Operation]], *, timeout_s: float = SESSION_TIMEOUT_S
+    ) -> list[KazooException | None]:
+        """Send transactions one after the other without waiting, and tell of each why it failed, None if it did not.
+
+        The operations are those of placement.multi. Nothing is tried again: a transaction whose answer was lost
+        (:func:`is_lost_connection`) may have been done. ZooKeeperUnreachable if an answer takes longer than
+        ``timeout_s``.
+        """
+        sent = [self._send(MultiWrite(self.chroot, operations)) for operations in transactions]
+        deadline = time.monotonic() + timeout_s
+        errors: list[KazooException | None] = []
+        for result in sent:
+            try:
+                errors.append(next(iter(result.get(timeout=max(0.001, deadline - time.monotonic()))), None))
+            except KazooTimeoutError as error:
+                text = f"ZooKeeper at {self.hosts_text} did not answer within {timeout_s:g} s"
+                raise ZooKeeperUnreachable(text) from error
+            except ConnectionClosedError as error:
+                raise ZooKeeperUnreachable(f"the client of ZooKeeper at {self.hosts_text} is closed") from error
+            except KazooException as error:
+                errors.append(error)
+        return errors
+
     def read_many(
         self, paths: Iterable[str], *, timeout_s: float = SESSION_TIMEOUT_S
     ) -> dict[str, tuple[bytes, ZnodeStat]]:
@@ -175,28 +187,30 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         return read_children(paths, lambda reads: self.ask(self._read_async, reads, timeout_s=timeout_s))
 
     def _read_async(self, reads: MultiRead) -> Any:
+        return self._send(replace(reads, paths=tuple(f"{self.chroot}{path}" for path in reads.paths)))
+
+    def _send(self, request: Any) -> Any:
+        """kazoo's async result of a request that kazoo has no method for."""
         result = self.handler.async_result()
-        self._call(replace(reads, paths=tuple(f"{self.chroot}{path}" for path in reads.paths)), result)
+        self._call(request, result)
         return result
 
     def watch_tree(self, path: str, callback: Callable[[WatchedEvent], None]) -> Any:
         """Have ``callback`` called for every node at or under ``path`` that is created, changed or deleted.
 
-        Needs ZooKeeper 3.6. The path need not exist. The watch ends with the connection, not with the
-        session: set it again whenever the state becomes CONNECTED. Returns kazoo's async result.
+        It is called by kazoo's connection thread, so it must not wait for anything. Needs ZooKeeper 3.6. The path
+        need not exist. The watch ends with the connection, not with the session: set it again whenever the state
+        becomes CONNECTED. Returns kazoo's async result.
         """
         full = f"{self.chroot}{path}"
         self._tree_watchers[full] = callback
-        result = self.handler.async_result()
-        self._call(_AddRecursiveWatch(full), result)
-        return result
+        return self._send(_AddRecursiveWatch(full))
 
     def dispatch_tree_event(self, kind: int, path: str) -> None:
-        """Hand an event to the recursive watches above its path, on kazoo's callback thread."""
+        """Hand an event to the recursive watches above its path, on kazoo's connection thread."""
         for root, callback in tuple(self._tree_watchers.items()):
             if path == root or path.startswith(root.rstrip("/") + "/"):
-                event = WatchedEvent(EVENT_TYPE_MAP[kind], self._state, self.unchroot(path))
-                self.handler.dispatch_callback(Callback("watch", callback, (event,)))
+                callback(WatchedEvent(EVENT_TYPE_MAP[kind], self._state, self.unchroot(path)))
 
     def shut(self) -> None:
         """End the session and free everything; returns when done, without raising."""
@@ -205,6 +219,11 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         with contextlib.suppress(Exception):
             self.close()
         self._outages.closed(self)
+
+
+def is_lost_connection(error: Exception) -> bool:
+    """Whether nobody knows if what was asked was done."""
+    return isinstance(error, _RETRIABLE)
 
 
 def client(hosts: str) -> ZooKeeperClient:

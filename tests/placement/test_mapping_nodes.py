@@ -174,7 +174,7 @@ def test_who_always_loses_gives_up(nodes: MappingNodes, zk: ZooKeeperClient) -> 
 
     hindered = MappingNodes(zk, timeout_s=10, before_write=change_it)
     assert hindered.apply([WriteIf(PATH, None, always)]) == {PATH: Outcome.LOST}
-    assert len(tries) == 5
+    assert len(tries) == 8
     assert zk.exists(PATH)
 
 
