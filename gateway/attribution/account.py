@@ -200,7 +200,7 @@ class Account(Generic[T]):
 
     def closed(self, connection: ConnectionState) -> None:
         """The connection is closed. What was sent on it may still wait for evidence."""
-        self._ladder.fetchers.closed(connection)
+        self._ladder.closed(connection)
 
     def group_request(self, connection: ConnectionState, host: str, client_id: str | None, group: str) -> None:
         """A JoinGroup, SyncGroup, Heartbeat, OffsetCommit or OffsetFetch came in on that connection.

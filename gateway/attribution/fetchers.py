@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from gateway.attribution.connection import ConnectionState
-from gateway.attribution.fetches import Fetches, overlap
+from gateway.attribution.fetches import Fetches
 from gateway.attribution.slot import Key, Place
-
-GONE_MS = 5_000
-"""A connection that did not fetch a partition again for so long after another one began to may be that one's past."""
 
 MAX_CLIENT_IDS = 64
 """Of one connection (a proxy) that are told apart at a time."""
@@ -65,14 +62,15 @@ class Fetchers:
             self._drop(fetches, fetches.known())
 
     def beside(self, fetches: Fetches, place: Place) -> Iterator[Fetches]:
-        """The other open connections of that principal, host and client id that fetched the partition of late."""
-        return (other for other in self.at(fetches, place) if other is not fetches)
-
-    def at(self, fetches: Fetches, place: Place) -> Iterator[Fetches]:
-        """The open connections of that principal, host and client id that fetched the partition of late."""
+        """The other open connections of that principal, host and client id that have fetched the partition."""
         for each in self._at.get((fetches.key, place), ()):
-            if each.principal == fetches.principal and each.is_at(place, self.now_ms):
+            if each is not fetches and each.principal == fetches.principal:
                 yield each
+
+    def at(self, fetches: Fetches, place: Place) -> list[Fetches]:
+        """Those that fetched it of late, with the one that is asked for, in the order in which they came."""
+        here = [each for each in (fetches, *self.beside(fetches, place)) if each.is_at(place, self.now_ms)]
+        return sorted((each for each in here if each.connection.is_open), key=lambda each: each.number)
 
     def was_fetched(self, key: Key, principal: str, place: Place, since_ms: int) -> bool:
         """Whether any connection of that key and principal fetched the partition then or later."""
@@ -92,10 +90,6 @@ class Fetchers:
             if at_ms >= before_ms:
                 break
             del self._gone[where]
-
-    def may_overlap(self, one: Fetches, other: Fetches, place: Place) -> bool:
-        """Whether they may be two clients; a new connection of one client is certain not to be after GONE_MS."""
-        return overlap(one, other, place) or self.now_ms - min(one.last_ms(place), other.last_ms(place)) < GONE_MS
 
     def _index(self, fetches: Fetches, fresh: list[Place]) -> None:
         if fetches.connection.is_open:

@@ -22,6 +22,8 @@ WINDOW_MS = 10_000
 Longer than a client leaves one out because it still has records of it (Java names in a Fetch only the partitions of
 which nothing is buffered), shorter than the grace time after a reassignment.
 """
+GONE_MS = 5_000
+"""After so long without a Fetch a connection may be the past of one that came then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,14 @@ class Fetches:
         "_current",
         "_last_ms",
         "_seen",
+        "after",
         "connection",
         "doubts",
         "identity",
         "is_shared",
         "key",
         "news",
+        "not_of",
         "number",
         "stood",
         "tried",
@@ -74,8 +78,12 @@ class Fetches:
         """Grows in the order in which they were first heard of."""
         self.news = 0
         self.identity: Identity | None = None
+        self.after: list[Fetches] = []
+        """Connections whose identity it took over, since they seem to be its own past."""
         self.doubts: list[tuple[Place, int]] = []
         """Partitions fetched although they are not the identity's, and when."""
+        self.not_of: set[str] = set()
+        """Groups that had another client beside it, which is gone."""
         self.is_shared = False
         """Of several clients (a proxy): nothing that holds for one partition says anything about another."""
         self.stood = 0
@@ -105,6 +113,9 @@ class Fetches:
     def known(self) -> list[Place]:
         """Partitions that are remembered."""
         return list(self._seen)
+
+    def knows(self, place: Place) -> bool:
+        return place in self._seen
 
     def is_at(self, place: Place, now_ms: int) -> bool:
         """Whether the partition was fetched of late."""
@@ -169,6 +180,11 @@ class Fetches:
 def overlap(one: Fetches, other: Fetches, place: Place) -> bool:
     """Both fetched the partition after both had begun to: they are two clients, not one that connected again."""
     return one.last_ms(place) > other.first_ms(place) and other.last_ms(place) > one.first_ms(place)
+
+
+def may_overlap(one: Fetches, other: Fetches, place: Place) -> bool:
+    """They may be two clients: neither went on for long without the other, as a client's new connection does."""
+    return overlap(one, other, place) or abs(one.last_ms(place) - other.last_ms(place)) < GONE_MS
 
 
 def all_overlap(fetches: Iterable[Fetches], place: Place) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from gateway.attribution.connection import ConnectionState
 from gateway.attribution.fetchers import Fetchers
-from gateway.attribution.fetches import Fetches, Identity, all_overlap
+from gateway.attribution.fetches import Fetches, Identity, all_overlap, may_overlap, overlap
 from gateway.attribution.slot import LAG_MS, Key, Observation, Place, Slot
 from gateway.attribution.table import RegistrationTable
 from gateway.attribution.verdict import Evidence
@@ -32,6 +33,8 @@ class Identities:
         self._fetchers = fetchers
         self._waiting: dict[Key, dict[Fetches, None]] = {}
         self._news: set[Key] = set()
+        self._successors: dict[Fetches, None] = {}
+        """Those whose ``after`` is not empty."""
 
     def certain(self, fetches: Fetches, place: Place, group: str, at_ms: int) -> None:
         """The partition was the group's by its assignment alone, whoever sent the Fetch."""
@@ -68,6 +71,15 @@ class Identities:
                     self._settle(fetches, better)
         return fetches.identity
 
+    def closed(self, connection: ConnectionState) -> None:
+        """Whoever fetched the same beside it is another client, whatever becomes of this one."""
+        for fetches in connection.fetches.values():
+            if fetches.identity is not None:
+                for place in fetches.known():
+                    for other in self._fetchers.beside(fetches, place):
+                        if overlap(fetches, other, place):
+                            other.not_of.add(fetches.identity.group)
+
     def wait(self, fetches: Fetches, at_ms: int) -> None:
         """Bytes wait for its identity."""
         if fetches.waiting_since_ms is None:
@@ -76,6 +88,11 @@ class Identities:
 
     def settle(self) -> set[Key]:
         """Look again at those for which bytes wait, and pair what nothing tells apart; keys with news since last."""
+        for fetches in list(self._successors):
+            if self._came_back(fetches):
+                self._drop(fetches)
+            if fetches.identity is None or not any(other.connection.is_open for other in fetches.after):
+                del self._successors[fetches]
         for key, waiting in list(self._waiting.items()):
             visited: set[tuple[str, Place]] = set()
             for fetches in list(waiting):
@@ -117,9 +134,7 @@ class Identities:
 
     def _has_twin(self, fetches: Fetches, place: Place, offset: int) -> bool:
         return any(
-            other.identity is None
-            and other.first_offset(place) == offset
-            and self._fetchers.may_overlap(fetches, other, place)
+            other.identity is None and other.first_offset(place) == offset and may_overlap(fetches, other, place)
             for other in self._fetchers.beside(fetches, place)
         )
 
@@ -127,14 +142,14 @@ class Identities:
         """One connection to one group, where there are as many of both: certain for the last one that is left."""
         slot = self._table.slot(*fetches.key)
         now_ms = self._fetchers.now_ms
-        here = sorted(self._fetchers.at(fetches, place), key=lambda each: each.number)
+        here = self._fetchers.at(fetches, place)
         open_ = [each for each in here if self._standing(each) is None and not each.is_shared]
         if slot is None or not open_ or (len(here) > 1 and not all_overlap(here, place)):
             return
         groups = slot.possible(place, now_ms, fetches.principal)
         held = {each.identity.group for each in here if each.identity is not None}
         left = groups - held
-        if len(here) > len(groups) or not held <= groups:
+        if len(groups) < 2 or len(here) > len(groups) or not held <= groups:
             return
         begun_ms = max(max(each.first_ms(place), each.waiting_since_ms or 0) for each in open_)
         options = [self._fitting(each, each.observations()) & left for each in open_]
@@ -166,8 +181,28 @@ class Identities:
             other
             for place in fetches.places()
             for other in self._fetchers.beside(fetches, place)
-            if self._fetchers.may_overlap(fetches, other, place)
+            if may_overlap(fetches, other, place)
         }
+
+    def _past(self, fetches: Fetches, group: str) -> list[Fetches]:
+        """Open connections of the group that fetched the same, and do no more."""
+        return [
+            other
+            for place in fetches.places()
+            for other in self._fetchers.beside(fetches, place)
+            if other.identity is not None and other.identity.group == group
+        ]
+
+    def _came_back(self, fetches: Fetches) -> bool:
+        """Whether a connection that seemed to be its past fetches beside it."""
+        return any(
+            other.connection.is_open
+            and other.identity is not None
+            and fetches.identity is not None
+            and other.identity.group == fetches.identity.group
+            and any(other.last_ms(place) >= fetches.first_ms(place) for place in fetches.places() if other.knows(place))
+            for other in fetches.after
+        )
 
     def _standing(self, fetches: Fetches) -> Identity | None:
         """The identity, given up if a rival turned up for it or it was contradicted."""
@@ -190,7 +225,7 @@ class Identities:
 
     def _fitting(self, fetches: Fetches, seen: Iterable[Observation]) -> set[str]:
         slot: Slot | None = self._table.slot(*fetches.key)
-        return set() if slot is None else slot.fitting(seen, fetches.principal)
+        return set() if slot is None else slot.fitting(seen, fetches.principal) - fetches.not_of
 
     def _settle(self, fetches: Fetches, identity: Identity) -> None:
         for other in self._neighbours(fetches):
@@ -199,6 +234,9 @@ class Identities:
         is_news = fetches.identity is not None or fetches.key in self._waiting
         fetches.identity = identity
         fetches.doubts.clear()
+        fetches.after = [] if identity.evidence is Evidence.BINDING else self._past(fetches, identity.group)
+        if fetches.after:
+            self._successors[fetches] = None
         if is_news:
             self._tell(fetches)
         fetches.stood = self._table.version(*fetches.key)
@@ -220,7 +258,7 @@ def pairs(options: Sequence[set[str]]) -> list[str] | None:
     owner: dict[str, int] = {}
 
     def place(number: int, tried: set[str]) -> bool:
-        for group in sorted(options[number] - tried):
+        for group in sorted(options[number] - tried, key=lambda group: (group in owner, group)):
             tried.add(group)
             if group not in owner or place(owner[group], tried):
                 owner[group] = number

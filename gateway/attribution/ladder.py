@@ -116,6 +116,11 @@ class Ladder:
             or verdict
         )
 
+    def closed(self, connection: ConnectionState) -> None:
+        """The connection is no more; what it was sent may still wait for evidence."""
+        self._identities.closed(connection)
+        self.fetchers.closed(connection)
+
     def settle(self, now_ms: int) -> set[Key]:
         """Judge connections anew by what has become of them; returns the keys with news. About once a second."""
         self.fetchers.tick(now_ms)

@@ -50,7 +50,7 @@ def other_family(
     """
     host, client_id = fetches.key
     others = [other for other in table.hosts(client_id) if (":" in other) != (":" in host)]
-    if len(others) > MAX_HOSTS or any(True for _ in fetchers.beside(fetches, place)):
+    if len(others) > MAX_HOSTS or len(fetchers.at(fetches, place)) > 1:
         return None
     found = {}
     for other in others:

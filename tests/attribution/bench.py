@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from actors.tables.rollup import Sample
@@ -128,6 +129,26 @@ class Bench:
         self.account.sent(connection, host, client_id, topic, partition, 0, 0, 9, 10, size_bytes, at_ms)
         self.check()
         return connection
+
+    def fetching(
+        self,
+        connection: ConnectionState,
+        offsets: Mapping[int, int],
+        *,
+        at_ms: int = NOW_MS,
+        host: str = HOST,
+        client_id: str | None = CLIENT,
+        topic: str = "t",
+    ) -> None:
+        """A Fetch names these partitions and offsets."""
+        places = {(topic, partition): offset for partition, offset in offsets.items()}
+        self.account.fetching(connection, host, client_id, places, at_ms)
+
+    def settle(self, at_ms: int) -> list[tuple[str | None, str, str | None]]:
+        """(group, evidence, reason) of all samples that are final then."""
+        self.account.settle(at_ms)
+        self.check()
+        return [(sample.group, sample.evidence, sample.reason) for sample in self.sink.final]
 
     def check(self) -> None:
         """Conservation, of the books and of the samples."""

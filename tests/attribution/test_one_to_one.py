@@ -1,0 +1,222 @@
+"""Rung 7: as many connections as groups, and nothing tells them apart; each group gets one of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.tables.rollup import Sample
+from gateway.attribution.account import Account
+from gateway.attribution.connection import ConnectionState
+from gateway.attribution.identity import pairs
+from placement.registration import Kind
+from tests.attribution.bench import NOW_MS, Bench, Coordinator, Sink
+
+PATIENCE_MS = 5_000
+
+
+def poll(bench: Bench, connections: list[ConnectionState], at_ms: int, *, offset: int = 0) -> None:
+    """Every connection fetches partition 0 and is sent records."""
+    for connection in connections:
+        bench.fetching(connection, {0: offset}, at_ms=at_ms)
+        bench.send(0, at_ms=at_ms, connection=connection)
+
+
+def groups_of(bench: Bench, connections: list[ConnectionState], at_ms: int) -> list[str | None]:
+    """Whom the next records of each connection go to at once; None if they wait."""
+    found = []
+    for connection in connections:
+        before = len(bench.sink.final)
+        bench.fetching(connection, {0: 0}, at_ms=at_ms)
+        bench.send(0, at_ms=at_ms, connection=connection)
+        found.append(bench.sink.final[-1].group if len(bench.sink.final) > before else None)
+    return found
+
+
+def with_groups(bench: Bench, *groups: str, since_ms: int = NOW_MS - 60_000) -> Coordinator:
+    says = Coordinator()
+    bench.account.statements([says.register(group, f"m{group}", 0) for group in groups], since_ms)
+    return says
+
+
+def test_connections_and_groups_are_paired_after_a_while(bench: Bench) -> None:
+    with_groups(bench, "b", "a")
+    connections = [ConnectionState(), ConnectionState()]
+    for second in range(5):
+        poll(bench, connections, NOW_MS + second * 1_000)
+        assert bench.settle(NOW_MS + second * 1_000) == []
+    poll(bench, connections, NOW_MS + PATIENCE_MS)
+    bench.settle(NOW_MS + PATIENCE_MS)
+    assert Counter(label[:3:2] for label in bench.labels()) == {("a", "one_to_one"): 6, ("b", "one_to_one"): 6}
+    assert groups_of(bench, connections, NOW_MS + 6_000) == ["a", "b"]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_another_number_of_connections_than_groups_says_nothing(bench: Bench, count: int) -> None:
+    """One group may not have come yet; an unknown consumer may be among them."""
+    with_groups(bench, "a", "b")
+    connections = [ConnectionState() for _ in range(count)]
+    for second in range(30):
+        poll(bench, connections, NOW_MS + second * 1_000)
+        assert bench.settle(NOW_MS + second * 1_000) == []
+
+
+def test_a_group_that_has_its_connection_is_not_the_others(bench: Bench) -> None:
+    """a came before b was there, so the other connection is b's; nothing is guessed."""
+    says = with_groups(bench, "a")
+    of_a, of_b = ConnectionState(), ConnectionState()
+    poll(bench, [of_a], NOW_MS)
+    bench.account.statements([says.register("b", "mb", 0)], NOW_MS + 20_000)
+    for at_ms in (NOW_MS + 20_000, NOW_MS + 21_000, NOW_MS + 22_000):
+        poll(bench, [of_b, of_a], at_ms)
+    bench.settle(NOW_MS + 22_000)
+    assert groups_of(bench, [of_a, of_b], NOW_MS + 22_100) == ["a", "b"]
+
+
+def test_a_client_that_connects_again_is_not_taken_for_another(bench: Bench) -> None:
+    """Its old connection is still open, and never fetches again."""
+    says = with_groups(bench, "a")
+    old, new = ConnectionState(), ConnectionState()
+    poll(bench, [old], NOW_MS)
+    bench.account.statements([says.register("b", "mb", 0)], NOW_MS + 10_000)
+    poll(bench, [old], NOW_MS + 20_000)
+    for second in range(21, 60):
+        poll(bench, [new], NOW_MS + second * 1_000)
+        bench.settle(NOW_MS + second * 1_000)
+    assert {label[0] for label in bench.labels()} == {"a"}
+    assert groups_of(bench, [new], NOW_MS + 60_000) == [None]
+
+
+def test_a_closed_connection_takes_no_part(bench: Bench) -> None:
+    with_groups(bench, "a", "b")
+    connections = [ConnectionState(), ConnectionState()]
+    poll(bench, connections, NOW_MS)
+    poll(bench, connections, NOW_MS + 1_000)
+    bench.account.closed(connections[0])
+    for second in range(2, 30):
+        poll(bench, connections[1:], NOW_MS + second * 1_000)
+        assert bench.settle(NOW_MS + second * 1_000) == []
+
+
+def test_better_evidence_takes_the_place_of_a_pairing(bench: Bench) -> None:
+    """And the other connection goes to the other group."""
+    says = with_groups(bench, "a", "b")
+    connections = [ConnectionState(), ConnectionState()]
+    poll(bench, connections[:1], NOW_MS, offset=7)
+    poll(bench, connections[1:], NOW_MS, offset=9)
+    for second in range(1, 7):
+        poll(bench, connections, NOW_MS + second * 1_000, offset=20)
+        bench.settle(NOW_MS + second * 1_000)
+    assert groups_of(bench, connections, NOW_MS + 7_000) == ["a", "b"]
+    bench.account.statements([says.told("b", "mb", {0: 7})], NOW_MS + 4_900)
+    bench.settle(NOW_MS + 8_000)
+    assert groups_of(bench, connections[:1], NOW_MS + 8_000) == ["b"]
+    for second in range(8, 15):
+        poll(bench, connections, NOW_MS + second * 1_000, offset=20)
+        bench.settle(NOW_MS + second * 1_000)
+    assert groups_of(bench, connections, NOW_MS + 15_000) == ["b", "a"]
+
+
+def test_principals_are_paired_apart(bench: Bench) -> None:
+    says = Coordinator()
+    for group, principal in (("a", "User:x"), ("b", "User:x"), ("c", "User:y"), ("d", "User:y")):
+        bench.account.statements([says.register(group, f"m{group}", 0, principal=principal)], NOW_MS - 60_000)
+    connections = [ConnectionState("User:y"), ConnectionState("User:x"), ConnectionState("User:y")]
+    for second in range(8):
+        poll(bench, connections, NOW_MS + second * 1_000)
+        bench.settle(NOW_MS + second * 1_000)
+    assert groups_of(bench, connections, NOW_MS + 9_000) == ["c", None, "d"]
+
+
+def test_a_choice_that_blocks_another_is_taken_back() -> None:
+    assert pairs([{"a", "b"}, {"a"}]) == ["b", "a"]
+    assert pairs([{"a", "b", "c"}, {"a", "b"}, {"a"}]) == ["c", "b", "a"]
+    assert pairs([{"a"}, {"a"}]) is None
+    assert pairs([]) == []
+
+
+@dataclass
+class Stream:
+    """One group's consumer: where it is, and the connection that it has just now."""
+
+    group: str
+    offset: int
+    begun: int
+    connection: ConnectionState = field(default_factory=ConnectionState)
+
+
+GROUPS = ("a", "b", "c")
+STEPS = st.one_of(
+    st.tuples(st.just("fetch"), st.permutations(range(len(GROUPS)))),
+    st.tuples(st.just("reconnect"), st.integers(0, len(GROUPS) - 1)),
+    st.tuples(st.just("told"), st.integers(0, len(GROUPS) - 1)),
+    st.tuples(st.just("registered again"), st.integers(0, len(GROUPS) - 1)),
+    st.tuples(st.just("wait"), st.sampled_from([200, 1_000, 6_000])),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(STEPS, max_size=40),
+    st.lists(st.integers(0, 3_000), min_size=len(GROUPS), max_size=len(GROUPS)),
+    st.sampled_from([Kind.MEMBER, Kind.SIMPLE]),
+)
+def test_under_any_order_of_events_no_two_connections_are_one_groups(
+    steps: list[tuple[str, Any]], offsets: list[int], kind: Kind
+) -> None:
+    """Identical assignments, one partition that all read to its end: totals differ by the positions, not by more.
+
+    But for one Fetch of a connection that was closed before another one could be seen to be beside it.
+    """
+    bench, says, now_ms = Bench(Account(sink := Sink(), Sample), sink), Coordinator(), NOW_MS
+    bench.account.statements([says.register(group, f"m{group}", 0, kind=kind) for group in GROUPS], NOW_MS - 60_000)
+    streams = [Stream(group, offset, offset) for group, offset in zip(GROUPS, offsets, strict=True)]
+
+    def fetch(stream: Stream, count: int = 10) -> None:
+        nonlocal now_ms
+        now_ms += 1
+        bench.fetching(stream.connection, {0: stream.offset}, at_ms=now_ms)
+        bench.send(0, at_ms=now_ms, connection=stream.connection, size_bytes=count)
+        stream.offset += count
+
+    def check() -> None:
+        held = [f.identity.group for s in streams for f in s.connection.fetches.values() if f.identity is not None]
+        assert len(held) == len(set(held))
+
+    for step in [*steps, ("wait", 6_000), *[("fetch", range(len(GROUPS))), ("wait", 1_000)] * 7]:
+        match step:
+            case "fetch", order:
+                for number in order:
+                    fetch(streams[number])
+            case "reconnect", int(number):
+                bench.account.closed(streams[number].connection)
+                streams[number].connection = ConnectionState()
+            case "told", int(number):
+                stream = streams[number]
+                told = says.told(stream.group, f"m{stream.group}", {0: stream.offset})
+                bench.account.statements([told], now_ms)
+            case "registered again", int(number):
+                group = GROUPS[number]
+                bench.account.statements([says.withdraw(group, f"m{group}")], now_ms)
+                bench.account.statements([says.register(group, f"m{group}", 0, kind=kind)], now_ms)
+            case "wait", int(passed_ms):
+                now_ms += passed_ms
+                bench.settle(now_ms)
+                check()
+    end = max(stream.offset for stream in streams) + 100
+    for stream in streams:
+        fetch(stream, end - stream.offset)
+    bench.settle(now_ms + 60_000)
+    totals = Counter[str | None]()
+    for sample in sink.final:
+        totals[sample.group] += sample.bytes
+    distance = max(offsets) - min(offsets)
+    reconnects = 10 * sum(step[0] == "reconnect" for step in steps)
+    for stream in streams:
+        off_by = abs(totals[stream.group] - (end - stream.begun))
+        assert off_by <= distance + reconnects + totals[None]
