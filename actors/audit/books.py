@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from uuid import UUID
 
 from actors.audit import spans
@@ -109,7 +110,7 @@ class Books:
             known = self._see(place, weight)
             for group, series in known.groups.items():
                 if series.busy:
-                    evidence = _evidence(known, group, now_ms - EVIDENCE_MS)
+                    evidence = partial(_evidence, known, group, now_ms - EVIDENCE_MS)
                     series.settle(weight, evidence, now_ms, self._wait_ms, complete)
         self._prune(now_ms)
 

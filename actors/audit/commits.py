@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from actors.audit.outbox import Batch, Outbox
 from actors.group.events import Event, OffsetsCommitted
@@ -11,8 +11,7 @@ Key = tuple[str, str, int]
 """Group, topic, partition."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A committed offset was replaced."""
 
     before: int | None
@@ -26,7 +25,7 @@ class Step:
         forward = self.before is not None and self.before <= self.offset <= later.offset
         if not forward or later.before != self.offset or later.by_member != self.by_member:
             return None
-        return replace(self, offset=later.offset)
+        return Step(self.before, later.offset, self.by_member)
 
 
 class CommitSteps:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from actors.audit.outbox import Batch, Outbox
 from actors.tables.rollup import Row
@@ -13,8 +13,7 @@ Key = tuple[str | None, str, int]
 """Group (None: nobody that has a name), topic, partition."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """Offsets [first, end) that were sent once, in whole batches."""
 
     first: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from actors.audit import spans
@@ -99,7 +99,9 @@ class Series:
             yield opening.offset
         yield from (0, self._floor)
 
-    def settle(self, weights: Weights, evidence: Evidence, now_ms: int, wait_ms: int, complete: bool) -> None:
+    def settle(
+        self, weights: Weights, evidence: Callable[[], Evidence], now_ms: int, wait_ms: int, complete: bool
+    ) -> None:
         """Count what has come; judge, if all were heard, what has waited for longer than ``wait_ms``."""
         for run in self.runs:
             self._count_run(run, weights, now_ms)
@@ -158,7 +160,9 @@ class Series:
         if missing := spans.minus(fresh, self.sent):
             self._gaps.append(_Gap(now_ms, cause, missing))
 
-    def _open(self, opening: _Opening, weights: Weights, evidence: Evidence, ripe_ms: int, complete: bool) -> bool:
+    def _open(
+        self, opening: _Opening, weights: Weights, evidence: Callable[[], Evidence], ripe_ms: int, complete: bool
+    ) -> bool:
         """Find out where the group began; True when that is settled.
 
         Where what was sent for it up to that offset begins; or, if nothing was, what was sent namelessly.
@@ -167,7 +171,7 @@ class Series:
         is_ripe = complete and opening.since_ms <= ripe_ms
         run = spans.run_around(self.sent, last)
         if run is None and is_ripe and opening.by_member:
-            run = spans.run_around(evidence.nameless, last)
+            run = spans.run_around(evidence().nameless, last)
         if run is not None:
             cause = Cause.RESET if opening.by_member else Cause.ADMIN_COMMIT
             self._pass(self._beginning(run[0], weights), opening.offset, cause, weights, opening.since_ms)
@@ -190,14 +194,15 @@ class Series:
         self.sent = spans.union(self.sent, empty)
         gap.offsets = spans.minus(gap.offsets, empty)
 
-    def _judge(self, gap: _Gap, weights: Weights, evidence: Evidence) -> None:
+    def _judge(self, gap: _Gap, weights: Weights, evidence: Callable[[], Evidence]) -> None:
         removed = spans.below(gap.offsets, weights.log_start_offset)
         self._removed_offsets += sum(end - first for first, end in removed)
         left = spans.minus(gap.offsets, removed)
-        unknown_below = max(evidence.unknown_below, self._floor)
+        known = evidence()
+        unknown_below = max(known.unknown_below, self._floor)
         for cause, offsets in (
-            (Cause.LOST, evidence.nameless),
-            (Cause.MISLABELLED, evidence.twice_by_others),
+            (Cause.LOST, known.nameless),
+            (Cause.MISLABELLED, known.twice_by_others),
             (Cause.UNKNOWN, spans.of(0, unknown_below)),
             (gap.cause, left),
         ):
