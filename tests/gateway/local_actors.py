@@ -14,24 +14,31 @@ from actors.audit.commits import CommitSteps
 from actors.config import MusterConfig, group_config, log_config, offsets_log_config
 from actors.log import LogService, PartitionLog
 from actors.log_server import LogServer
-from actors.offsets import OffsetsPartition
+from actors.offsets import OffsetsPartition, StatementSink
 from actors.rebalance_history import RebalanceHistory
 from actors.runtime import now_ms
 from actors.tables.rebalances import RebalanceStore
 from actors.wire.server import Server
 from placement.epochs import next_epoch
-from placement.registration import Statement
+from placement.registration import Change, Registration
 from placement.view import OFFSETS_TOPIC, ClusterView, Endpoint
 from placement.zookeeper import ZooKeeperClient
 
 SECRET = b"the secret of the test cluster"
 
 
-class _Statements:
-    """Where ZooKeeper's mapping would be written."""
+class Changes:
+    """Where ZooKeeper's mapping would be written: all that was said."""
 
-    def put(self, statements: tuple[Statement, ...]) -> None:
-        """Nobody reads it here."""
+    def __init__(self) -> None:
+        self.said: list[Change] = []
+
+    def put(self, statements: tuple[Change, ...]) -> None:
+        self.said += statements
+
+    def of_group(self, group: str) -> list[Registration]:
+        """Registrations, in the order in which they were said."""
+        return [one for one in self.said if isinstance(one, Registration) and one.group == group]
 
 
 class Actors:
@@ -55,6 +62,9 @@ class Actors:
         self.logs: dict[int, LogService] = {}
         self.log_servers: dict[int, LogServer] = {}
         self.offsets: dict[int, OffsetsPartition] = {}
+        self.changes = Changes()
+        self.sink: StatementSink = self.changes
+        """Of offsets partitions that start from now on."""
         self.steps: dict[int, CommitSteps] = {}
         """What they collect for the audit."""
         self.histories: dict[int, RebalanceHistory] = {}
@@ -92,7 +102,7 @@ class Actors:
             epoch=epoch,
             config=group_config(self._config),
             partition_log=partition_log,
-            sink=_Statements(),
+            sink=self.sink,
             topic_id=topic.topic_id,
         )
         steps = self.steps[partition] = CommitSteps(f"offsets-{partition}/{epoch}")

@@ -132,8 +132,8 @@ def _outcome(name: str, change: Callable[[], Topic | None]) -> TopicOutcome:
 class Client:
     """One connection; asks in any version, gets kio's entity of that version."""
 
-    def __init__(self, port: int, client_id: str | None = "a client") -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+    def __init__(self, port: int, client_id: str | None = "a client", *, host: str = "127.0.0.1") -> None:
+        self._socket = socket.create_connection((host, port), timeout=20)
         self._client_id = client_id
         self._asked = [0]
         self._answered = 0

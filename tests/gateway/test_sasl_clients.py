@@ -1,0 +1,133 @@
+"""Real clients log in, produce and consume; and what they are told when they may not."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaConsumer, KafkaProducer
+
+from gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, write
+from gateway.security.mechanisms import MECHANISMS
+from tests.gateway.serving import Serving
+
+PASSWORD = "secret"
+_ADMIT_S = 20.0
+
+
+def PROPERTIES(storage: Path) -> dict[str, str]:
+    held = {mechanism: ScramCredential.of_password(mechanism, PASSWORD) for mechanism in SCRAM_MECHANISMS}
+    write(storage / "users.properties", {"ann": held})
+    return {
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "sasl.credentials.file": str(storage / "users.properties"),
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def _confluent(server: str, topic: str, group: str, mechanism: str) -> list[bytes]:
+    login = {
+        "bootstrap.servers": server,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": "ann",
+        "sasl.password": PASSWORD,
+    }
+    producer = Producer(login)
+    producer.produce(topic, b"hello")
+    assert producer.flush(_ADMIT_S) == 0
+    consumer = Consumer({**login, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    message = consumer.poll(_ADMIT_S)
+    consumer.close()
+    assert message is not None
+    assert message.error() is None
+    return [message.value()]
+
+
+def _kafka_python(server: str, topic: str, group: str, mechanism: str) -> list[bytes]:
+    login: dict[str, Any] = {
+        "bootstrap_servers": server,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": "ann",
+        "sasl_plain_password": PASSWORD,
+    }
+    producer = KafkaProducer(**login)
+    producer.send(topic, b"hello").get(_ADMIT_S)
+    producer.close()
+    consumer = KafkaConsumer(
+        topic, group_id=group, auto_offset_reset="earliest", consumer_timeout_ms=int(_ADMIT_S * 1000), **login
+    )
+    message = next(iter(consumer))
+    consumer.close()
+    return [message.value]
+
+
+def _aiokafka(server: str, topic: str, group: str, mechanism: str) -> list[bytes]:
+    login: dict[str, Any] = {
+        "bootstrap_servers": server,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": "ann",
+        "sasl_plain_password": PASSWORD,
+    }
+
+    async def run() -> list[bytes]:
+        async with AIOKafkaProducer(**login) as producer:
+            await producer.send_and_wait(topic, b"hello")
+        async with AIOKafkaConsumer(topic, group_id=group, auto_offset_reset="earliest", **login) as consumer:
+            message = await asyncio.wait_for(consumer.getone(), _ADMIT_S)
+        return [message.value]
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("client", [_confluent, _kafka_python, _aiokafka])
+def test_clients_produce_and_consume(full: Serving, client: Callable[..., list[bytes]], mechanism: str) -> None:
+    topic, group = f"t-{uuid.uuid4().hex[:8]}", f"g-{uuid.uuid4().hex[:8]}"
+    server = full.reachable()
+    full.create(topic)
+    assert client(server, topic, group, mechanism) == [b"hello"]
+    assert full.actors is not None
+    assert {one.principal for one in full.actors.changes.of_group(group)} == {"User:ann"}
+
+
+@pytest.mark.parametrize(
+    ("login", "code"),
+    [
+        ({"sasl.username": "ann", "sasl.password": "wrong"}, KafkaError._AUTHENTICATION),
+        ({"sasl.username": "bob", "sasl.password": PASSWORD}, KafkaError._AUTHENTICATION),
+    ],
+)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_wrong_login_is_told_as_such(full: Serving, login: dict[str, str], code: int, mechanism: str) -> None:
+    errors: list[KafkaError] = []
+    client = AdminClient(
+        {
+            "bootstrap.servers": full.reachable(),
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "error_cb": errors.append,
+            **login,
+        }
+    )
+    with pytest.raises(KafkaException):
+        client.list_topics(timeout=3)
+    client.poll(0)
+    assert code in {error.code() for error in errors}
+
+
+def test_a_client_without_a_login_is_not_served(full: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    client = AdminClient({"bootstrap.servers": full.reachable()})
+    with pytest.raises(KafkaException):
+        client.list_topics(timeout=2)
+    assert "came before the client has authenticated; set security.protocol=SASL_PLAINTEXT" in caplog.text
