@@ -250,6 +250,13 @@ class MusterConfig(BaseModel):
     reconciler_interval_ms: Long = Field(
         10_000, ge=100, description="How often the client-to-group mapping is compared and repaired, in ms."
     )
+    reconciler_max_writes_per_second: Int = Field(
+        20_000, ge=1, description="Most nodes of the client-to-group mapping that the reconciler writes in a second."
+    )
+    reconciler_dry_run: Bool = Field(
+        False,
+        description="Whether the reconciler only compares and tells, and writes nothing but on muster mapping repair.",
+    )
     attribution_pending_ms: Long = Field(
         60_000, ge=0, description="How long a fetch without a known group waits to be attributed, in ms."
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,12 @@ from actors.audit.outbox import Batch
 from actors.audit.over_ray import RaySources
 from actors.config import log_config
 from actors.follow import ViewFollower
+from actors.held import Known, Version, news
 from actors.log.service import LogService
 from actors.log.weight import TopicPartition, Weights
 from actors.log_server import LogServer
 from actors.offsets_serving import PartitionHost
-from actors.reconciler import Reconciler
+from actors.reconciler import Comparison, Reconciler, Repaired
 from actors.runtime import log_to_file, now_ms, socket_path
 from actors.settings import ClusterSettings
 from actors.storage import check_shared
@@ -194,11 +196,11 @@ class OffsetsActor(Actor):
         """Serve it no more: see :meth:`PartitionHost.hand_over`."""
         await self._host.hand_over(partition, epoch)
 
-    async def registrations(self) -> tuple[Registration, ...]:
-        """Who consumes for which group; for the reconciler. NotServing while a standby serves."""
+    async def registrations(self, known: Version | None = None) -> tuple[Registration, ...] | None:
+        """Who consumes for which group; None if that is what is ``known``. NotServing while a standby serves."""
         if self._partition not in self._host.started:
             raise NotServing(f"{self.name} does not serve")
-        return self._host.registrations()[self._partition]
+        return news(self._host.registrations()[self._partition], known)
 
     async def audit_steps(self, session: str, received: int) -> Batch[CommitKey, Step]:
         """What commits were seen: see :meth:`Outbox.take`. NotServing while a standby serves."""
@@ -224,8 +226,15 @@ class ReconcilerActor(Actor):
         self._follower = ViewFollower(self.settings)
         self._view = await self._follower.first()
         self._follower.follow(self._on_view)
-        interval_ms = self.settings.config.reconciler_interval_ms
-        self._reconciler = Reconciler(self.settings.zookeeper, interval_ms, self._registrations)
+        config = self.settings.config
+        self._known = Known()
+        self._reconciler = Reconciler(
+            self.settings.zookeeper,
+            config.reconciler_interval_ms,
+            self._registrations,
+            max_writes_per_second=config.reconciler_max_writes_per_second,
+            dry_run=config.reconciler_dry_run,
+        )
         self._task = asyncio.get_running_loop().create_task(self._reconciler.run())
         self._audit = asyncio.get_running_loop().create_task(self._run_audit())
         return Started(pid=os.getpid(), node_id=self._node()[0])
@@ -242,37 +251,54 @@ class ReconcilerActor(Actor):
 
     async def _registrations(self) -> dict[int, tuple[Registration, ...]]:
         """Of every offsets partition that is Active and answers; the others are not trusted."""
-        found = await self._of_standbys()
+        known = self._known.versions()
+        found = await self._of_standbys(known)
         active = [partition for partition, endpoint in self._view.offsets.items() if endpoint is not None]
         asked = [partition for partition in active if partition not in found]
-        answers = await asyncio.gather(*(self._ask(f"offsets-{each}") for each in asked), return_exceptions=True)
+        questions = (self._ask(f"offsets-{each}", known.get(each)) for each in asked)
+        answers = await asyncio.gather(*questions, return_exceptions=True)
         for partition, answer in zip(asked, answers, strict=True):
             if not isinstance(answer, BaseException):
                 found[partition] = answer
-        return found
+        return {partition: self._known.take(partition, answer) for partition, answer in found.items()}
 
-    async def _of_standbys(self) -> dict[int, tuple[Registration, ...]]:
+    async def _of_standbys(self, known: Mapping[int, Version]) -> dict[int, tuple[Registration, ...] | None]:
         """Of the partitions that standbys serve, if any does."""
         actors = await asyncio.to_thread(ray.util.list_named_actors, True)
         names = [actor["name"] for actor in actors if actor["namespace"] == self.settings.namespace]
-        asked = (self._ask(name) for name in names if name.startswith("standby-"))
+        asked = (self._ask(name, known) for name in names if name.startswith("standby-"))
         answers = await asyncio.gather(*asked, return_exceptions=True)
-        found: dict[int, tuple[Registration, ...]] = {}
+        found: dict[int, tuple[Registration, ...] | None] = {}
         for answer in answers:
             found.update({} if isinstance(answer, BaseException) else answer)
         return found
 
-    async def _ask(self, name: str) -> Any:
-        """What an actor says of its registrations; a standby by partition."""
+    async def _ask(self, name: str, known: Any) -> Any:
+        """What an actor says of its registrations, None where it is what is known; a standby by partition."""
         handle = await asyncio.to_thread(ray.get_actor, name, self.settings.namespace)
         async with asyncio.timeout(5):
-            return await handle.registrations.remote()
+            return await handle.registrations.remote(known)
 
     async def status(self) -> dict[str, Any]:
         """Rounds, repairs by kind, divergence."""
         await self.start()
         status: dict[str, Any] = self._reconciler.status()
         return status
+
+    async def mapping(self) -> dict[str, bytes]:
+        """What ZooKeeper holds, by path. MappingUnknown while it is away."""
+        await self.start()
+        return await self._reconciler.nodes()
+
+    async def compare(self) -> Comparison:
+        """How the mapping differs now. MappingUnknown."""
+        await self.start()
+        return await self._reconciler.compare()
+
+    async def repair(self) -> Repaired:
+        """Repair it now. MappingUnknown."""
+        await self.start()
+        return await self._reconciler.repair()
 
     async def stop(self) -> None:
         if self._started is None:

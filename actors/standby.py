@@ -8,10 +8,12 @@ to the processes of its node, where nobody else of the cluster can.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from actors.admin import Started
 from actors.follow import ViewFollower
+from actors.held import Version, news
 from actors.offsets_serving import PartitionHost
 from actors.processes import signal_process, until_process_ends
 from actors.ray_actors import Actor
@@ -57,9 +59,13 @@ class StandbyActor(Actor):
         """Returns when the partition is not served here under that epoch: handed over, or its log failed."""
         await self._host.until_over(partition, epoch)
 
-    async def registrations(self) -> dict[int, tuple[Registration, ...]]:
-        """Who consumes for which group, by partition; for the reconciler."""
-        return self._host.registrations()
+    async def registrations(
+        self, known: Mapping[int, Version] | None = None
+    ) -> dict[int, tuple[Registration, ...] | None]:
+        """Who consumes for which group, by partition; None where that is what is ``known``."""
+        versions = known or {}
+        held = self._host.registrations()
+        return {partition: news(some, versions.get(partition)) for partition, some in held.items()}
 
     async def signal(self, pid: int, signal_number: int) -> None:
         """Send a signal to an actor's process on this node, which may be this one. NotAnActor, PermissionError."""
