@@ -52,6 +52,13 @@ def books(gateway: Serving, topic: str) -> Books:
     return Books(sent, groups, reasons, pending)
 
 
+def served(gateway: Serving, api: str) -> float:
+    """Requests of that API whose handler has ended."""
+    _, text = gateway.http("/metrics")
+    samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
+    return sum(s.value for s in samples if s.name == "muster_requests_total" and s.labels["api"] == api)
+
+
 def settled(gateway: Serving, topic: str, size_bytes: float) -> Books:
     """The books once that much was sent of the topic and none of it waits for evidence."""
 

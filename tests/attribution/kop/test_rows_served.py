@@ -18,8 +18,8 @@ from actors.wire.codec import ErrorCode
 from actors.zookeeper import EmbeddedZooKeeper
 from placement.view import Topic
 from placement.zookeeper import connect
-from tests.attribution.kop.served import books, join, read, settled, write
-from tests.gateway.group_client import Fresh, find
+from tests.attribution.kop.served import books, join, read, served, settled, write
+from tests.gateway.group_client import Fresh, Member, find
 from tests.gateway.serving import Serving, serving
 from tests.gateway.test_data_apis import FETCH, fetch_body
 from tests.zookeeper_fixture import eventually
@@ -60,15 +60,16 @@ def suspended(server: EmbeddedZooKeeper) -> Iterator[None]:
         process.send_signal(signal.SIGCONT)
 
 
-def test_f18_nothing_waits_for_zookeeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f18_nothing_waits_for_zookeeper(tmp_path: Path) -> None:
     """KoP: a FindCoordinator waits for its put, and a fetch for its get (``PartitionLog.handleEntries`` goes on with
     ``groupNameFuture.whenCompleteAsync``), so the data stand still with ZooKeeper; when the get has failed the label is
     "" for the connection's life (test_f14_a_hiccup_of_zookeeper). Here the coordinators' real writer hangs behind."""
     with EmbeddedZooKeeper.start(tmp_path / "zookeeper") as server:
         zk = connect(server.hosts, timeout_s=20)
         writer = MappingWriter(server.hosts)
-        monkeypatch.setattr("tests.gateway.local_actors._Statements", lambda: writer)
         with serving(zk, tmp_path / "storage", PROPERTIES, with_actors=True) as running:
+            assert running.actors is not None
+            running.actors.sink = writer
             topic = running.create("t")
             find(running.client, 4, "g")
             write(running.client, topic)
@@ -146,3 +147,23 @@ def test_f28_what_was_not_sent_is_not_counted(full: Serving, topic: Topic, fresh
         with full.connect(client_id) as client:
             size = read(client, topic)
     assert settled(full, topic.name, size).groups == {group: size}
+
+
+def test_f28_an_answer_that_waits_for_its_turn_is_not_sent_yet(full: Serving, topic: Topic, fresh: Fresh) -> None:
+    """Answers go in the order of the requests: that of a Fetch is ready behind a JoinGroup that waits for another
+    member, and then the client is gone."""
+    group, client_id = fresh("g"), fresh("client")
+    write(full.client, topic)
+    with full.connect(client_id) as coordinator:
+        join(coordinator, group, topic.name, [0])
+        open_before, served_before = len(full.gateway.connections), served(full, "Fetch")
+        with full.connect(client_id) as client:
+            waiting = Member(client, group)
+            waiting.request_join()
+            assert waiting.joined().error_code is ErrorCode.member_id_required
+            waiting.request_join()
+            client.request(FETCH, 18, fetch_body((topic, 0, 0)))
+            eventually(lambda: served(full, "Fetch") > served_before, "the answer to the Fetch is ready")
+            assert client.has_nothing_for(0)
+        eventually(lambda: len(full.gateway.connections) == open_before, "the gateway knows that the client is gone")
+        assert books(full, topic.name).sent == 0
