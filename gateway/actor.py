@@ -127,7 +127,7 @@ class GatewayActor:
         port, metrics_port = self._ports
         bound = await self._gateway.listen(settings.host or "0.0.0.0", port)
         self._http, metrics_port = await start_http(
-            gateway_app(self._gateway), settings.host or "0.0.0.0", metrics_port
+            gateway_app(self._gateway, self._reconciler_status), settings.host or "0.0.0.0", metrics_port
         )
         self._loops = [
             self._every(config.metrics_samples_flush_ms / 1000, lambda: asyncio.to_thread(self._store.flush)),
@@ -162,6 +162,11 @@ class GatewayActor:
                     log.exception("what is done every %g s failed; it is tried again", period_s)
 
         return asyncio.get_running_loop().create_task(run())
+
+    async def _reconciler_status(self) -> dict[str, Any]:
+        reconciler = await asyncio.to_thread(ray.get_actor, "reconciler", self._settings.namespace)
+        status: dict[str, Any] = await reconciler.status.remote()
+        return status
 
     async def _settle(self) -> None:
         self._upkeep.settle(now_ms())

@@ -71,6 +71,7 @@ def metrics() -> str:
     from gateway.group_metrics import FAMILIES
     from gateway.kop_shadow import shadow_families
     from gateway.metrics import GatewayMetrics, NoBooks
+    from gateway.reconciler_metrics import FAMILIES as RECONCILER_FAMILIES
 
     gateway = GatewayMetrics(1, NoBooks(), kop_cluster="")
     gateway.add(lambda label: shadow_families(label, {}))
@@ -84,7 +85,7 @@ def metrics() -> str:
         )
         for family in families
     ]
-    told = (*FAMILIES, *AUDIT_FAMILIES)
+    told = (*FAMILIES, *AUDIT_FAMILIES, *RECONCILER_FAMILIES)
     of_groups = [(f"`{family.sample}`", family.kind, _labels(family.labels), family.help) for family in told]
     return table(("metric", "type", "labels", "what"), (*own, *of_groups))
 

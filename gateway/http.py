@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from gateway import http_audit, http_faults, http_groups, http_lag
 from gateway.audit_metrics import audit_text
 from gateway.group_metrics import scrape
+from gateway.reconciler_metrics import Status, asked
 from gateway.server import Gateway
 
 _END = b"# EOF\n"
@@ -41,12 +42,18 @@ class _Moment(Collector):
         return self._families
 
 
-def gateway_app(gateway: Gateway) -> web.Application:
-    """Everything that a gateway serves over HTTP."""
+def gateway_app(gateway: Gateway, reconciler: Status | None = None) -> web.Application:
+    """Everything that a gateway serves over HTTP. ``reconciler`` asks how the reconciler is."""
 
     async def told() -> Text:
-        groups = await scrape(gateway)
-        return lambda openmetrics: groups.text(openmetrics=openmetrics) + audit_text(gateway, openmetrics=openmetrics)
+        groups, mapping = await asyncio.gather(scrape(gateway), asked(reconciler, gateway.view, gateway.id))
+        return lambda openmetrics: b"".join(
+            (
+                groups.text(openmetrics=openmetrics),
+                audit_text(gateway, openmetrics=openmetrics),
+                mapping.text(openmetrics=openmetrics),
+            )
+        )
 
     app = make_app(gateway.metrics.registry, lambda: gateway.serving, told)
     http_audit.add_routes(app, gateway)

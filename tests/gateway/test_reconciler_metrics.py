@@ -1,0 +1,62 @@
+"""What /metrics says of the reconciler: one gateway asks it, and a silent one costs no scrape."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from actors.reconciler import Reconciler
+from gateway.reconciler_metrics import FAMILIES, asked
+from placement.view import Broker, ClusterView
+from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
+
+__all__ = ["zk", "zk_hosts", "zookeeper"]
+
+
+def view(*ids: int) -> ClusterView:
+    brokers = tuple(Broker(id=each, host="h", port=each, node_id="n") for each in ids)
+    return ClusterView(cluster_id="c", controller_epoch=1, version=1, brokers=brokers, topics={}, offsets={}, logs={})
+
+
+async def fresh_status(hosts: str) -> dict[str, Any]:
+    async def nothing() -> dict[int, Any]:
+        return {}
+
+    reconciler = Reconciler(hosts, 1000, nothing)
+    try:
+        await reconciler.round()
+        return reconciler.status()
+    finally:
+        await asyncio.to_thread(reconciler.close)
+
+
+def test_every_family_is_told_by_the_first_gateway_alone(zk_hosts: str) -> None:
+    found = asyncio.run(fresh_status(zk_hosts)) | {
+        "repairs": {"create_registration": 3},
+        "differences": {"missing_kop": 2},
+        "divergent_for_ms": 1500,
+    }
+
+    async def status() -> dict[str, Any]:
+        return found
+
+    told = asyncio.run(asked(status, view(2, 3), 2))
+    families = {one.name: one for one in text_string_to_metric_families(told.text(openmetrics=False).decode())}
+    assert {family.name for family in FAMILIES} == families.keys()
+    samples = {(one.name, *sorted(one.labels.items())): one.value for each in families.values() for one in each.samples}
+    gateway = ("gateway", "2")
+    repairs = ("muster_reconciler_repairs_total", ("action", "create"), gateway, ("kind", "registration"))
+    assert samples[repairs] == 3
+    assert samples["muster_reconciler_divergences", ("difference", "missing"), gateway, ("kind", "kop")] == 2
+    assert samples["muster_reconciler_oldest_divergence_seconds", gateway] == 1.5
+    assert samples["muster_reconciler_rounds_total", gateway, ("outcome", "skipped")] == 1
+    assert asyncio.run(asked(status, view(2, 3), 3)).text(openmetrics=False) == b""
+
+
+def test_a_reconciler_that_is_away_costs_no_scrape() -> None:
+    async def gone() -> dict[str, Any]:
+        raise ValueError("no actor of that name")
+
+    assert asyncio.run(asked(gone, view(1), 1)).text(openmetrics=True) == b""
