@@ -22,7 +22,7 @@ from bench.attribution.cases import CASES, Case
 from bench.attribution.muster import Muster, running
 from bench.attribution.report import Result, markdown, print_results, write_json
 from bench.attribution.stage import FULL, QUICK, Scale, Stage
-from bench.attribution.truth import compare, largest_error
+from bench.attribution.truth import compare, differences, largest_error
 from bench.cluster import machine
 
 _FIRST_NETWORK = 10
@@ -54,6 +54,7 @@ async def _result(muster: Muster, case: Case) -> Result:
         kop=compare(received, muster.world.kop_books.of(prefix)),
         ours=compare(received, books),
         evidence=dict(evidence),
+        differences=differences(received, books),
         beyond_positions=max((largest_error(received, books, at) - size for at, size in apart.items()), default=0),
     )
 

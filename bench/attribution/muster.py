@@ -74,10 +74,10 @@ class Muster:
         pid = await settled(name, None)
         async with self.world.gate.shut():
             self._ended.add(await asyncio.to_thread(_scrape, self.cluster.metrics[gateway - 1]))
+            self.world.kop_dies(gateway, orderly=orderly)
             process = psutil.Process(pid)
             process.send_signal(signal.SIGTERM if orderly else signal.SIGKILL)
             await asyncio.to_thread(process.wait, _END_S)
-            self.world.kop_dies(gateway, orderly=orderly)
         await settled(name, pid)
 
     async def kill_coordinator(self, offsets_partition: int) -> None:

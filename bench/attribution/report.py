@@ -26,6 +26,8 @@ class Result:
     ours: Outcome
     evidence: dict[str, int]
     """Bytes that we counted for groups, by evidence."""
+    differences: list[tuple[str, str, int, int, int]]
+    """Group, topic, partition, bytes received and bytes that we counted, where they are not the same."""
     beyond_positions: int
     """By how many bytes a group's count is off by more than the groups' positions were apart, at worst."""
 
@@ -75,6 +77,7 @@ def write_json(path: Path, results: Sequence[Result], machine: dict[str, Any]) -
             "evidence": result.evidence,
             "beyond_positions": result.beyond_positions,
             "faults": result.faults,
+            "differences": result.differences,
         }
         for result in results
     ]

@@ -108,6 +108,13 @@ def compare(received: Counter[tuple[Group, Place]], books: Books) -> Outcome:
     )
 
 
+def differences(received: Counter[tuple[Group, Place]], books: Books) -> list[tuple[str, str, int, int, int]]:
+    """(group, topic, partition, received, counted) where the two are not the same."""
+    keys = {(group, place) for group, place in (*received, *books.groups) if group is not None}
+    rows = [(group, *place, received[group, place], books.groups[group, place]) for group, place in sorted(keys)]
+    return [row for row in rows if row[3] != row[4]]
+
+
 def largest_error(received: Counter[tuple[Group, Place]], books: Books, place: Place) -> int:
     """By how many bytes any group's count is off on that partition, either way."""
     groups = {group for group, where in (*received, *books.groups) if where == place and group is not None}

@@ -93,6 +93,7 @@ class Link:
         if not self._connection.is_lost:
             self._connection.close()
             self._kop.closed(self)
+            self._world.forget(self)
 
 
 class World:
@@ -129,7 +130,7 @@ class World:
             self.kop_books.reasons['group=""', place] += size_bytes
 
     def kop_dies(self, gateway: int, *, orderly: bool) -> None:
-        """That broker ends; only in an orderly shutdown does it close its connections, which deletes their nodes."""
+        """That broker is about to end; only an orderly shutdown closes its connections, which deletes nodes."""
         if orderly:
             for link in [link for link in self._links if link.gateway == gateway and not link.is_lost]:
                 self.kop_of(gateway).closed(link)
@@ -147,6 +148,10 @@ class World:
         link = Link(self, gateway, connection)
         self._links.add(link)
         return link
+
+    def forget(self, link: Link) -> None:
+        """It is closed."""
+        self._links.discard(link)
 
     async def call(self, api: ApiVersion, body: dict[str, Any]) -> Any:
         """A request of the bench's own, to any gateway that lives."""

@@ -9,7 +9,7 @@ import pytest
 
 from bench.attribution.cases import CASES
 from bench.attribution.report import Result
-from bench.attribution.truth import Books, Group, Outcome, Place, Truth, compare, largest_error
+from bench.attribution.truth import Books, Group, Outcome, Place, Truth, compare, differences, largest_error
 
 PLACE, OTHER = ("t", 0), ("t", 1)
 RECEIVED: Counter[tuple[Group, Place]] = Counter({("a", PLACE): 600, ("b", PLACE): 400, (None, OTHER): 100})
@@ -71,6 +71,12 @@ def test_books_of_one_case_only() -> None:
     assert both.of("one.") == Books(Counter({("a", ("one.t", 0)): 5}))
 
 
+def test_where_counts_differ() -> None:
+    assert differences(RECEIVED, RIGHT) == []
+    found = differences(RECEIVED, books(("a", PLACE, 700), ("b", PLACE, 400)))
+    assert found == [("a", "t", 0, 600, 700)]
+
+
 def test_how_far_groups_were_apart() -> None:
     truth = Truth()
     for group in ("a", "b"):
@@ -82,7 +88,7 @@ def test_how_far_groups_were_apart() -> None:
 
 
 def result(ours: Outcome, *, may_swap: bool = False, beyond_positions: int = 0) -> Result:
-    return Result(replace(CASES[0], may_swap=may_swap), ours, ours, {}, beyond_positions)
+    return Result(replace(CASES[0], may_swap=may_swap), ours, ours, {}, [], beyond_positions)
 
 
 ALL_RIGHT = Outcome(total=10_000, right=10_000, wrong=0, unattributed={}, miscounted=0)
