@@ -12,9 +12,11 @@ from ray.exceptions import RayError, RayTaskError
 
 from actors.controller import Controller
 from actors.nodes import NodeError
+from actors.reconciler import MappingUnknown
 from actors.settings import NAMESPACE, ClusterReady, ClusterSettings
 from actors.supervisor import detached
 from gateway.actor import GatewayActor
+from placement.zookeeper import ZooKeeperUnreachable
 
 _STOP_S = 40.0
 _STATUS_S = 15.0
@@ -102,6 +104,19 @@ def ask_controller(method: str, *arguments: Any, namespace: str = NAMESPACE) -> 
         raise ClusterError(f"the controller failed: {_last_line(error)}") from error
     except (ValueError, RayError, TimeoutError) as error:
         raise ClusterError(f"the controller does not answer: {_last_line(error)}") from error
+
+
+def ask_reconciler(method: str, *, timeout_s: float, namespace: str = NAMESPACE) -> Any:
+    """Call a method of the reconciler. ClusterError if it does not answer, or why it cannot."""
+    try:
+        reconciler = ray.get_actor("reconciler", namespace)
+        return ray.get(getattr(reconciler, method).remote(), timeout=timeout_s)
+    except RayTaskError as error:
+        if isinstance(error.cause, MappingUnknown | ZooKeeperUnreachable):
+            raise ClusterError(str(error.cause)) from error
+        raise ClusterError(f"the reconciler failed: {_last_line(error)}") from error
+    except (ValueError, RayError, TimeoutError) as error:
+        raise ClusterError(f"the reconciler does not answer: {_last_line(error)}") from error
 
 
 def _last_line(error: BaseException) -> str:

@@ -89,11 +89,13 @@ async def same(zk: ZooKeeperClient, wanted: dict[str, bytes]) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def running(hosts: str, held: Held) -> AsyncIterator[Reconciler]:
+async def running(
+    hosts: str, held: Held, *, interval_ms: int = INTERVAL_MS, **options: Any
+) -> AsyncIterator[Reconciler]:
     async def registrations() -> Mapping[int, tuple[Registration, ...]]:
         return dict(held)
 
-    reconciler = Reconciler(hosts, INTERVAL_MS, registrations)
+    reconciler = Reconciler(hosts, interval_ms, registrations, **options)
     task = asyncio.create_task(reconciler.run())
     try:
         yield reconciler

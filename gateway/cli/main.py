@@ -22,6 +22,8 @@ _COMMANDS = {
     "drain": "gateway.cli.drain:drain",
     "groups": "gateway.cli.groups:groups",
     "topics": "gateway.cli.topics:topics",
+    "user": "gateway.cli.user:user",
+    "mapping": "gateway.cli.mapping:mapping",
     "log": "gateway.cli.log:log",
     "audit": "gateway.cli.audit:audit",
     "fault": "gateway.cli.fault:fault",

@@ -1,0 +1,154 @@
+"""``muster mapping``: the client-to-group mapping in ZooKeeper, listed, checked and repaired.
+
+Everything goes through the running reconciler: what it would do is what is shown, and nobody else decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from gateway.cli.errors import CliError
+from gateway.cli.mapping_rows import (
+    Filter,
+    aside_rows,
+    divergence_rows,
+    done_rows,
+    node_rows,
+    planned_rows,
+    summary,
+)
+from gateway.cli.output import counted, print_json, print_table
+from gateway.cli.running import by_storage_or_address, connected
+
+if TYPE_CHECKING:
+    from actors.reconciler import Comparison, Repaired
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_READ_S, _REPAIR_S = 60.0, 600.0
+_DIFFERENT = 1
+_NODES = ("HOST", "CLIENT ID", "GROUP", "MEMBER", "KIND", "PRINCIPAL", "GENERATION", "PARTITIONS", "COORDINATOR")
+_DIFFERENCES = ("DIFFERENCE", "KIND", "HOST", "CLIENT ID", "GROUP", "MEMBER", "PATH")
+_WRITES = ("ACTION", "KIND", "HOST", "CLIENT ID", "GROUP", "MEMBER", "PATH")
+
+
+class CannotTell(CliError):
+    """The comparison could not be made, which is something else than a difference."""
+
+    exit_code = 2
+
+
+@click.group(short_help="Show, check and repair the client-to-group mapping.", epilog="Example: muster mapping check")
+def mapping() -> None:
+    """Which client fetches for which group, as ZooKeeper has it under /client_group_id.
+
+    Coordinators write it and the reconciler keeps it true; consumers never wait for it.
+    """
+
+
+def _options(command: F) -> F:
+    for option in (
+        click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True),
+        click.option("--client-id", metavar="ID", help="Only this client id; empty for the empty one."),
+        click.option("--host", metavar="ADDRESS", help="Only clients at this address."),
+        click.option("--group", metavar="GROUP", help="Only this group."),
+    ):
+        command = option(command)
+    return by_storage_or_address(command)
+
+
+@mapping.command("list", epilog="Example: muster mapping list --group billing --format json")
+@_options
+def list_(directory: Path, address: str | None, form: str, **wanted: str | None) -> None:
+    """Show what ZooKeeper holds. A node that is no registration is named as such, with its path."""
+    nodes = _ask(directory, address, "mapping", _READ_S)
+    rows = node_rows(nodes, Filter(**wanted))
+    if form == "json":
+        print_json(rows)
+        return
+    print_table(_NODES, [_cells(row, _NODES) for row in rows if "path" not in row])
+    for row in rows:
+        if "path" in row:
+            click.echo(f"no registration: {row['path']}  {row['holds']}")
+    if not rows:
+        click.echo(
+            "there is no such node" if any(value is not None for value in wanted.values()) else "it is empty", err=True
+        )
+
+
+@mapping.command(epilog="Example: muster mapping check --host 10.0.0.7")
+@_options
+def check(directory: Path, address: str | None, form: str, **wanted: str | None) -> None:
+    """Compare ZooKeeper with what the coordinators hold. Exit code 1 if they differ, 2 if nobody can say."""
+    try:
+        found: Comparison = _ask(directory, address, "compare", _READ_S)
+    except CliError as error:
+        raise CannotTell(error.message) from error
+    some = Filter(**wanted)
+    rows, aside = divergence_rows(found.divergences, some), aside_rows(found.left_alone, some)
+    if form == "json":
+        print_json({"differences": rows, "left_alone": aside, **summary(found)})
+    else:
+        if rows:
+            print_table(_DIFFERENCES, [_cells(row, _DIFFERENCES) for row in rows])
+        _say_left_alone(aside)
+        click.echo(f"{counted(len(rows), 'difference')}; {_size(found)}", err=True)
+    if rows:
+        click.get_current_context().exit(_DIFFERENT)
+
+
+@mapping.command(epilog="Example: muster mapping repair --dry-run")
+@_options
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+def repair(directory: Path, address: str | None, form: str, dry_run: bool, **wanted: str | None) -> None:
+    """Have the reconciler repair now what differs, everywhere, and show what it did.
+
+    What belongs to nobody is removed when two looks, a second apart, agree. Filters choose what is shown.
+    """
+    some = Filter(**wanted)
+    if dry_run:
+        left: Comparison = _ask(directory, address, "compare", _READ_S)
+        rows = planned_rows(left.divergences, some)
+    else:
+        repaired: Repaired = _ask(directory, address, "repair", _REPAIR_S)
+        left, rows = repaired.left, done_rows(repaired.done, some)
+    aside = aside_rows(left.left_alone, some)
+    if form == "json":
+        print_json({"dry_run": dry_run, "actions": rows, "left_alone": aside, **summary(left)})
+        return
+    if rows:
+        print_table(_WRITES, [_cells(row, _WRITES) for row in rows])
+    _say_left_alone(aside)
+    click.echo(f"{counted(len(rows), 'write')} {'would be' if dry_run else 'were'} done; {_size(left)}", err=True)
+    if not dry_run and left.divergences:
+        click.echo(f"{counted(len(left.divergences), 'difference')} left; muster mapping check shows them", err=True)
+
+
+def _cells(row: dict[str, Any], columns: tuple[str, ...]) -> list[Any]:
+    values = (row.get(column.lower().replace(" ", "_")) for column in columns)
+    return [",".join(value) if isinstance(value, list) else value for value in values]
+
+
+def _size(found: Comparison) -> str:
+    coordinators, held = counted(len(found.trusted), "Active coordinator"), counted(found.registrations, "registration")
+    return f"{coordinators} with {held}, {counted(found.nodes, 'node')} in ZooKeeper"
+
+
+def _say_left_alone(aside: list[dict[str, Any]]) -> None:
+    for row in aside:
+        click.echo(f"left alone: {row['path']} ({row['why']})")
+
+
+def _ask(directory: Path, address: str | None, method: str, timeout_s: float) -> Any:
+    """What the reconciler answers. CliError if it does not, or cannot."""
+    with connected(directory, address):
+        from gateway import cluster
+
+        try:
+            return cluster.ask_reconciler(method, timeout_s=timeout_s)
+        except cluster.ClusterError as error:
+            raise CliError(str(error)) from error

@@ -1,0 +1,143 @@
+"""Nodes of the client-to-group mapping in words: decoded, filtered, one dict for each; keys are those of the JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from placement.divergence import Aside, Difference, Divergence, node_kind, unit_of
+from placement.layout import Malformed
+from placement.mapping import Undecodable, canonical_host, decode_registration, decode_segment
+
+if TYPE_CHECKING:
+    from actors.reconciler import Comparison
+
+_SHOWN_BYTES = 60
+_ACTIONS = {Difference.MISSING: "create", Difference.WRONG: "set", Difference.NEWER: "set", Difference.STALE: "remove"}
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What is shown; None for everything."""
+
+    group: str | None = None
+    host: str | None = None
+    client_id: str | None = None
+
+    def takes(self, row: Mapping[str, Any]) -> bool:
+        """Whether the row is meant; what a row does not tell is not meant."""
+        host = None if self.host is None else _canonical(self.host)
+        asked = (("group", self.group), ("host", host), ("client_id", self.client_id))
+        return all(value is None or row.get(name) == value for name, value in asked)
+
+
+def node_rows(nodes: Mapping[str, bytes], wanted: Filter) -> list[dict[str, Any]]:
+    """Registrations and KoP's nodes, without those of hosts and clients; what is neither has ``path`` and ``holds``."""
+    rows = (_node_row(path, nodes[path]) for path in sorted(nodes) if node_kind(path) != "folder" or nodes[path])
+    return [row for row in rows if wanted.takes(row)]
+
+
+def divergence_rows(divergences: Iterable[Divergence], wanted: Filter) -> list[dict[str, Any]]:
+    """What differs."""
+    rows = ({"difference": one.difference.value, **_path_row(one.path, one.data)} for one in divergences)
+    return [row for row in rows if wanted.takes(row)]
+
+
+def planned_rows(divergences: Iterable[Divergence], wanted: Filter) -> list[dict[str, Any]]:
+    """What a repair would do."""
+    rows = ({"action": _ACTIONS[one.difference], **_path_row(one.path, one.data)} for one in divergences)
+    return [row for row in rows if wanted.takes(row)]
+
+
+def done_rows(done: Iterable[tuple[str, str]], wanted: Filter) -> list[dict[str, Any]]:
+    """What a repair did."""
+    rows = ({"action": action, **_path_row(path, None)} for action, path in done)
+    return [row for row in rows if wanted.takes(row)]
+
+
+def aside_rows(left_alone: Iterable[Aside], wanted: Filter) -> list[dict[str, Any]]:
+    """What nobody judges, and why."""
+    rows = (
+        {**_path_row(one.path, None), "offsets_partition": one.offsets_partition, "why": _why(one)}
+        for one in left_alone
+    )
+    return [row for row in rows if wanted.takes(row)]
+
+
+def summary(found: Comparison) -> dict[str, Any]:
+    """What was compared."""
+    return {
+        "active_coordinators": list(found.trusted),
+        "registrations": found.registrations,
+        "nodes": found.nodes,
+    }
+
+
+def _why(one: Aside) -> str:
+    if one.offsets_partition is None:
+        return "nothing tells whose it is"
+    return f"the coordinator offsets-{one.offsets_partition} is not Active"
+
+
+def _node_row(path: str, data: bytes) -> dict[str, Any]:
+    if node_kind(path) == "kop" and (client := _client(path)) is not None:
+        group = data.decode("utf-8", "replace")
+        return {"host": client[0], "client_id": client[1], "group": group, "kind": "kop"}
+    try:
+        one = decode_registration(path, data)
+    except Malformed:
+        return {**_path_row(path, data), "holds": repr(data[:_SHOWN_BYTES])}
+    partitions = None if one.partitions is None else [f"{topic}-{number}" for topic, number in sorted(one.partitions)]
+    return {
+        "host": one.host,
+        "client_id": one.client_id,
+        "group": one.group,
+        "member": one.member_id,
+        "kind": one.kind.value,
+        "principal": one.principal,
+        "generation": one.generation,
+        "partitions": partitions,
+        "coordinator": f"offsets-{one.offsets_partition}",
+        "epoch": one.epoch,
+        "sequence": one.sequence,
+    }
+
+
+def _path_row(path: str, data: bytes | None) -> dict[str, Any]:
+    """As far as the names tell, which may have been cut and hashed."""
+    kind = node_kind(path)
+    row: dict[str, Any] = {"kind": kind, "path": path}
+    if client := _client(path):
+        row |= {"host": client[0], "client_id": client[1]}
+    if kind == "registration":
+        group, colon, member = path.rpartition("/")[2].partition(":")
+        row |= {"group": _decoded(group), "member": _decoded(member)} if colon else {}
+    elif kind == "kop" and data is not None:
+        row["group"] = data.decode("utf-8", "replace")
+    return row
+
+
+def _client(path: str) -> tuple[str | None, str | None] | None:
+    """Host and client id; None where the path has none that can be decoded."""
+    host, slash, client_id = unit_of(path).partition("/")
+    if not slash:
+        return None
+    try:
+        return decode_segment(host), decode_segment(client_id)
+    except Undecodable:
+        return None
+
+
+def _decoded(segment: str) -> str | None:
+    try:
+        return decode_segment(segment)
+    except Undecodable:
+        return None
+
+
+def _canonical(host: str) -> str:
+    try:
+        return canonical_host(host)
+    except ValueError:
+        return host
