@@ -17,7 +17,7 @@ from gateway.upkeep import Upkeep
 from placement.view import Topic
 from placement.zookeeper import ZooKeeperClient
 from tests.attribution.kop.served import join, read
-from tests.gateway.group_client import Fresh, Member, delete
+from tests.gateway.group_client import Fresh, Member, delete, find
 from tests.gateway.real_clients import reachable
 from tests.gateway.serving import CLUSTER_ID, Serving, serving
 from tests.gateway.test_conservation import balanced
@@ -140,10 +140,12 @@ def test_kops_names_are_exact(full: Serving, fresh: Fresh, topic: Topic) -> None
 
 def test_kops_counters_never_take_back_what_waited(full: Serving, fresh: Fresh, topic: Topic) -> None:
     """Bytes that wait for evidence are not told under group="" first."""
+    group = fresh("g")
+    find(full.client, 4, group)
     with full.connect("early") as client:
         read(client, topic)
         assert not samples(full, "kop_server_BYTES_OUT", topic.name)
-        join(client, group := fresh("g"), topic.name, [0])
+        join(client, group, topic.name, [0])
         eventually(lambda: groups(full, topic.name) == {group: 6}, "the evidence came")
     assert [s.labels["group"] for s in samples(full, "kop_server_BYTES_OUT", topic.name)] == [group]
 
@@ -178,6 +180,20 @@ def test_series_of_a_deleted_group_go_and_begin_anew(full: Serving, fresh: Fresh
     member_that_read(full, group, topic)
     assert groups(full, topic.name) == {group: 6}
     assert created() > began
+
+
+def test_a_client_id_of_two_groups_is_told_of(
+    full: Serving, fresh: Fresh, topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    """F5: both with the id that their library gives every client."""
+    name = fresh("library")
+    members = [join(full.connect(name), fresh("g"), topic.name, [0]) for _ in range(2)]
+    settle(full, now_ms() + 4 * RETENTION_MS)
+    assert '\nmuster_ambiguous_clients{gateway="1"} 1.0\n' in full.http("/metrics")[1]
+    told = [record.getMessage() for record in caplog.records if name in record.getMessage()]
+    assert len(told) == 1
+    assert "not unique on host 127.0.0.1" in told[0]
+    assert all(member.group in told[0] for member in members)
 
 
 def test_groups_beyond_the_bound_share_the_overflow(

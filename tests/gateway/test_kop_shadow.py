@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,6 +117,24 @@ def test_a_client_id_that_makes_no_path(cluster: tuple[ThreeGateways, Serving]) 
 
     backstage.run(settle())
     eventually(lambda: told(cluster) == {("", "neither"): sent}, f"neither names a group: {told(cluster)}")
+
+
+def test_clients_do_not_wait_for_what_the_shadow_waits_for(cluster: tuple[ThreeGateways, Serving]) -> None:
+    """F18, with a ZooKeeper that nobody answers at: what KoP would have made of the bytes is not known yet."""
+    three, backstage = cluster
+    topic, led_by = topic_on_all(three, backstage)
+    three.stop("A")
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        backstage.controller.zk_hosts = f"127.0.0.1:{mute.getsockname()[1]}"
+        three.start("A")
+        with three.connect("A", CLIENT_ID) as client:
+            join(client, GROUP, topic.name, [led_by["A"]])
+            sent = read(client, topic, led_by["A"])
+        families = {family.name: family for family in three.gateways["A"].metrics.collect()}
+    assert sent
+    assert three.fetched() == {GROUP: sent}
+    assert not families["muster_kop_shadow_fetch_bytes"].samples
+    assert families["muster_kop_shadow_waiting_fetch_bytes"].samples[0].value == sent
 
 
 def test_what_the_rule_makes_of_bytes() -> None:
