@@ -52,6 +52,7 @@ def test_f03_a_late_delete_takes_the_newer_node(world: World, ours: Ours) -> Non
     assert (fetched.kop, fetched.ours) == ("", "g")
 
     before = world.move_coordinator("C")
+    world.beat()
     assert world.late_expiry(before, "B") == 1
     world.wait(GRACE_MS + 1)
     assert world.fetch(world.connect("C")).ours == "g", "the old coordinator's word is of an older epoch"
