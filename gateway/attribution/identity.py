@@ -151,20 +151,23 @@ class Identities:
         left = groups - held
         if len(groups) < 2 or len(here) > len(groups) or not held <= groups:
             return
-        begun_ms = max(max(each.first_ms(place), each.waiting_since_ms or 0) for each in open_)
+        waited_ms = now_ms - max(max(each.first_ms(place), each.waiting_since_ms or 0) for each in open_)
+        can_eliminate = bool(held) and waited_ms >= SETTLED_MS
+        can_pair = len(open_) == len(left) and waited_ms >= PATIENCE_MS
+        if not can_eliminate and not can_pair:
+            return
         options = [self._fitting(each, each.observations()) & left for each in open_]
-        if held and now_ms - begun_ms >= SETTLED_MS:
-            lone = [(each, groups) for each, groups in zip(open_, options, strict=True) if len(groups) == 1]
+        lone = [(each, groups) for each, groups in zip(open_, options, strict=True) if len(groups) == 1]
+        if can_eliminate and lone:
             for each, only in lone:
                 self._guess(each, min(only))
-            if lone:
-                return
-        if len(open_) == len(left) and now_ms - begun_ms >= PATIENCE_MS:
+        elif can_pair:
             for each, group in zip(open_, pairs(options) or (), strict=False):
                 self._guess(each, group)
 
     def _guess(self, fetches: Fetches, group: str) -> None:
-        if not self._is_taken(fetches, group):
+        held = {other.identity.group for other in self._neighbours(fetches) if other.identity is not None}
+        if group not in held:
             seen = fetches.observations()
             over = frozenset(self._fitting(fetches, seen) - {group})
             self._settle(fetches, Identity(group, Evidence.ONE_TO_ONE, tuple(seen), over))

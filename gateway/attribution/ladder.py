@@ -67,8 +67,7 @@ class Ladder:
         if client_id is not None and client_id.startswith(INTERNAL_PREFIX):
             return _INTERNAL
         slot = self._table.slot(host, client_id)
-        groups = slot.groups(at_ms, connection.principal) if slot is not None else None
-        if slot is None or not groups:
+        if slot is None:
             return _NO_GROUP
         owners = slot.owners(topic, partition, at_ms, connection.principal)
         opaque = slot.opaque(at_ms, connection.principal)
@@ -87,12 +86,15 @@ class Ladder:
             self._identities.doubt(fetches, place, at_ms)
             self._identities.wait(fetches, at_ms)
             return _AMBIGUOUS
-        if not possible or (len(groups) > 1 and not owners):
+        if not possible and not slot.has_other(None, at_ms, connection.principal):
+            return _NO_GROUP
+        group = next(iter(possible), None)
+        is_alone = group is not None and not slot.has_other(group, at_ms, connection.principal)
+        if group is None or not (owners or is_alone):
             self._identities.doubt(fetches, place, at_ms)
             return _UNKNOWN
-        [group] = possible
         self._identities.certain(fetches, place, group, at_ms)
-        evidence = Evidence.UNIQUE_CANDIDATE if len(groups) == 1 else Evidence.ASSIGNMENT
+        evidence = Evidence.UNIQUE_CANDIDATE if is_alone else Evidence.ASSIGNMENT
         return Verdict.of(group, _member_of(group, owners, opaque), evidence)
 
     def last_word(

@@ -127,6 +127,13 @@ class Slot:
         """Members whose assignment is not known (not synced yet, or not a consumer's)."""
         return [claim for claim in self._indexed().opaque if claim.holds(at_ms, principal)]
 
+    def has_other(self, than: str | None, at_ms: int, principal: str | None = None) -> bool:
+        """Whether any other group has a candidate here at that time, with the grace time."""
+        return any(
+            group != than and first <= at_ms <= last and same_principal(owner, principal)
+            for (group, owner), (first, last) in self._indexed().groups.items()
+        )
+
     def groups(self, at_ms: int, principal: str | None = None) -> set[str]:
         """All groups that have a candidate here at that time, with the grace time."""
         return {
