@@ -205,7 +205,7 @@ class Account(Generic[T]):
     def group_request(self, connection: ConnectionState, host: str, client_id: str | None, group: str) -> None:
         """A JoinGroup, SyncGroup, Heartbeat, OffsetCommit or OffsetFetch came in on that connection.
 
-        FindCoordinator and admin requests must not be reported: they are sent for other people's groups (spec F11).
+        FindCoordinator and admin requests must not be reported: they are sent for other people's groups (F11).
         """
         if connection.saw_group(client_id, group):
             self._close(self._ledger.changed(((host, client_id),)))

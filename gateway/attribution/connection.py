@@ -31,7 +31,7 @@ class ConnectionState:
         """A request of a client of ``group`` came in here; True if that is news.
 
         Only JoinGroup, SyncGroup, Heartbeat, OffsetCommit and OffsetFetch count. FindCoordinator and the admin
-        requests are sent for groups that the connection does not consume for (spec F11).
+        requests are sent for groups that the connection does not consume for (F11).
         """
         self.saw_client(client_id)
         if (client_id, group) in self._groups or len(self._groups) > 1:
@@ -50,7 +50,7 @@ class ConnectionState:
         """The group that this connection was seen to work for.
 
         None when there was no group request, or when several groups or client ids share the connection (a proxy or
-        bridge, spec F15): it is then no evidence for any of them.
+        bridge, F15): it is then no evidence for any of them.
         """
         if len(self._groups) != 1 or self._client_ids != {client_id}:
             return None

@@ -1,4 +1,4 @@
-"""Bytes that wait for evidence, so that what comes a little late still counts (spec F14).
+"""Bytes that wait for evidence, so that what comes a little late still counts (F14).
 
 Entries of one connection and partition that came within a second are one, judged for the time of its first byte.
 Every byte that goes in comes out in exactly one settlement; until then it is in :meth:`Ledger.pending`.

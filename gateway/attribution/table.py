@@ -1,7 +1,7 @@
 """Registrations as a gateway holds them: which groups may be behind a (host, client id), and what they own.
 
 Fed by the coordinators' statements, never by ZooKeeper and never by connections: a lost coordinator or client
-changes nothing here (spec F1, F2, F14). A coordinator that comes back states everything anew (:meth:`replace`).
+changes nothing here (F1, F2, F14). A coordinator that comes back states everything anew (:meth:`replace`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gateway.attribution.slot import Key, Slot, Tenure
 from placement.registration import Kind, Position, Registration, Statement, Withdrawal
 
 GRACE_MS = 30_000
-"""How long after a reassignment the previous owner still counts: its Fetch may be under way (spec F31)."""
+"""How long after a reassignment the previous owner still counts: its Fetch may be under way (F31)."""
 MEMORY_MS = 60_000
 """How much longer ended tenures are remembered, to judge bytes that wait for evidence; at least their wait."""
 TOMBSTONES = 50_000
@@ -187,27 +187,24 @@ class RegistrationTable:
     def _put(self, registration: Registration, order: _Order, now_ms: int, *, since_ms: int) -> frozenset[Key]:
         member = (registration.group, registration.member_id)
         key = (registration.host, registration.client_id)
-        before = self._members.get(member)
+        known = self._members[member][1] if member in self._members else None
         changed: set[Key] = set()
-        if before is not None:
-            known = before[1]
-            old_key = (known.host, known.client_id)
+        if known is not None:
+            self._count(known, -1)
             if registration.principal is None:
                 registration = replace(registration, principal=known.principal)
             elif known.principal is None:
                 known = replace(known, principal=registration.principal)
-                self._slots[old_key].reveal(member, registration.principal)
-                changed.add(old_key)
-        if before is not None:
-            self._count(before[1], -1)
+                self._slots[known.host, known.client_id].reveal(member, registration.principal)
+                changed.add((known.host, known.client_id))
         self._count(registration, 1)
         self._members[member] = (order, registration)
         self._tombstones.pop(member, None)
         self._partition(registration.offsets_partition).members.add(member)
-        if before is None or _claims(known) != _claims(registration):
-            if before is not None:
-                self._end(old_key, member, now_ms)
-                changed.add(old_key)
+        if known is None or _claims(known) != _claims(registration):
+            if known is not None:
+                self._end((known.host, known.client_id), member, now_ms)
+                changed.add((known.host, known.client_id))
             slot = self._slots.setdefault(key, Slot(self._grace_ms))
             is_member = registration.kind is Kind.MEMBER
             slot.begin(member, Tenure(registration.partitions, is_member, since_ms, registration.principal))
