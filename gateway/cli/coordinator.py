@@ -9,11 +9,16 @@ import time
 from collections.abc import Iterator
 from typing import Any, Self
 
+from scramp import ScramClient, ScramException
+
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
 from actors.wire.framing import SIZE_BYTES, framed
 from gateway.cli.errors import CliError
 from gateway.cli.kafka import TIMEOUT_S
+from gateway.cli.login import Login, current_login
+from gateway.security.mechanisms import PLAIN
+from gateway.security.session import SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 FIND_COORDINATOR = 10
 _FIND_COORDINATOR_VERSION = 4
@@ -36,6 +41,12 @@ class _Connection:
         self._socket = socket.create_connection((host, port), timeout=_CONNECT_S)
         self._socket.settimeout(TIMEOUT_S)
         self._asked = 0
+        if (login := current_login()) is not None:
+            try:
+                self._log_in(login)
+            except BaseException:
+                self.close()
+                raise
 
     def ask(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
         self._asked += 1
@@ -51,6 +62,27 @@ class _Connection:
         if correlation_id != self._asked:
             raise ConnectionError("it answers what was not asked")
         return answer
+
+    def _log_in(self, login: Login) -> None:
+        """CliError if the gateway does not take it."""
+        shaken = self.ask(SASL_HANDSHAKE, 1, {"mechanism": login.mechanism})
+        if shaken.error_code is not ErrorCode.none:
+            raise CliError(f"the gateway does not take {login.mechanism}: {shaken.error_code.name.upper()}")
+        if login.mechanism == PLAIN:
+            self._send_token("\0".join(("", login.user, login.password)))
+            return
+        scram = ScramClient([login.mechanism], login.user, login.password)
+        try:
+            scram.set_server_first(self._send_token(scram.get_client_first()))
+            scram.set_server_final(self._send_token(scram.get_client_final()))
+        except ScramException as error:
+            raise CliError(f"the login failed: {error}") from error
+
+    def _send_token(self, token: str) -> str:
+        answer = self.ask(SASL_AUTHENTICATE, 2, {"auth_bytes": token.encode()})
+        if answer.error_code is not ErrorCode.none:
+            raise CliError(f"the gateway refuses the login: {answer.error_message}")
+        return str(answer.auth_bytes, "utf-8")
 
     def _exactly(self, size_bytes: int) -> bytes:
         data = bytearray()

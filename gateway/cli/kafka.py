@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from gateway.cli.errors import CliError
+from gateway.cli.login import current_login
 
 T = TypeVar("T")
 
@@ -20,20 +21,34 @@ TIMEOUT_S = 15.0
 
 _REACH_TIMEOUT_S = 8.0
 _SILENT = logging.getLogger("librdkafka")
+_SILENT.addHandler(logging.NullHandler())
 
 
 def admin(bootstrap: str) -> AdminClient:
     """A client of these gateways. CliError if none of them answers."""
+    login = current_login()
     _SILENT.propagate = logging.getLogger().isEnabledFor(logging.DEBUG)
+    failures: list[KafkaError] = []
+    config: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "client.id": "muster-cli",
+        "socket.connection.setup.timeout.ms": 5000,
+        "error_cb": failures.append,
+    }
     client = AdminClient(
-        {"bootstrap.servers": bootstrap, "client.id": "muster-cli", "socket.connection.setup.timeout.ms": 5000},
+        config | (login.librdkafka() if login else {}),
         logger=_SILENT,
     )
     try:
         client.list_topics(timeout=_REACH_TIMEOUT_S)
     except KafkaException as error:
+        client.poll(0)
+        refusal = next((one for one in failures if one.code() == KafkaError._AUTHENTICATION), None)
+        if refusal is not None:
+            raise CliError(f"the gateway at {bootstrap} refuses the login: {refusal.str()}") from error
         raise CliError(
-            f"no gateway answers at {bootstrap} ({text_of(error)}); muster status shows what runs"
+            f"no gateway answers at {bootstrap} ({text_of(error)}); muster status shows what runs; "
+            "where sasl.enabled.mechanisms is set, say --command-config FILE"
         ) from error
     return client
 

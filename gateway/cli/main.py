@@ -76,8 +76,8 @@ def main() -> None:
 def _run(arguments: list[str]) -> int:
     verbose = bool({"-v", "--verbose"} & set(arguments[:1]))
     try:
-        cli.main(args=arguments, prog_name="muster", standalone_mode=False)
-        return 0
+        code = cli.main(args=arguments, prog_name="muster", standalone_mode=False)
+        return code if isinstance(code, int) else 0
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "muster"
         return _fail(f"{error.format_message().rstrip('.')}. See: {command} --help", error.exit_code)

@@ -13,6 +13,7 @@ import click
 
 from gateway.cli import own_ray, storage
 from gateway.cli.errors import CliError
+from gateway.cli.login import with_login
 
 _CONNECT_S = 2.0
 F = TypeVar("F", bound=Callable[..., Any])
@@ -35,9 +36,9 @@ def by_storage_or_address(command: F) -> F:
 
 
 def by_bootstrap(command: F) -> F:
-    """Those, and ``--bootstrap-server``, as ``bootstrap_server``."""
+    """Those, ``--command-config``, and ``--bootstrap-server``, as ``bootstrap_server``."""
     option = click.option("--bootstrap-server", metavar="HOST:PORT[,...]", help="Ask these gateways, as Kafka's tools.")
-    return by_storage_or_address(option(command))
+    return by_storage_or_address(option(with_login(command)))
 
 
 def state_of(directory: Path) -> storage.RunState:

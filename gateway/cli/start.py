@@ -18,6 +18,8 @@ from gateway.cli import own_ray, storage
 from gateway.cli.errors import CliError
 from gateway.cli.output import Progress
 from gateway.cli.ports import Ports
+from gateway.security.credentials import CredentialsError
+from gateway.security.session import Sasl
 from placement import zookeeper
 
 _ZOOKEEPER_TIMEOUT_S = 10
@@ -41,6 +43,7 @@ class Start:
 
     def run(self) -> ClusterReady:
         """Check everything, then start everything; returns when it serves. CliError if something is in the way."""
+        _check_users(self._config)
         cluster_id = storage.prepare(self._storage)
         self._undo.enter_context(storage.locked(self._storage))
         self._forget_the_killed()
@@ -177,6 +180,14 @@ def _java() -> dict[str, str]:
         return java_environment()
     except JavaNotFound as error:
         raise CliError(str(error)) from error
+
+
+def _check_users(config: MusterConfig) -> None:
+    try:
+        if (sasl := Sasl.of(config)) is not None:
+            sasl.close()
+    except CredentialsError as error:
+        raise CliError(f"{error}; muster user add writes them") from error
 
 
 def _check_zookeeper(hosts: str) -> None:

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
-from gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, write
+from gateway.cli.main import cli
+from gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, read, write
 from gateway.security.mechanisms import MECHANISMS
 from tests.gateway.serving import Serving
 
@@ -131,3 +133,50 @@ def test_a_client_without_a_login_is_not_served(full: Serving, caplog: pytest.Lo
     with pytest.raises(KafkaException):
         client.list_topics(timeout=2)
     assert "came before the client has authenticated; set security.protocol=SASL_PLAINTEXT" in caplog.text
+
+
+def _muster(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, arguments)
+
+
+LOGINS = {
+    "librdkafka's names": "sasl.mechanism=PLAIN\nsasl.username=ann\nsasl.password=secret\n",
+    "Java's": "sasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule "
+    'required username="ann" password="secret";\n',
+}
+
+
+@pytest.mark.parametrize("login", LOGINS.values(), ids=LOGINS.keys())
+def test_musters_own_commands_log_in(full: Serving, tmp_path: Path, login: str) -> None:
+    (tmp_path / "login.properties").write_text(f"security.protocol=SASL_PLAINTEXT\n{login}")
+    server, topic, group = full.reachable(), f"t-{uuid.uuid4().hex[:8]}", f"g-{uuid.uuid4().hex[:8]}"
+    there = ("--bootstrap-server", server, "--command-config", str(tmp_path / "login.properties"))
+    full.create(topic)
+    assert _confluent(server, topic, group, "PLAIN") == [b"hello"]
+    listed = _muster("topics", "list", *there)
+    assert topic in listed.stdout
+    described = _muster("groups", "describe", group, *there)
+    assert described.exit_code == 0, described.output
+    assert topic in described.stdout
+
+
+def test_musters_own_commands_say_what_they_need(full: Serving, tmp_path: Path) -> None:
+    there = ("--bootstrap-server", full.reachable())
+    file = tmp_path / "login.properties"
+    file.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=ann\nsasl.password=wrong\n")
+    refused = _muster("topics", "list", *there, "--command-config", str(file))
+    assert refused.exit_code == 1
+    assert "refuses the login" in refused.output
+    file.write_text("security.protocol=SASL_SSL\n")
+    assert "SASL_PLAINTEXT" in _muster("topics", "list", *there, "--command-config", str(file)).output
+
+
+def test_muster_user_adds_and_removes(full: Serving, tmp_path: Path) -> None:
+    file = str(tmp_path / "users.properties")
+    assert _muster("user", "add", "eve = x", "--file", file, "--password", "open sesame").exit_code == 0
+    users = read(Path(file))
+    assert users["eve = x"]["SCRAM-SHA-512"].is_of("SCRAM-SHA-512", "open sesame")
+    assert "sesame" not in Path(file).read_text()
+    assert _muster("user", "remove", "bob", "--file", file).exit_code == 1
+    assert _muster("user", "remove", "eve = x", "--file", file).exit_code == 0
+    assert read(Path(file)) == {}

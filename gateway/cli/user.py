@@ -1,0 +1,75 @@
+"""``muster user``: the users that may log in where ``sasl.enabled.mechanisms`` is set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gateway.cli.errors import CliError
+from gateway.security.credentials import (
+    DEFAULT_ITERATIONS,
+    MAX_ITERATIONS,
+    MAX_NAME_CHARS,
+    SCRAM_MECHANISMS,
+    CredentialsError,
+    ScramCredential,
+    read,
+    write,
+)
+
+_FILE = click.option(
+    "--file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="The file that sasl.credentials.file names.",
+)
+
+
+@click.group(epilog="Example: muster user add ann --file users.properties")
+def user() -> None:
+    """Add and remove the users that may log in."""
+
+
+@user.command(epilog="Example: muster user add ann --file users.properties")
+@click.argument("name")
+@_FILE
+@click.option("--iterations", type=click.IntRange(DEFAULT_ITERATIONS, MAX_ITERATIONS), default=DEFAULT_ITERATIONS)
+@click.password_option(help="Asked for if it is not given; a command line can be seen by others.")
+def add(name: str, file: Path, iterations: int, password: str) -> None:
+    """Let NAME log in with a password, of which the file gets salted hashes. Gateways see it at the next login."""
+    if not 0 < len(name) <= MAX_NAME_CHARS or "\0" in name or not password:
+        raise CliError(f"a name has 1 to {MAX_NAME_CHARS} characters, and a password at least one")
+    users = _read(file)
+    try:
+        users[name] = {one: ScramCredential.of_password(one, password, iterations) for one in SCRAM_MECHANISMS}
+    except ValueError as error:
+        raise CliError(f"that password cannot be used: {error}") from error
+    _write(file, users)
+    click.echo(f"user {name} can log in", err=True)
+
+
+@user.command(epilog="Example: muster user remove ann --file users.properties")
+@click.argument("name")
+@_FILE
+def remove(name: str, file: Path) -> None:
+    """Let NAME log in no more. Connections that are open stay."""
+    users = _read(file)
+    if users.pop(name, None) is None:
+        raise CliError(f"there is no user {name} in {file}")
+    _write(file, users)
+    click.echo(f"user {name} can log in no more", err=True)
+
+
+def _read(file: Path) -> dict[str, dict[str, ScramCredential]]:
+    try:
+        return read(file) if file.exists() else {}
+    except CredentialsError as error:
+        raise CliError(str(error)) from error
+
+
+def _write(file: Path, users: dict[str, dict[str, ScramCredential]]) -> None:
+    try:
+        write(file, users)
+    except OSError as error:
+        raise CliError(f"{file} cannot be written: {error.strerror}") from error
