@@ -42,8 +42,7 @@ class Identities:
         if fetches.is_shared or (before is not None and before.group == group and not before.is_guess):
             return
         if before is not None and not before.is_guess:
-            fetches.is_shared = True
-            self._drop(fetches)
+            self.doubt(fetches, place, at_ms)
             return
         self._settle(fetches, Identity(group, Evidence.BINDING, (Observation(place, at_ms, at_ms),)))
 
@@ -58,10 +57,13 @@ class Identities:
         doubt = (place, at_ms)
         if fetches.identity is not None and len(fetches.doubts) < _MAX_DOUBTS and doubt not in fetches.doubts:
             fetches.doubts.append(doubt)
+            self._tell(fetches)
 
     def of(self, fetches: Fetches) -> Identity | None:
-        """The group behind it, if that can be told."""
+        """The group behind it, if that can be told; not while there are doubts about it."""
         found = self._standing(fetches)
+        if fetches.doubts:
+            return None
         if (found is None or found.is_guess) and not fetches.is_shared:
             now = (self._table.version(*fetches.key), fetches.news, self._fetchers.now_ms // 1_000)
             if fetches.tried != now:
@@ -221,9 +223,12 @@ class Identities:
         slot = self._table.slot(*fetches.key)
         while fetches.doubts and self._fetchers.now_ms - fetches.doubts[0][1] >= LAG_MS:
             place, at_ms = fetches.doubts.pop(0)
-            if slot is None or identity.group not in slot.possible(place, at_ms, fetches.principal):
+            owners = slot.possible(place, at_ms, fetches.principal) if slot is not None else set()
+            if identity.group not in owners:
+                fetches.is_shared = bool(owners)
                 self._drop(fetches)
                 return None
+            self._tell(fetches)
         return identity
 
     def _fitting(self, fetches: Fetches, seen: Iterable[Observation]) -> set[str]:

@@ -289,3 +289,34 @@ def test_a_member_without_a_known_principal_may_be_anybodys(bench: Bench) -> Non
     assert bench.labels() == [("a", "ma", "unique_candidate", None)]
     bench.account.statements([says.register("a", "ma", 0, principal="User:a")], NOW_MS + 3_000)
     assert bench.labels()[1:] == [("b", "mb", "unique_candidate", None)]
+
+
+def two_groups_and_a_connection_of_a(bench: Bench) -> tuple[Coordinator, ConnectionState]:
+    """Both own partition 0; the connection was a's before b came."""
+    says = Coordinator()
+    bench.account.statements([says.register("a", "ma", 0)], NOW_MS - 60_000)
+    connection = bench.send(0, at_ms=NOW_MS - 30_000)
+    bench.account.statements([says.register("b", "mb", 0, 1)], NOW_MS - 10_000)
+    bench.send(0, connection=connection)
+    assert [label[2] for label in bench.labels()] == ["unique_candidate", "binding"]
+    return says, connection
+
+
+def test_a_partition_whose_registration_is_late_casts_doubt_for_a_while(bench: Bench) -> None:
+    says, connection = two_groups_and_a_connection_of_a(bench)
+    bench.send(1, at_ms=NOW_MS + 100, connection=connection)
+    bench.send(0, at_ms=NOW_MS + 200, connection=connection)
+    bench.account.statements([says.register("a", "ma", 0, 1)], NOW_MS + 300)
+    for second in range(7):
+        bench.settle(NOW_MS + second * 1_000)
+    assert bench.labels()[3:] == [("a", "ma", "binding", None)]
+
+
+def test_a_connection_that_is_of_two_groups_tells_for_neither(bench: Bench) -> None:
+    """F15: a proxy with one client id for all."""
+    _, connection = two_groups_and_a_connection_of_a(bench)
+    bench.send(1, at_ms=NOW_MS + 100, connection=connection)
+    for second in range(1, 9):
+        bench.send(0, at_ms=NOW_MS + second * 1_000, connection=connection)
+        bench.settle(NOW_MS + second * 1_000)
+    assert bench.labels()[2:] == [("b", "mb", "assignment", None)]
