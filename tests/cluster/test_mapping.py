@@ -1,0 +1,64 @@
+"""``muster mapping`` and the reconciler's metrics, with a running Muster and a real client."""
+
+from __future__ import annotations
+
+import io
+import json
+import urllib.request
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any
+
+import pytest
+
+from gateway.cli import main
+from placement.hashing import partition_for
+from placement.mapping import encode_registration, registration_path
+from placement.zookeeper import connect
+from tests.cluster.members import ConfluentMember
+from tests.cluster.test_failover import create, working
+from tests.muster_process import Muster, eventually
+from tests.placement.strategies import registration
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+WAIT_S = 30
+OFFSETS_PARTITIONS = 50
+
+
+def told(muster: Muster, *arguments: str) -> tuple[int, dict[str, Any] | list[dict[str, Any]]]:
+    """Exit code and what is said as JSON."""
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()):
+        code = main._run(["mapping", *arguments, "--format", "json", "--storage", str(muster.storage)])
+    return code, json.loads(out.getvalue())
+
+
+def test_it_is_listed_checked_and_repaired(muster: Muster, fresh: Callable[[str], str]) -> None:
+    topic, group, client_id = fresh("t"), fresh("g"), fresh("client")
+    create(muster, topic)
+    partition = partition_for(group, OFFSETS_PARTITIONS)
+    ghost = registration(group, "ghost", client_id=client_id, host="127.0.0.1", offsets_partition=partition)
+    zk = connect(muster.ready["zookeeper"], timeout_s=15)
+    try:
+        with working(ConfluentMember(muster.bootstrap, topic, group, **{"client.id": client_id})):
+            eventually(
+                lambda: told(muster, "list", "--group", group)[1],
+                lambda rows: {row["kind"] for row in rows} == {"member", "kop"},  # type: ignore[index]
+                "the member and KoP's node are there",
+                WAIT_S,
+            )
+            assert told(muster, "check", "--group", group)[0] == 0
+            zk.create(registration_path(ghost), encode_registration(ghost))
+            code, found = told(muster, "check", "--group", group)
+            assert isinstance(found, dict)
+            # the reconciler, which looks every second here, may have been first
+            assert (code, [row["member"] for row in found["differences"]]) in ((1, ["ghost"]), (0, []))
+            assert told(muster, "repair", "--dry-run", "--group", group)[0] == 0
+            assert told(muster, "repair")[0] == 0
+            assert not zk.exists(registration_path(ghost))
+            _, rows = told(muster, "list", "--group", group)
+            assert [row["kind"] for row in rows] == ["kop", "member"]  # type: ignore[index]
+        url = muster.metrics_urls[0]
+        assert b'muster_reconciler_rounds_total{gateway="1",outcome="done"}' in urllib.request.urlopen(url).read()
+    finally:
+        zk.shut()
