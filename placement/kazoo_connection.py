@@ -9,12 +9,14 @@ from typing import Any
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.handlers.utils import fileobj_to_fd
-from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionDropped, ConnectionHandler
+from kazoo.protocol.connection import CLOSE_RESPONSE, WATCH_XID, ConnectionDropped, ConnectionHandler
 from kazoo.protocol.serialization import Watch
 from kazoo.protocol.states import EVENT_TYPE_MAP
 from kazoo.retry import ForceRetryError, KazooRetry
 
 _SIZE = struct.Struct("!i")
+_EVENT = struct.Struct("!iqiiii")
+"""Of a frame with an event: xid, zxid, err, type, state, and the length of the path, which is the rest."""
 _READ_AHEAD_BYTES = 1 << 16
 
 
@@ -48,11 +50,28 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         self._reads_ahead = not self.client.use_ssl
         try:
             response = super()._read_socket(read_timeout)
+            self._take_tree_events()
             while response != CLOSE_RESPONSE and self._has_frame():
                 response = super()._read_socket(read_timeout)
+                self._take_tree_events()
             return response
         finally:
             self._reads_ahead = False
+
+    def _take_tree_events(self) -> None:
+        """Events at the head of what was read, as far as only recursive watches concern them."""
+        data, taken, one_time = self._ahead, 0, self.client.one_time_watchers
+        while len(data) - taken >= _SIZE.size + _EVENT.size:
+            end = taken + _SIZE.size + _SIZE.unpack_from(data, taken)[0]
+            xid, _, _, kind, _, _ = _EVENT.unpack_from(data, taken + _SIZE.size)
+            if xid != WATCH_XID or end > len(data) or kind not in EVENT_TYPE_MAP:
+                break
+            path = data[taken + _SIZE.size + _EVENT.size : end].decode()
+            if any(path in watchers for watchers in one_time):
+                break
+            self.client.dispatch_tree_event(kind, path)
+            taken = end
+        del data[:taken]
 
     def _has_frame(self) -> bool:
         return len(self._ahead) >= _SIZE.size and len(self._ahead) - _SIZE.size >= _SIZE.unpack_from(self._ahead)[0]

@@ -41,7 +41,7 @@ BATCH = 500
 """Most changes that are under way at once."""
 LARGEST_NODE_BYTES = 900_000
 """Of path and data. ZooKeeper closes the connection of a request above jute.maxbuffer, 1 MiB by default."""
-_TOGETHER = 25
+_TOGETHER = 50
 """Changes in one transaction, if they have no more than so many bytes:"""
 _LARGEST_TRANSACTION_BYTES = 64_000
 _FENCES = tuple(f"{CLIENT_GROUP_FENCES}/{number:02d}" for number in range(16))

@@ -20,9 +20,10 @@ log = logging.getLogger(__name__)
 
 _ASK_S = 5.0
 _RETRY_S = 0.5
-_GATHER_S, _LONGEST_GATHER_S = 0.02, 2.0
+_GATHER_S, _LONGEST_GATHER_S = 0.02, 5.0
 _RAIN = 50
-"""Events in ``_GATHER_S``."""
+"""Events in ``_GATHER_S``; it has ended after so many of these with fewer:"""
+_BETWEEN_SHOWERS = 10
 
 
 class _Signal(Enum):
@@ -142,12 +143,14 @@ class Mirror:
 
     def _gather(self) -> None:
         until_s = time.monotonic() + _LONGEST_GATHER_S
-        before = 0
-        while True:
+        before, quiet, patience = 0, 0, 1
+        while quiet < patience and time.monotonic() < until_s:
             time.sleep(_GATHER_S)
             now = self._signals.qsize()
-            if now - before < _RAIN or time.monotonic() > until_s:
-                return
+            if now - before >= _RAIN:
+                quiet, patience = 0, _BETWEEN_SHOWERS
+            else:
+                quiet += 1
             before = now
 
     def _read_all(self) -> None:

@@ -206,6 +206,11 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         self._tree_watchers[full] = callback
         return self._send(_AddRecursiveWatch(full))
 
+    @property
+    def one_time_watchers(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """kazoo's own, by path with chroot."""
+        return self._data_watchers, self._child_watchers
+
     def dispatch_tree_event(self, kind: int, path: str) -> None:
         """Hand an event to the recursive watches above its path, on kazoo's connection thread."""
         for root, callback in tuple(self._tree_watchers.items()):
