@@ -10,7 +10,7 @@ help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
 	@echo "make demo    the demonstration: real clients, real data, faults, a Spark report"
 	@echo "make test    the test suite but for make test-recovery; one test: $(PYTHON) -m pytest tests/FILE.py -k NAME"
-	@echo "make test-recovery   standbys, nodes lost, drained and cut off, two copies of an actor, ZooKeeper away, planted bugs"
+	@echo "make test-recovery   actors killed, standbys, nodes lost, drained and cut off, restarts, ZooKeeper away, planted bugs"
 	@echo "make conformance   beside a real Apache Kafka, under its Java clients and kafkajs; fetches them with mvn and npm"
 	@echo "make bench-groups   10,000 groups, a group of 1,000 members, 100,000 offsets: time and memory"
 	@echo "make bench-log      opening a log of 1 GB with and without its indexes"
@@ -47,8 +47,8 @@ demo: setup
 	$(PYTHON) -m demo.run
 
 # Each starts a Muster of its own, most of them with more processes than two cores take beside other tests.
-RECOVERY := tests/nodes tests/restart/test_zookeeper_outage.py tests/cluster/test_standby.py \
-  tests/chaos/test_planted_bugs.py
+RECOVERY := tests/nodes tests/restart tests/cluster/test_standby.py tests/cluster/test_failover.py \
+  tests/cluster/test_mapping.py tests/chaos/test_planted_bugs.py
 
 test: setup
 	$(PYTHON) -m pytest -n 2 --dist loadscope $(addprefix --ignore=,$(RECOVERY))

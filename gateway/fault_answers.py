@@ -181,6 +181,15 @@ def _describe_cluster(call: Call, error: ErrorCode) -> dict[str, Any]:
     return {"error_code": error, "error_message": _TEXT, "cluster_id": call.gateway.view.cluster_id, "brokers": []}
 
 
+def _sasl_handshake(call: Call, error: ErrorCode) -> dict[str, Any]:
+    return {"error_code": error, "mechanisms": []}
+
+
+def _sasl_authenticate(call: Call, error: ErrorCode) -> dict[str, Any]:
+    """A login that failed, to the client: it does not try again with the same password. The connection stays."""
+    return {"error_code": error, "error_message": _TEXT, "auth_bytes": b"", "session_lifetime": 0}
+
+
 def _named(topic: Any) -> dict[str, Any]:
     return {"name": field(topic, "name", None), "topic_id": field(topic, "topic_id", None)}
 
@@ -191,12 +200,14 @@ _BODIES: dict[int, Callable[[Call, ErrorCode], dict[str, Any]]] = {
     2: _list_offsets,
     3: _metadata,
     10: _find_coordinator,
+    17: _sasl_handshake,
     18: _api_versions,
     19: _create_topics,
     20: _delete_topics,
     21: _delete_records,
     22: _init_producer_id,
     32: _describe_configs,
+    36: _sasl_authenticate,
     37: _create_partitions,
     60: _describe_cluster,
 }

@@ -1,25 +1,20 @@
-"""One running Muster for all tests that need one; each uses topics and groups of its own.
-
-``make test`` has two workers of pytest-xdist; a test alone needs none.
-"""
+"""How tests are dealt out: ``make test`` has two workers of pytest-xdist; a test alone needs none."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.muster_process import Muster
-
 _numbers = itertools.count(1)
 
 
 _SHARING = ("cluster", "nodes", "spark")
-"""Folders whose tests share something dear that lives as long as the session: a Muster, several nodes, a Spark."""
+"""Folders whose tests share something dear: a Muster, several nodes, a Spark."""
 
 
 _LONG = ("nodes", "cluster", "restart", "chaos", "cli", "spark")
@@ -45,21 +40,6 @@ class _Scheduling(LoadScopeScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling:
     config.option.loadscopereorder = False  # else modules of many tests come first, however short those are
     return _Scheduling(config, log)
-
-
-@pytest.fixture(scope="session")
-def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Muster]:
-    """Two gateways, short rebalance delay so that groups settle fast; everything else as by default."""
-    storage = tmp_path_factory.mktemp("muster") / "storage"
-    properties = {
-        "group.initial.rebalance.delay.ms": "300",
-        "metrics.samples.flush.ms": "500",
-        "reconciler.interval.ms": "1000",
-        "audit.interval.ms": "1000",
-        "fault.injection.enable": "true",
-    }
-    with Muster(storage, properties=properties) as running:
-        yield running
 
 
 @pytest.fixture

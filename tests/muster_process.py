@@ -111,10 +111,14 @@ class Muster(Cluster):
         self.process.wait(STOP_S)
         psutil.wait_procs(family[1:], timeout=STOP_S)
 
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Another muster command on this cluster, when it has ended."""
+        command = [sys.executable, "-m", "gateway.cli.main", *arguments, "--storage", str(self.storage)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, env=self.environment)
+
     def cli(self, *arguments: str, check: bool = True) -> str:
         """Output of another muster command on this cluster."""
-        command = [sys.executable, "-m", "gateway.cli.main", *arguments, "--storage", str(self.storage)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=self.environment)
+        done = self.run(*arguments)
         assert not check or done.returncode == 0, done.stderr
         return done.stdout if check else done.stdout + done.stderr
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from gateway.cli.errors import CliError
@@ -12,14 +15,34 @@ from gateway.cli.kafka import TIMEOUT_S, result
 from gateway.cli.output import counted
 
 _NAMED = 5
+_PAUSE_S = 0.1
+_STARTING = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
+"""librdkafka's DescribeGroups does not wait for a coordinator that starts."""
 
 
 def described(client: AdminClient, group: str) -> Any:
     """confluent-kafka's description; of a group that does not exist, one without members, Dead. CliError."""
     if not group:
         raise CliError("a group has a name")
-    asked = client.describe_consumer_groups([group], request_timeout=TIMEOUT_S)
-    return result(asked[group], f"group {group} cannot be described")
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while _starts(asked := client.describe_consumer_groups([group], request_timeout=TIMEOUT_S)[group]):
+        if time.monotonic() > deadline_s:
+            break
+        time.sleep(_PAUSE_S)
+    return result(asked, f"group {group} cannot be described")
+
+
+def _starts(asked: Future[Any]) -> bool:
+    """Whether the answer is that the group's coordinator is not there yet."""
+    try:
+        error = asked.exception(TIMEOUT_S)
+    except TimeoutError:
+        return False
+    return isinstance(error, KafkaException) and error.args[0].code() in _STARTING
 
 
 def state_name(state: Any) -> str:

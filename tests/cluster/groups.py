@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import confluent_kafka
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewTopic
 
 from actors.group.records import CommittedOffset, OffsetKey, decode_key, decode_value
@@ -40,8 +41,20 @@ def fresh_group(fresh: Callable[[str], str], kind: str) -> str:
 
 
 def create(muster: Muster, topic: str) -> None:
+    """As an administrator does: again, while the controller that an earlier test has killed is not back."""
     admin = AdminClient({"bootstrap.servers": muster.bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(WAIT_S)
+    deadline_s = time.monotonic() + WAIT_S
+    while True:
+        try:
+            admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(WAIT_S)
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.TOPIC_ALREADY_EXISTS:
+                return
+            if code != KafkaError.REQUEST_TIMED_OUT or time.monotonic() > deadline_s:
+                raise
+        else:
+            return
 
 
 @contextlib.contextmanager

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 import urllib.request
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
 import pytest
 
-from gateway.cli import main
 from placement.hashing import partition_for
 from placement.mapping import encode_registration, registration_path
 from placement.zookeeper import connect
@@ -28,9 +25,8 @@ OFFSETS_PARTITIONS = 50
 
 def told(muster: Muster, *arguments: str) -> tuple[int, dict[str, Any] | list[dict[str, Any]]]:
     """Exit code and what is said as JSON."""
-    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()):
-        code = main._run(["mapping", *arguments, "--format", "json", "--storage", str(muster.storage)])
-    return code, json.loads(out.getvalue())
+    done = muster.run("mapping", *arguments, "--format", "json")
+    return done.returncode, json.loads(done.stdout)
 
 
 def test_it_is_listed_checked_and_repaired(muster: Muster, fresh: Callable[[str], str]) -> None:

@@ -73,6 +73,7 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
         14: {**member, "protocol_type": "consumer", "protocol_name": "range", "assignments": []},
         15: {"groups": [group], "include_authorized_operations": False},
         16: {"states_filter": [], "types_filter": []},
+        17: {"mechanism": "PLAIN"},
         18: {"client_software_name": "a", "client_software_version": "1"},
         19: {
             "topics": [
@@ -89,6 +90,7 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
             "include_synonyms": False,
             "include_documentation": False,
         },
+        36: {"auth_bytes": b"a token"},
         37: {
             "topics": [{"name": topic.name, "count": 2, "assignments": None}],
             "timeout": 1000,
