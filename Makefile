@@ -51,7 +51,7 @@ RECOVERY := tests/nodes tests/restart tests/cluster/test_standby.py tests/cluste
   tests/cluster/test_mapping.py tests/chaos/test_planted_bugs.py
 
 test: setup
-	$(PYTHON) -m pytest -n 2 --dist loadscope $(addprefix --ignore=,$(RECOVERY))
+	$(PYTHON) -m pytest -n 3 --dist loadscope $(addprefix --ignore=,$(RECOVERY))
 
 test-recovery: setup
 	$(PYTHON) -m pytest -n 2 --dist loadscope $(RECOVERY) tests/nodes/draining.py tests/nodes/cut_off.py

@@ -1,4 +1,4 @@
-"""How tests are dealt out: ``make test`` has two workers of pytest-xdist; a test alone needs none."""
+"""How tests are dealt out: ``make test`` has three workers of pytest-xdist, who wait much; a test alone needs none."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def test_a_static_member_is_fenced_by_its_successor(muster: Muster, fresh: Fresh
                 until_read([second], COUNT)
             confluent, kafka_python = firsts
             assert isinstance(confluent, ConfluentMember)
-            [error] = eventually(lambda: confluent.errors, bool, "librdkafka is fenced", WAIT_S)
+            error, *_ = eventually(lambda: confluent.errors, bool, "librdkafka is fenced", WAIT_S)
             assert error.code() == KafkaError._FATAL
             assert KafkaError(KafkaError.FENCED_INSTANCE_ID).str() in error.str()
             refused = eventually(lambda: kafka_python.refused, bool, "kafka-python is fenced", WAIT_S)
