@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from tests.scenarios.language import Scenario, load
 from tests.scenarios.play import play
+from tests.scenarios.pulse import Pulse
 from tests.scenarios.socket_world import SocketWorld
 from tests.scenarios.values import ScenarioError
 
@@ -18,6 +20,8 @@ CORE = Path(__file__).with_name("core")
 KAFKA = Path(__file__).with_name("kafka")
 """Played on sockets in real time; their answers were recorded from a real Apache Kafka."""
 SIDE_BY_SIDE = 20
+_LATE_S = 0.2
+_AGAIN = 3
 
 Played = Scenario | ScenarioError
 
@@ -38,20 +42,39 @@ def by_broker(scenarios: Iterable[Scenario]) -> Iterator[tuple[dict[str, str], l
 
 
 def play_all(scenarios: Iterable[Scenario], port: int, *, as_kafka: bool) -> dict[str, Played]:
-    """Play them side by side on one server; by name, what came of each."""
+    """Play them side by side on one server; by name, what came of each.
+
+    They live in real time, in windows of half a second and more. What came out otherwise while this process, or the
+    machine, stood still that long says nothing: it is played again, alone.
+    """
     with SocketWorld(port) as world:
         world.prepare()
 
-    def one(scenario: Scenario) -> Played:
+    def one(scenario: Scenario) -> tuple[Played, float]:
+        began_s = time.monotonic()
         try:
             with SocketWorld(port) as world:
-                return play(scenario, world, as_kafka=as_kafka)
+                played: Played = play(scenario, world, as_kafka=as_kafka)
         except ScenarioError as error:
-            return error
+            played = error
+        return played, pulse.late_s(since_s=began_s)
 
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+    results: dict[str, Played] = {}
+    with Pulse() as pulse:
         listed = list(scenarios)
-        return dict(zip((each.name for each in listed), pool.map(one, listed), strict=True))
+        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+            found = list(pool.map(one, listed))
+        for scenario, (played, late_s) in zip(listed, found, strict=True):
+            for _ in range(_AGAIN):
+                if late_s < _LATE_S or _is_as_told(scenario, played):
+                    break
+                played, late_s = one(scenario)
+            results[scenario.name] = played
+    return results
+
+
+def _is_as_told(scenario: Scenario, played: Played) -> bool:
+    return not isinstance(played, ScenarioError) and played.text() == scenario.text()
 
 
 def difference(expected: str, got: str) -> str:
