@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 import socket
 import struct
@@ -224,7 +225,9 @@ def test_under_load_every_scrape_balances(
     with scraping(full, seed=7) as scrapes:
         for thread in threads:
             thread.start()
-        for number in range(6):
+        for number in itertools.count():
+            if number >= 6 and len(scrapes) > 3:
+                break
             client_id = f"{topic.name}-{number % 3}"
             with full.connect(client_id) as fetching, full.connect(client_id) as coming:
                 member = Member(coming, fresh("g"))
@@ -236,7 +239,7 @@ def test_under_load_every_scrape_balances(
                 member.leave()
         for thread in threads:
             thread.join(60)
-    assert len(scrapes) > 1
+    assert len(scrapes) > 3
     for name in ("muster_group_fetch_bytes_total", "muster_unattributed_fetch_bytes_total"):
         assert any(scrape.get(name) for scrape in scrapes)
     check_totals(full, topic, written, ports)
@@ -295,12 +298,14 @@ def test_a_real_consumer_is_counted_for_its_group_while_scrapes_go_on(
             async with asyncio.timeout(60):
                 for _ in range(wanted):
                     await consumer.getone()
+            while len(scrapes) <= 3:  # noqa: ASYNC110 - of another thread
+                await asyncio.sleep(0.01)
         finally:
             await consumer.stop()
 
     with reachable(full) as bootstrap, scraping(full, seed=5) as scrapes:
         asyncio.run(consume(bootstrap))
-    assert len(scrapes) > 1
+    assert len(scrapes) > 3
     of_group = {
         sample.labels["partition"]: sample.value
         for family in text_string_to_metric_families(full.http("/metrics")[1])

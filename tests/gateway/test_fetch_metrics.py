@@ -187,11 +187,16 @@ def test_a_client_id_of_two_groups_is_told_of(
     full: Serving, fresh: Fresh, topic: Topic, caplog: pytest.LogCaptureFixture
 ) -> None:
     """F5: both with the id that their library gives every client."""
-    name = fresh("library")
+
+    def keys(at_ms: int) -> int:
+        settle(full, at_ms)
+        [found] = re.findall(r'\nmuster_ambiguous_clients\{gateway="1"\} (\d+)', full.http("/metrics")[1])
+        return int(found)
+
+    name, later_ms = fresh("library"), now_ms() + 4 * RETENTION_MS
+    before = keys(later_ms)  # clients of other tests that are still there
     members = [join(full.connect(name), fresh("g"), topic.name, [0]) for _ in range(2)]
-    settle(full, now_ms() + 4 * RETENTION_MS)
-    [keys] = re.findall(r'\nmuster_ambiguous_clients\{gateway="1"\} (\d+)', full.http("/metrics")[1])
-    assert int(keys) >= 1  # other tests' clients may still count
+    assert keys(later_ms) == before + 1
     told = [record.getMessage() for record in caplog.records if name in record.getMessage()]
     assert len(told) == 1
     assert "not unique on host 127.0.0.1" in told[0]
