@@ -22,6 +22,11 @@ class ProducerIds:
         """Have a block ready before it is needed; does not wait."""
         self._fill()
 
+    def stop(self) -> None:
+        """Ask no more; a block that is on its way is lost, as blocks may be."""
+        if self._filling is not None:
+            self._filling.cancel()
+
     async def next(self) -> int:
         """An id that no other producer of this cluster has or had."""
         while True:

@@ -203,6 +203,9 @@ class Gateway:
             self._server.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
+        self._producer_ids.stop()
+        for activating in list(self._activating.values()):
+            activating.cancel()
         for connection in list(self.connections.values()):
             connection.close()
         if self.sasl is not None:

@@ -301,9 +301,18 @@ def serving(
         run(server.stop())
         if served.actors is not None:
             run(served.actors.stop())
+        run(_end_tasks())
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
         loop.close()
+
+
+async def _end_tasks() -> None:
+    """What still runs when all has been stopped, as asyncio.run does: a coordinator that was just being started."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _listen(

@@ -43,6 +43,7 @@ class Heard(logging.Handler):
 @pytest.fixture
 def said() -> Iterator[Callable[[], list[str]]]:
     """What was logged of connections since the last call; in the end nothing else may have been, by asyncio neither."""
+    gc.collect()  # so that asyncio complains of what other tests left behind now
     heard = Heard()
 
     def take() -> list[str]:
