@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 
-from actors.tables.schema import SAMPLES, SAMPLES_SCHEMA
+from actors.tables.schemas.samples import SAMPLES, SAMPLES_SCHEMA
 from demo.received import Interval, union
 
 

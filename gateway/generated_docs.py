@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from actors.config import MusterConfig, describe_broker, describe_topic
-from actors.tables.schema import REBALANCES, REBALANCES_SCHEMA, SAMPLES, SAMPLES_SCHEMA
+from actors.tables.schemas import TABLES
 
 BEGIN, END = "<!-- begin: python -m gateway.generated_docs -->", "<!-- end -->"
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -45,8 +45,7 @@ def _default(value: str | None) -> str:
 
 def columns() -> str:
     """The columns of every table."""
-    schemas = {SAMPLES: SAMPLES_SCHEMA, REBALANCES: REBALANCES_SCHEMA}
-    return "\n\n".join(f"### Columns of {name}\n{_columns_of(schema)}" for name, schema in schemas.items())
+    return "\n\n".join(f"### Columns of {name}\n{_columns_of(schema)}" for name, schema in TABLES.items())
 
 
 def _columns_of(schema: pa.Schema) -> str:

@@ -8,11 +8,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DateType, IntegerType, StructType
 
-from actors.tables.schema import SAMPLES, SAMPLES_SCHEMA
+from actors.tables.schemas.samples import SAMPLES, SAMPLES_SCHEMA
 
 
 def samples_schema() -> StructType:
-    """Columns of :data:`actors.tables.schema.SAMPLES_SCHEMA`, then the folders' ``date`` and ``hour`` (UTC)."""
+    """Columns of :data:`actors.tables.schemas.samples.SAMPLES_SCHEMA`, then the folders' ``date`` and ``hour`` (UTC)."""
     return from_arrow_schema(SAMPLES_SCHEMA).add("date", DateType()).add("hour", IntegerType())
 
 

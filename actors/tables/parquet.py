@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from actors.tables.rollup import Rollup, Row
-from actors.tables.schema import SAMPLES_SCHEMA
+from actors.tables.schemas.samples import SAMPLES_SCHEMA
 
 
 def write_samples(table: Path, name: str, gateway: int, rollup: Rollup) -> int:

@@ -29,7 +29,7 @@ from actors.group.journal_entry import RebalanceEntry
 from actors.tables.folder import SpoolFile, SpoolFolder, recover, spool_files
 from actors.tables.parquet import write_whole
 from actors.tables.rollup import hour_folder
-from actors.tables.schema import REBALANCES, REBALANCES_SCHEMA, REBALANCES_VERSION
+from actors.tables.schemas.rebalances import REBALANCES, REBALANCES_SCHEMA, REBALANCES_VERSION
 
 MOST_FILES_READ = 1_000
 """How many Parquet files :meth:`RebalanceStore.recent` looks into at most, newest hours first."""

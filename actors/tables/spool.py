@@ -33,7 +33,7 @@ from actors.tables.folder import SpoolFile, SpoolFolder, recover
 from actors.tables.parquet import write_samples
 from actors.tables.recovery import recover_samples
 from actors.tables.rollup import Rollup, Row, Sample
-from actors.tables.schema import SAMPLES
+from actors.tables.schemas.samples import SAMPLES
 
 __all__ = ["Sample", "SampleStore"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from actors.tables.schema import SAMPLES_SCHEMA
+from actors.tables.schemas.samples import SAMPLES_SCHEMA
 from actors.tables.spool import Sample, SampleStore
 from spark.consumption import per_group, per_partition
 from spark.tables import read_samples

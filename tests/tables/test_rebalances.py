@@ -17,7 +17,7 @@ import pytest
 from actors.group.journal_entry import RebalanceEntry
 from actors.tables import rebalances
 from actors.tables.rebalances import RebalanceStore, encode
-from actors.tables.schema import REBALANCES_SCHEMA
+from actors.tables.schemas.rebalances import REBALANCES_SCHEMA
 from tests.tables.rebalances import NOON_MS, aborted, entry
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from actors.tables import recovery
-from actors.tables.schema import SAMPLES_SCHEMA
+from actors.tables.schemas.samples import SAMPLES_SCHEMA
 from actors.tables.spool import Sample, SampleStore
 
 HOUR_MS = 3_600_000

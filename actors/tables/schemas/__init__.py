@@ -1,0 +1,37 @@
+"""The tables' schemas, under ``<storage>/metrics/<table>/date=YYYY-MM-DD/hour=HH/`` (UTC, of the time column).
+
+Units and meaning of a column are in its field metadata, so a Parquet file explains itself.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from actors.tables.schemas.base import time_column_of, version_of
+from actors.tables.schemas.cluster import (
+    FAULTS,
+    FAULTS_SCHEMA,
+    LIFECYCLE,
+    LIFECYCLE_SCHEMA,
+    REPAIRS,
+    REPAIRS_SCHEMA,
+)
+from actors.tables.schemas.groups import GROUP_EVENTS, GROUP_EVENTS_SCHEMA, REGISTRATIONS, REGISTRATIONS_SCHEMA
+from actors.tables.schemas.offsets import COMMITS, COMMITS_SCHEMA, END_OFFSETS, END_OFFSETS_SCHEMA
+from actors.tables.schemas.rebalances import REBALANCES, REBALANCES_SCHEMA
+from actors.tables.schemas.samples import SAMPLES, SAMPLES_SCHEMA
+
+__all__ = ["TABLES", "time_column_of", "version_of"]
+
+TABLES: dict[str, pa.Schema] = {
+    SAMPLES: SAMPLES_SCHEMA,
+    COMMITS: COMMITS_SCHEMA,
+    END_OFFSETS: END_OFFSETS_SCHEMA,
+    REBALANCES: REBALANCES_SCHEMA,
+    GROUP_EVENTS: GROUP_EVENTS_SCHEMA,
+    REGISTRATIONS: REGISTRATIONS_SCHEMA,
+    REPAIRS: REPAIRS_SCHEMA,
+    LIFECYCLE: LIFECYCLE_SCHEMA,
+    FAULTS: FAULTS_SCHEMA,
+}
+"""Every table by its name."""
