@@ -1,0 +1,13 @@
+"""The jobs of ``muster spark``, one module each.
+
+A module is registered by its import and its line in ``_REGISTERED``: ``from spark.jobs import lag``, ``lag.JOB,``.
+"""
+
+from __future__ import annotations
+
+from spark.jobs.job import Job
+
+_REGISTERED: tuple[Job, ...] = ()  # in the order of the report
+
+JOBS: dict[str, Job] = {job.name: job for job in _REGISTERED}
+"""Every job by its name."""

@@ -1,0 +1,97 @@
+"""What a job is: which tables it reads and which sections of an answer it makes of them.
+
+A job's module holds functions from DataFrame to DataFrame and, last, its ``JOB``. It reads nothing, writes nothing and
+knows no session: :mod:`spark.runner` hands it the tables and shows what it answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What an operator may ask of any job; a job leaves alone what does not concern it."""
+
+    start: datetime | None = None
+    """First moment that is asked about (aware); None: from the first row on. The tables are cut to it already."""
+    end: datetime | None = None
+    """The moment (aware) that is not asked about any more; None: up to the last row."""
+    groups: frozenset[str] = frozenset()
+    """Consumer groups that are asked about; empty: all."""
+    bucket_seconds: int = 60
+    """Width of the steps of time series, in s; 1 or more."""
+    top: int = 20
+    """How many rows a ranking has at most."""
+    price_per_gib: float | None = None
+    """What a GiB that was sent costs, in whatever currency; None: nothing is charged."""
+    timezone: str = "UTC"
+    """IANA name of the zone whose days and hours are meant. The session's own zone is UTC and stays so."""
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    """The clock (aware) for what is "current": ``end`` of a question about the past."""
+    what_if_partitions: int | None = None
+    """Simulated number of partitions of ``__consumer_offsets``; None: none is simulated."""
+    what_if_nodes: int | None = None
+    """Simulated number of nodes; None: none is simulated."""
+
+    def of_groups(self, frame: DataFrame, column: str = "group") -> DataFrame:
+        """The rows of ``frame`` whose group is asked about: all of them if none is named."""
+        return frame.where(F.col(column).isin(sorted(self.groups))) if self.groups else frame
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One table of an answer: aggregated, ordered and small, for it is shown."""
+
+    name: str
+    """snake_case, unique within the job: the key in JSON, the folder's name in Parquet."""
+    title: str
+    """What the table says, in a few words, for people."""
+    frame: DataFrame
+    """Columns are snake_case and end with their unit: ``lag_messages``, ``rate_bytes_per_second``."""
+    note: str = ""
+    """How to read it, if the title does not say it; one or two sentences."""
+
+
+Sections = Callable[[Mapping[str, DataFrame], Options], Sequence[Section]]
+"""From a job's tables, by name, to its answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamPlace:
+    """Where a stream reads and writes."""
+
+    storage: Path
+    """``storage.path`` of the cluster: :func:`spark.tables.stream_table` reads below it."""
+    out: Path
+    """A folder of the stream's own: Parquet, one sub-folder per section, with hidden ones for the checkpoints. The
+    same folder again continues where the stream ended, each row counted once."""
+    once: bool
+    """End when everything that is there now is processed (Spark's trigger AvailableNow)."""
+
+
+Stream = Callable[[SparkSession, StreamPlace, Options], Sequence[StreamingQuery]]
+"""Starts a job's Structured Streaming queries and returns them running; it awaits none of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    name: str
+    """As in ``muster spark NAME``."""
+    title: str
+    """What it answers, in one line."""
+    tables: tuple[str, ...]
+    """The tables that it reads, by their names in :data:`actors.tables.schemas.TABLES`."""
+    sections: Sections
+    history: tuple[str, ...] = ()
+    """Those of ``tables`` that are read from their first row on whatever ``Options.start`` is, because what holds at
+    the start was written before it (the last commit, a registration)."""
+    stream: Stream | None = None
+    """None: the job has no streaming form."""
