@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -46,6 +47,23 @@ class Options:
         return frame.where(F.col(column).isin(sorted(self.groups))) if self.groups else frame
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """How a section is drawn in the report. Columns are named as in its frame; what is not drawn is still in the table."""
+
+    kind: Literal["lines", "bars"]
+    """``lines``: ``y`` over the timestamps of ``x``, a curve per ``series``. ``bars``: a bar per ``x``, of the parts
+    that ``series`` names."""
+    x: tuple[str, ...]
+    """Of ``lines`` a timestamp; of ``bars`` what names a bar: ``("topic", "partition")``."""
+    y: str
+    """A number; null is a gap in a curve and nothing in a bar."""
+    y_label: str
+    """The quantity with its unit: ``bytes per second``."""
+    series: tuple[str, ...] = ()
+    """What names a curve or a part; none: there is one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """One table of an answer: aggregated, ordered and small, for it is shown."""
@@ -58,6 +76,7 @@ class Section:
     """Columns are snake_case and end with their unit: ``lag_messages``, ``rate_bytes_per_second``."""
     note: str = ""
     """How to read it, if the title does not say it; one or two sentences."""
+    plot: Plot | None = None
 
 
 Sections = Callable[[Mapping[str, DataFrame], Options], Sequence[Section]]
