@@ -49,7 +49,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """How a section is drawn in the report. Columns are named as in its frame; what is not drawn is still in the table."""
+    """How a section is drawn in the report, which has the table as well. Columns are named as in its frame."""
 
     kind: Literal["lines", "bars"]
     """``lines``: ``y`` over the timestamps of ``x``, a curve per ``series``. ``bars``: a bar per ``x``, of the parts
