@@ -32,6 +32,7 @@ from actors.supervisor import Managed, Supervisor, detached
 from actors.topics_admin import TopicsAdmin
 from placement.ephemeral import EphemeralNode
 from placement.epochs import ActorEpoch, next_epoch, take_controller_epoch, when_superseded
+from placement.host_port import host_port
 from placement.layout import CONTROLLER, ControllerNode
 from placement.topics import TopicRegistry
 from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint
@@ -413,7 +414,7 @@ def _describe(managed: Managed) -> dict[str, Any]:
         "state": managed.state,
         "pid": started.pid if started else None,
         "node_id": started.node_id if started else None,
-        "address": f"{started.broker.host}:{started.broker.port}" if started and started.broker else None,
+        "address": host_port(started.broker.host, started.broker.port) if started and started.broker else None,
         "metrics_url": started.metrics_url if started else None,
         "restarts": max(0, managed.starts - 1),
         "error": managed.error,

@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from actors.java import JavaNotFound, find_java, java_environment
+from placement.host_port import host_port
 from placement.zookeeper import ZooKeeperUnreachable, connect
 
 __all__ = ["EmbeddedZooKeeper", "ZooKeeperStartError", "find_java", "java_environment"]
@@ -115,7 +116,7 @@ class EmbeddedZooKeeper:
     @property
     def hosts(self) -> str:
         """Connect string, ``host:port``."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return host_port(self.host, self.port)
 
     @property
     def pid(self) -> int:

@@ -32,6 +32,7 @@ from gateway.metrics import GatewayMetrics
 from gateway.server import ControllerUnavailable, Gateway
 from gateway.upkeep import Upkeep, account_of
 from placement.ephemeral import EphemeralNode
+from placement.host_port import host_port
 from placement.layout import BrokerNode, broker_path
 from placement.view import Broker
 
@@ -141,7 +142,7 @@ class GatewayActor:
             pid=os.getpid(),
             node_id=node_id,
             broker=broker,
-            metrics_url=f"http://{settings.host or address}:{metrics_port}/metrics",
+            metrics_url=f"http://{host_port(settings.host or address, metrics_port)}/metrics",
         )
 
     def _open_store(self) -> SampleStore:

@@ -16,6 +16,7 @@ from actors.reconciler import MappingUnknown
 from actors.settings import NAMESPACE, ClusterReady, ClusterSettings
 from actors.supervisor import detached
 from gateway.actor import GatewayActor
+from placement.host_port import host_port
 from placement.zookeeper import ZooKeeperUnreachable
 
 _STOP_S = 40.0
@@ -38,7 +39,7 @@ def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) ->
     except RayError as error:
         raise ClusterError(_last_line(error)) from error
     return ClusterReady(
-        bootstrap=tuple(f"{gateway['broker'].host}:{gateway['broker'].port}" for gateway in gateways),
+        bootstrap=tuple(host_port(gateway["broker"].host, gateway["broker"].port) for gateway in gateways),
         metrics=tuple(gateway["metrics_url"] for gateway in gateways),
         zookeeper=settings.zookeeper,
     )

@@ -19,6 +19,7 @@ from gateway.audit_metrics import audit_text
 from gateway.group_metrics import scrape
 from gateway.reconciler_metrics import Status, asked
 from gateway.server import Gateway
+from placement.host_port import host_port
 
 _END = b"# EOF\n"
 
@@ -116,7 +117,7 @@ async def start_http(app: web.Application, host: str, port: int) -> tuple[web.Ap
         await runner.cleanup()
         if error.errno == errno.EADDRINUSE:
             raise PortTaken(
-                error.errno, f"cannot serve metrics on {host}:{port}: the port is in use; name another or 0"
+                error.errno, f"cannot serve metrics on {host_port(host, port)}: the port is in use; name another or 0"
             ) from error
         raise
     return runner, int(runner.addresses[0][1])

@@ -21,6 +21,7 @@ from gateway.cli.output import print_json, print_table
 from gateway.cli.running import bootstrap_servers, by_bootstrap
 from gateway.cli.topics import end_offsets
 from gateway.lag import End, Owner, rows
+from placement.host_port import host_port
 
 _NO_SECONDS = "no lag in seconds: it is Muster's own and not told over Kafka's protocol; leave --bootstrap-server out"
 
@@ -107,7 +108,7 @@ def _head(group: str, found: Any) -> dict[str, Any]:
         "group": group,
         "state": state_name(found.state),
         "protocol": found.partition_assignor,
-        "coordinator": f"{found.coordinator.host}:{found.coordinator.port}" if found.coordinator else None,
+        "coordinator": host_port(found.coordinator.host, found.coordinator.port) if found.coordinator else None,
         "members": [
             {
                 "member_id": member.member_id,

@@ -21,6 +21,7 @@ from gateway.cli.kafka import TIMEOUT_S, admin, refused, result
 from gateway.cli.names import NAME
 from gateway.cli.output import print_json, print_table
 from gateway.cli.running import bootstrap_servers, by_bootstrap
+from placement.host_port import host_port
 
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -108,7 +109,7 @@ def _partitions(client: AdminClient, name: str) -> list[dict[str, Any]]:
     if name not in metadata.topics:
         raise CliError(f"there is no topic {name}; muster topics list shows those that are")
     found = metadata.topics[name].partitions
-    hosts = {broker.id: f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()}
+    hosts = {broker.id: host_port(broker.host, broker.port) for broker in metadata.brokers.values()}
     earliest, latest = (end_offsets(client, name, sorted(found), spec) for spec in (_EARLIEST, _LATEST))
     return [
         {
