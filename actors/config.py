@@ -272,6 +272,20 @@ class MusterConfig(BaseModel):
     metrics_rebalances_flush_ms: Long = Field(
         60_000, ge=100, description="How often ended rebalances become Parquet, in ms."
     )
+    metrics_commits_flush_ms: Long = Field(
+        10_000,
+        ge=100,
+        description="Length of the windows of which the table commits has a row per group and partition, in ms.",
+    )
+    metrics_events_flush_ms: Long = Field(
+        5_000, ge=100, description="How often group events and registrations become Parquet, in ms."
+    )
+    metrics_registrations_snapshot_ms: Long = Field(
+        21_600_000,
+        ge=1_000,
+        description="How often the table registrations is told anew who consumes for which group, in ms: how far back "
+        "a reader has to look.",
+    )
     metrics_max_group_series: Int = Field(
         10_000,
         ge=0,

@@ -1,4 +1,20 @@
-"""``group_events`` and ``registrations``: what happened to groups, and which client consumed for which group when."""
+"""``group_events`` and ``registrations``: what happened to groups, and which client consumed for which group when.
+
+Who held at a time T is in ``registrations`` alone. A coordinator writes a snapshot when it begins to serve and every
+``metrics.registrations.snapshot.ms`` from then on: a ``registered`` row for each registration that holds, and then
+one ``snapshot`` row, all with the same ``ts``. For each ``offsets_partition``:
+
+1. of its ``snapshot`` rows with ``ts <= T`` take the one with the highest (``epoch``, ``ts``);
+2. of the rows of that epoch from that ``ts`` to T take, for each (``group``, ``member_id``), the one with the highest
+   ``sequence``;
+3. those that are ``registered`` held at T.
+
+As intervals: a ``registered`` row holds from its ``ts`` until the next row, by (``sequence``, ``ts``), of the same
+``offsets_partition``, ``epoch``, ``group`` and ``member_id``, and at the longest until the first ``snapshot`` row of
+a higher epoch. So what a coordinator lost with its process (clients without membership, members of a generation that
+the log does not have) ends with the next coordinator's snapshot, and rows of a coordinator that is deposed and does
+not know it count for nothing. Whoever asks about times from T on reads from one snapshot interval before T.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +50,13 @@ GROUP_EVENTS_SCHEMA = table(
         column("group_instance_id", pa.string(), "", "of that member, if it is static", nullable=True),
         column("reason", pa.string(), "", "why the member left or was removed", nullable=True),
         column("protocol", pa.string(), "", "of a generation: the assignor", nullable=True),
+        column(
+            "replaced_member_id",
+            pa.string(),
+            "",
+            "of static_member_replaced: the id that the member had before",
+            nullable=True,
+        ),
     ],
 )
 
@@ -42,18 +65,23 @@ REGISTRATIONS_SCHEMA = table(
     1,
     "ts",
     [
-        column("ts", MS_UTC, "ms", "from when it holds, by the clock of the coordinator"),
+        column("ts", MS_UTC, "ms", "when it was said, by the clock of the coordinator; from then on it holds"),
         column("offsets_partition", pa.int32(), "", "the partition of __consumer_offsets of the group"),
         column("epoch", pa.int32(), "", "leader epoch of the coordinator"),
         column("sequence", pa.int64(), "", "of two rows of one member the higher (epoch, sequence) is the later"),
-        column("event", pa.string(), "", "registered, withdrawn"),
-        column("group", pa.string(), "", "consumer group"),
-        column("member_id", pa.string(), "", "with the group, what is registered; names the client if it is simple"),
-        column("kind", pa.string(), "", "member, simple; null where withdrawn", nullable=True),
+        column("event", pa.string(), "", "registered, withdrawn; snapshot: what holds was said again, at the same ts"),
+        column("group", pa.string(), "", "consumer group; empty in a snapshot row"),
+        column(
+            "member_id",
+            pa.string(),
+            "",
+            "with the group, what is registered; names the client if it is simple; empty in a snapshot row",
+        ),
+        column("kind", pa.string(), "", "member, simple; null unless registered", nullable=True),
         column("client_id", pa.string(), "", "as in the request header; null and empty are different", nullable=True),
-        column("host", pa.string(), "", "canonical, without port; null where withdrawn", nullable=True),
+        column("host", pa.string(), "", "canonical, without port; null unless registered", nullable=True),
         column("principal", pa.string(), "", "of its connection; null if not known", nullable=True),
-        column("generation", pa.int32(), "", "null where withdrawn", nullable=True),
+        column("generation", pa.int32(), "", "of the member; null if it is none", nullable=True),
         column(
             "partitions",
             pa.list_(pa.struct([("topic", pa.string()), ("partition", pa.int32())])),
