@@ -109,7 +109,7 @@ def _partitions(client: AdminClient, name: str) -> list[dict[str, Any]]:
     if name not in metadata.topics:
         raise CliError(f"there is no topic {name}; muster topics list shows those that are")
     found = metadata.topics[name].partitions
-    hosts = {broker.id: host_port(broker.host, broker.port) for broker in metadata.brokers.values()}
+    hosts = {broker.id: host_port(str(broker.host), broker.port) for broker in metadata.brokers.values()}
     earliest, latest = (end_offsets(client, name, sorted(found), spec) for spec in (_EARLIEST, _LATEST))
     return [
         {
