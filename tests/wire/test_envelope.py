@@ -1,0 +1,48 @@
+"""What goes between gateway and actor comes out as it went in, whatever the clients called themselves."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.wire import envelope
+from placement.registration import Kind, Position, Registration, Statement, Withdrawal
+
+NAME = st.text(max_size=20)  # any character, lone surrogates and line ends too
+MAYBE = st.none() | NAME
+NUMBER = st.integers(0, 2**31 - 1)
+OFFSET = st.integers(0, 2**63 - 1)
+WHOSE = {"group": NAME, "member_id": NAME, "offsets_partition": NUMBER, "epoch": NUMBER, "sequence": OFFSET}
+PARTITIONS = st.none() | st.frozensets(st.tuples(NAME, NUMBER), max_size=4)
+POSITIONS = st.lists(st.tuples(NAME, NUMBER, OFFSET), min_size=1, max_size=4).map(tuple)
+
+STATEMENTS: st.SearchStrategy[Statement] = st.one_of(
+    st.builds(
+        Registration,
+        kind=st.sampled_from(Kind),
+        client_id=MAYBE,
+        host=NAME,
+        generation=st.integers(-1, 2**31 - 1),
+        partitions=PARTITIONS,
+        principal=MAYBE,
+        **WHOSE,
+    ),
+    st.builds(Withdrawal, **WHOSE),
+    st.builds(Position, principal=MAYBE, host=NAME, client_id=MAYBE, positions=POSITIONS, **WHOSE),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(NUMBER, NUMBER, st.lists(STATEMENTS, max_size=5).map(tuple), st.booleans())
+def test_statements(partition: int, epoch: int, statements: tuple[Statement, ...], snapshot: bool) -> None:
+    message = envelope.write_statements(partition, epoch, statements, snapshot=snapshot)
+    assert envelope.read_statements(message) == (partition, epoch, statements, snapshot)
+
+
+@settings(max_examples=100, deadline=None)
+@given(NUMBER, NAME, NAME, NAME, st.binary(max_size=40))
+def test_a_request_and_who_sent_it(token: int, host: str, connection: str, principal: str, frame: bytes) -> None:
+    head = envelope.request_head(token, envelope.write_context(host, connection, principal))
+    read_token, context, read_frame = envelope.read_request(head + frame)
+    assert (read_token, read_frame) == (token, frame)
+    assert (context.host, context.connection, context.principal) == (host, connection, principal)
