@@ -48,6 +48,17 @@ class Row:
     fetches: int
     last_offset: int
 
+    def extend(self, ts_ms: int, messages: int, size_bytes: int, first_offset: int, last_offset: int) -> bool:
+        """Take in one more fetch, if it goes on where the row ends, in the row's hour; else nothing happens."""
+        if first_offset != self.last_offset + 1 or ts_ms // _HOUR_MS != self.head.ts_ms // _HOUR_MS:
+            return False
+        self.last_ts_ms = ts_ms
+        self.messages += messages
+        self.bytes += size_bytes
+        self.fetches += 1
+        self.last_offset = last_offset
+        return True
+
 
 class Rollup:
     """Sums up samples; the rows depend only on the samples and their order."""
@@ -59,8 +70,8 @@ class Rollup:
     def __len__(self) -> int:
         return len(self._open) + len(self._done)
 
-    def add(self, sample: Sample) -> None:
-        """Extend the open run of the sample's (client, attribution, partition), or begin a new one."""
+    def add(self, sample: Sample) -> Row:
+        """Extend the open row of the sample's (client, attribution, partition), or begin a new one; returns the row."""
         key = (
             sample.partition,
             sample.topic,
@@ -73,15 +84,10 @@ class Rollup:
         )
         row = self._open.get(key)
         if row is not None:
-            if sample.first_offset == row.last_offset + 1 and sample.ts_ms // _HOUR_MS == row.head.ts_ms // _HOUR_MS:
-                row.last_ts_ms = sample.ts_ms
-                row.messages += sample.messages
-                row.bytes += sample.bytes
-                row.fetches += 1
-                row.last_offset = sample.last_offset
-                return
+            if row.extend(sample.ts_ms, sample.messages, sample.bytes, sample.first_offset, sample.last_offset):
+                return row
             self._done.append(row)
-        self._open[key] = Row(
+        row = self._open[key] = Row(
             head=sample,
             last_ts_ms=sample.ts_ms,
             messages=sample.messages,
@@ -89,6 +95,7 @@ class Rollup:
             fetches=1,
             last_offset=sample.last_offset,
         )
+        return row
 
     def by_folder(self) -> dict[str, list[Row]]:
         """Rows by the folder that their ``ts`` belongs to, ``date=YYYY-MM-DD/hour=HH``."""
