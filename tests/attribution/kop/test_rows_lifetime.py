@@ -9,6 +9,7 @@ import pytest
 from actors.group.coordinator import Phase
 from gateway.attribution.kop import ROOT, node_path
 from placement.repair import Node
+from tests.attribution.kop.counting import KopCounters
 from tests.attribution.kop.rules import Kop, Ours, SchemeThree
 from tests.attribution.kop.world import SESSION_MS, TOPIC, Connection, Member, World
 from tests.group.driver import join
@@ -213,6 +214,8 @@ def test_f25_series_go_with_their_group(world: World, ours: Ours) -> None:
     _, member = consumer(world, 0)
     world.fetch(world.connect("C"))
     account = ours.accounts["C"]
+    kop = KopCounters()
+    kop.read((TOPIC, 0), TOPIC, "g", account.snapshot().sent[TOPIC, 0].bytes)
     assert [series[0] for series in account.snapshot().groups] == ["g"]
     world.wait(3_600_000)
     assert [series[0] for series in account.snapshot().groups] == ["g"], "a quiet group is not gone"
@@ -221,6 +224,7 @@ def test_f25_series_go_with_their_group(world: World, ours: Ours) -> None:
     books = account.snapshot()
     assert books.groups == {}
     assert books.removed[TOPIC, 0].bytes == books.sent[TOPIC, 0].bytes > 0
+    assert kop.scraped() == {(TOPIC, "g"): books.sent[TOPIC, 0].bytes}, "KoP has nothing that takes it away"
     ours.check()
 
 

@@ -1,12 +1,14 @@
 """Rows that are about the whole path of a request, on real gateways: F10, F18, F24 and F26 to F28.
 
-KoP's side of these is told as its code has it (streamnative/kop): it cannot run here.
+KoP's side runs beside ours where its rule decides, and as a model of its counting (tests.attribution.kop.counting)
+where the row is about its request path or its metrics, which cannot run here.
 """
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,8 +18,11 @@ import pytest
 from actors.mapping_writer import MappingWriter
 from actors.wire.codec import ErrorCode
 from actors.zookeeper import EmbeddedZooKeeper
+from gateway.attribution.kop import KopRule
+from gateway.kop_store import ZooKeeperStore
 from placement.view import Topic
 from placement.zookeeper import connect
+from tests.attribution.kop.counting import KopCounters
 from tests.attribution.kop.served import books, join, read, served, settled, write
 from tests.gateway.group_client import Fresh, Member, find
 from tests.gateway.serving import Serving, serving
@@ -64,8 +69,10 @@ def test_f18_nothing_waits_for_zookeeper(tmp_path: Path) -> None:
     """KoP: a FindCoordinator waits for its put, and a fetch for its get (``PartitionLog.handleEntries`` goes on with
     ``groupNameFuture.whenCompleteAsync``), so the data stand still with ZooKeeper; when the get has failed the label is
     "" for the connection's life (test_f14_a_hiccup_of_zookeeper). Here the coordinators' real writer hangs behind."""
-    with EmbeddedZooKeeper.start(tmp_path / "zookeeper") as server:
+    with EmbeddedZooKeeper.start(tmp_path / "zookeeper") as server, ThreadPoolExecutor(1) as kop_fetches:
         zk = connect(server.hosts, timeout_s=20)
+        kop = KopRule(ZooKeeperStore(zk))
+        assert kop.found_coordinator("c1", "127.0.0.1", "app", ["g"])
         writer = MappingWriter(server.hosts)
         with serving(zk, tmp_path / "storage", PROPERTIES, with_actors=True) as running:
             assert running.actors is not None
@@ -74,6 +81,7 @@ def test_f18_nothing_waits_for_zookeeper(tmp_path: Path) -> None:
             find(running.client, 4, "g")
             write(running.client, topic)
             with suspended(server):
+                label = kop_fetches.submit(kop.label, "c2", "127.0.0.1", "app")
                 member = join(running.connect("app"), "g", "t", [0])
                 write(running.client, topic)
                 reader = running.connect("app")
@@ -83,21 +91,41 @@ def test_f18_nothing_waits_for_zookeeper(tmp_path: Path) -> None:
                 assert settled(running, "t", size).groups == {"g": size}
                 assert member.leave().error_code is ErrorCode.none
                 assert writer.backlog
+                assert not label.done(), "KoP's fetch still waits"
             eventually(lambda: not writer.backlog, "what was held back is written")
         writer.close(5)
         zk.shut()
 
 
-@pytest.mark.parametrize("group", ['a"b', "a\\b", "a\nb", "a\\nb", '"} 1\nforged{x="', "ü\u2028\x00"])
-def test_f24_any_group_id_is_a_label(full: Serving, topic: Topic, fresh: Fresh, group: str) -> None:
+@pytest.mark.parametrize(
+    ("group", "kop_tells"),
+    [
+        ('a"b', None),
+        ("a\nb", None),
+        ('"} 1\nforged{x="', None),
+        ("a\\nb", "a\nb"),
+        ("a\\b", "a\\b"),
+        ("ü\u2028\x00", "ü\u2028\x00"),
+    ],
+)
+def test_f24_any_group_id_is_a_label(
+    full: Serving, topic: Topic, fresh: Fresh, group: str, kop_tells: str | None
+) -> None:
     """KoP: ``PrometheusTextFormatUtil.writeLabelsNoBraces`` writes labels as they are, so that one group id with a
-    quote or a line break makes the whole scrape unreadable."""
+    quote or a line break makes the whole scrape unreadable (None), and others come out as another name."""
     client_id = fresh("client")
     write(full.client, topic)
     with full.connect(client_id) as coordinator, full.connect(client_id) as client:
         join(coordinator, group, topic.name, [0]).leave()
         size = read(client, topic)
         assert settled(full, topic.name, size).groups == {group: size}
+    kop = KopCounters()
+    kop.read((topic.name, 0), topic.name, group, size)
+    if kop_tells is None:
+        with pytest.raises(ValueError, match=r"."):
+            kop.scraped()
+    else:
+        assert kop.scraped() == {(topic.name, kop_tells): size}
 
 
 def test_f26_a_topic_has_one_name(full: Serving, topic: Topic, fresh: Fresh) -> None:
@@ -107,8 +135,13 @@ def test_f26_a_topic_has_one_name(full: Serving, topic: Topic, fresh: Fresh) -> 
     write(full.client, topic)
     with full.connect(client_id) as coordinator, full.connect(client_id) as client:
         join(coordinator, group, topic.name, [0])
-        size = sum(read(client, topic, version=version) for version in (4, 12, 13, 18))
-    assert settled(full, topic.name, size).groups == {group: size}
+        sizes = [read(client, topic, version=version) for version in (4, 12, 13, 18)]
+    assert settled(full, topic.name, sum(sizes)).groups == {group: sum(sizes)}
+    long, of_two_brokers = f"persistent://public/default/{topic.name}", (KopCounters(), KopCounters())
+    for kop, first in zip(of_two_brokers, (topic.name, long), strict=True):
+        for named in (first, topic.name, long):
+            kop.read((topic.name, 0), named, group, sizes[0])
+    assert [set(kop.bytes_out) for kop in of_two_brokers] == [{(topic.name, group)}, {(long, group)}]
 
 
 def test_f27_bytes_that_had_to_wait_for_more_are_counted_once(full: Serving, topic: Topic, fresh: Fresh) -> None:
@@ -128,6 +161,9 @@ def test_f27_bytes_that_had_to_wait_for_more_are_counted_once(full: Serving, top
     size = len(result.records)
     assert size >= 100_000
     assert settled(full, topic.name, size).groups == {group: size}
+    kop = KopCounters()
+    kop.fetch((topic.name, 0), topic.name, group, size // written, size)
+    assert kop.bytes_out[topic.name, group] > size
 
 
 def test_f28_what_was_not_sent_is_not_counted(full: Serving, topic: Topic, fresh: Fresh) -> None:
@@ -147,6 +183,10 @@ def test_f28_what_was_not_sent_is_not_counted(full: Serving, topic: Topic, fresh
         with full.connect(client_id) as client:
             size = read(client, topic)
     assert settled(full, topic.name, size).groups == {group: size}
+    kop = KopCounters()
+    kop.fetch((topic.name, 0), topic.name, group, size)  # for the client that was gone
+    kop.fetch((topic.name, 0), topic.name, group, size)
+    assert kop.bytes_out[topic.name, group] == 2 * size
 
 
 def test_f28_an_answer_that_waits_for_its_turn_is_not_sent_yet(full: Serving, topic: Topic, fresh: Fresh) -> None:
