@@ -88,6 +88,8 @@ class Committer:
         self.append_times = AppendTimes(disk, _THREADS)
         self.began_ms: int | None = None
         """When the last segment got its first batch; None if it is empty."""
+        self.last_append_ms: int | None = None
+        """When the last acknowledged batch was appended; None before the first one of this writer, or if not known."""
         self.over: LogError | None = None
         """Why nothing more can be written or read: closed, deleted or fenced."""
         self._directory = directory
@@ -310,6 +312,8 @@ class Committer:
         ]
         if appended_ms:
             self.append_times.add(segment.path, appended_ms)
+        if writes:
+            self.last_append_ms = _append_time_ms(writes[-1])
         self.high_watermark = segment.next_offset
         self._flushing.arm(self.config)
         for write in writes:
@@ -345,3 +349,7 @@ class Committer:
         failure = StorageError(f"{self._directory.name}: {error}")
         failure.__cause__ = error
         return failure
+
+
+def _append_time_ms(write: Write) -> int | None:
+    return write.header.max_timestamp_ms if write.header.has_log_append_time else write.appended_ms

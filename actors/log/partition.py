@@ -295,6 +295,13 @@ class PartitionLog(LogReader):
         finally:
             self._watchers.discard(callback)
 
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Have ``callback`` run whenever the high watermark, the log start or the segments are others, or the log is over.
+
+        For as long as the log is there; it may not raise.
+        """
+        self._watchers.add(callback)
+
     async def close(self) -> None:
         """Let what has been appended become durable, then close the files. May be called again."""
         if self._writer.over is None:

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Key = tuple[UUID, int]
 """Topic id and partition."""
+OnOpen = Callable[[str, int, PartitionLog], None]
+"""Hears of each log that is open now, with topic and partition, before anything is done with it. It may not raise."""
 
 
 class _Partition:
@@ -62,11 +64,13 @@ class Partitions:
         config: LogConfig,
         next_epoch: Callable[[str, int], Awaitable[int]],
         now_ms: Callable[[], int],
+        on_open: OnOpen = lambda *_: None,
     ) -> None:
         self._logs = logs
         self._config = config
         self._next_epoch = next_epoch
         self._now_ms = now_ms
+        self._on_open = on_open
         self._partitions: dict[Key, _Partition] = {}
         self._failed: dict[Key, _Failed] = {}
         self._is_closed = False
@@ -119,6 +123,7 @@ class Partitions:
             if lost is not None:
                 await lost.close()
             found = entry.log = await self._activate(topic, partition)
+            self._on_open(topic.name, partition, found)
             if (failed := self._failed.pop((topic.topic_id, partition), None)) is not None:
                 failed.trouble.over()
         except StorageError as error:

@@ -42,6 +42,16 @@ class LogReader:
         return self._writer.end_offset
 
     @property
+    def last_append_ms(self) -> int | None:
+        """When the last record was appended since the log was opened, ms since 1970 by this node's clock; None: none."""
+        return self._writer.last_append_ms
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its segments, without their indexes."""
+        return sum(segment.size_bytes for segment in self._writer.segments)
+
+    @property
     def is_over(self) -> bool:
         """Closed, deleted or fenced: every further call raises NotLeader."""
         return self._writer.over is not None

@@ -18,7 +18,7 @@ from actors.log import progress
 from actors.log.config import LogConfig
 from actors.log.errors import InvalidRequiredAcks, LogError
 from actors.log.partition import Append, AppendResult, PartitionLog
-from actors.log.partitions import Partitions
+from actors.log.partitions import OnOpen, Partitions
 from actors.log.routing import MAY_COME, Routing
 from actors.log.upkeep import Upkeep
 from actors.log.weight import TopicPartition, Weights, weights
@@ -45,12 +45,16 @@ class LogService:
         index: int,
         next_epoch: Callable[[str, int], Awaitable[int]],
         now_ms: Callable[[], int] = _now_ms,
+        on_open: OnOpen = lambda *_: None,
     ) -> None:
-        """``index`` is the log actor's own; ``next_epoch(topic, partition)`` never gives an epoch twice."""
+        """``index`` is the log actor's own; ``next_epoch(topic, partition)`` never gives an epoch twice.
+
+        ``on_open`` hears of each log that is opened.
+        """
         self._index = index
         self._routing = Routing(topics, index)
         self._now_ms = now_ms
-        self._partitions = Partitions(storage / "logs", config, next_epoch, now_ms)
+        self._partitions = Partitions(storage / "logs", config, next_epoch, now_ms, on_open)
         self._seen = topics()
         self._upkeep = Upkeep(
             self._stored_logs,
