@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.events import GroupDeleted
+from actors.group.events import GroupDeleted, OffsetsDeleted
 from actors.group.membership import forget_group
 from actors.group.messages import (
     OPERATIONS_NOT_ASKED,
@@ -65,13 +65,15 @@ def delete_groups(shard: Shard, request: DeleteGroups, token: Token) -> None:
 
 def remove_group(shard: Shard, group: Group) -> None:
     """Write tombstones for an Empty group's offsets and for itself, and forget it."""
-    shard.append_offset_tombstones(group.id, [*shard.hard.offsets(group.id)])
+    removed = shard.append_offset_tombstones(group.id, [*shard.hard.offsets(group.id)])
     shard.append_group(group, None)
     forget_group(shard, group)
 
     def written() -> None:
         if group.id not in shard.groups:
             withdraw_all(shard, group.id)
+        if removed:
+            shard.report(OffsetsDeleted(group=group.id, partitions=removed))
         shard.report(GroupDeleted(group=group.id))
 
     def failed(error: ErrorCode) -> None:

@@ -171,6 +171,9 @@ class StaticMemberReplaced:
     group_instance_id: str
     old_member_id: MemberId
     new_member_id: MemberId
+    client_id: str | None
+    """Of the new one, as its host."""
+    host: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,9 +230,34 @@ class CommittedPartition(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsCommitted:
     group: GroupId
-    by_member: bool
-    """In a generation; else by a consumer with assign(), or by who is none."""
+    generation: int | None
+    """None by a consumer with assign(), or by who is none."""
+    member_id: MemberId | None
+    """None without a generation."""
+    client_id: str | None
+    host: str
     partitions: tuple[CommittedPartition, ...] = field(repr=False)
+
+    @property
+    def by_member(self) -> bool:
+        return self.generation is not None
+
+    @property
+    def count(self) -> int:
+        return len(self.partitions)
+
+
+class RemovedOffset(NamedTuple):
+    topic: str
+    partition: int
+    before: int
+    """The committed offset until then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsExpired:
+    group: GroupId
+    partitions: tuple[RemovedOffset, ...] = field(repr=False)
 
     @property
     def count(self) -> int:
@@ -237,17 +265,15 @@ class OffsetsCommitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetsExpired:
-    group: GroupId
-    count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsDeleted:
-    """By OffsetDelete, or since their topic was deleted."""
+    """By OffsetDelete or DeleteGroups, or since their topic was deleted."""
 
     group: GroupId
-    count: int
+    partitions: tuple[RemovedOffset, ...] = field(repr=False)
+
+    @property
+    def count(self) -> int:
+        return len(self.partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

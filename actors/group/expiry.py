@@ -30,9 +30,9 @@ def _expire(shard: Shard, group: Group) -> None:
         for partition, offset in shard.hard.offsets(group.id).items()
         if _may_expire(group, partition[0]) and _is_expired(shard, group, offset)
     ]
-    count = shard.append_offset_tombstones(group.id, expired)
-    if count:
-        event = OffsetsExpired(group=group.id, count=count)
+    removed = shard.append_offset_tombstones(group.id, expired)
+    if removed:
+        event = OffsetsExpired(group=group.id, partitions=removed)
         shard.follow(lambda: shard.report(event), lambda error: None)
     if group.state is GroupState.EMPTY and not shard.hard.offsets(group.id):
         remove_group(shard, group)

@@ -68,7 +68,14 @@ def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) 
         shard.append_offset(key, _committed(shard, request, partition))
     if accepted:
         by_member = request.generation_id >= 0
-        event = OffsetsCommitted(group=request.group_id, by_member=by_member, partitions=tuple(committed))
+        event = OffsetsCommitted(
+            group=request.group_id,
+            generation=request.generation_id if by_member else None,
+            member_id=request.member_id if by_member else None,
+            client_id=context.client_id,
+            host=context.host,
+            partitions=tuple(committed),
+        )
         shard.follow(lambda: shard.report(event), lambda error: None)
     if request.generation_id < 0 and (group is None or not group.members):
         saw_simple(shard, request.group_id, context, [(topic, partition.index) for topic, partition in accepted])
@@ -242,7 +249,7 @@ def _delete_topic(shard: Shard, group: Group, topic: str, partitions: tuple[int,
 
 
 def _remove(shard: Shard, group_id: GroupId, partitions: Collection[tuple[str, int]]) -> None:
-    count = shard.append_offset_tombstones(group_id, partitions)
-    if count:
-        event = OffsetsDeleted(group=group_id, count=count)
+    removed = shard.append_offset_tombstones(group_id, partitions)
+    if removed:
+        event = OffsetsDeleted(group=group_id, partitions=removed)
         shard.follow(lambda: shard.report(event), lambda error: None)

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from actors.group.config import GroupConfig
 from actors.group.errors import translate_for
-from actors.group.events import Event
+from actors.group.events import Event, RemovedOffset
 from actors.group.hard import HardState, Prior, TopicPartition
 from actors.group.messages import Request, Response, failed
 from actors.group.records import (
@@ -118,13 +118,15 @@ class Shard:
         """Write a committed offset (None: its tombstone) and apply it at once."""
         self._append(offset_record(key, value))
 
-    def append_offset_tombstones(self, group: GroupId, partitions: Iterable[TopicPartition]) -> int:
-        """Write tombstones for those of the partitions that have an offset; gives how many."""
+    def append_offset_tombstones(
+        self, group: GroupId, partitions: Iterable[TopicPartition]
+    ) -> tuple[RemovedOffset, ...]:
+        """Write tombstones for those of the partitions that have an offset; gives what they had."""
         offsets = self.hard.offsets(group)
-        doomed = [partition for partition in partitions if partition in offsets]
-        for topic, partition in doomed:
+        removed = tuple(RemovedOffset(*each, offsets[each].offset) for each in partitions if each in offsets)
+        for topic, partition, _ in removed:
             self.append_offset(OffsetKey(group, topic, partition), None)
-        return len(doomed)
+        return removed
 
     def follow(self, written: Callable[[], None], failed: Callable[[ErrorCode], None]) -> None:
         """When this step's records (there must be some) are durable, or could not be written."""

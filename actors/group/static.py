@@ -80,6 +80,8 @@ def _announce(shard: Shard, group: Group, member: Member, before: Member) -> Non
             group_instance_id=before.group_instance_id or "",
             old_member_id=before.id,
             new_member_id=member.id,
+            client_id=member.context.client_id if member.context else member.client_id,
+            host=member.context.host if member.context else member.client_host,
         )
     )
 

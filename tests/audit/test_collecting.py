@@ -11,7 +11,7 @@ from actors.audit.outbox import Outbox
 from actors.audit.sends import Run, Sends
 from actors.audit.spans import Spans
 from actors.group.events import CommittedPartition, GroupDeleted, OffsetsCommitted
-from actors.group.types import GroupId
+from actors.group.types import GroupId, MemberId
 from actors.tables.rollup import Rollup, Sample
 
 _SETS = st.frozensets(st.integers(0, 20))
@@ -87,7 +87,12 @@ def test_too_much_that_nobody_asks_for_is_dropped_and_told() -> None:
 
 def committed(before: int | None, offset: int, *, by_member: bool = True) -> OffsetsCommitted:
     return OffsetsCommitted(
-        group=GroupId("g"), by_member=by_member, partitions=(CommittedPartition("t", 0, before, offset),)
+        group=GroupId("g"),
+        generation=1 if by_member else None,
+        member_id=MemberId("m") if by_member else None,
+        client_id="client",
+        host="10.0.0.7",
+        partitions=(CommittedPartition("t", 0, before, offset),),
     )
 
 

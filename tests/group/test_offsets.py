@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 from kio.schema.errors import ErrorCode
 
-from actors.group.events import GroupDeleted, OffsetsCommitted, OffsetsDeleted, OffsetsExpired
+from actors.group.events import GroupDeleted, OffsetsCommitted, OffsetsDeleted, OffsetsExpired, RemovedOffset
 from actors.group.messages import DeleteGroups, OffsetDelete, OffsetFetch, OffsetFetchGroup
 from actors.group.records import CommittedOffset, OffsetKey
 from actors.group.state import GroupState
 from actors.group.types import GroupId
-from tests.group.driver import Driver, G, commit, error_of, fetch, join, leave, subscription
+from tests.group.driver import HOST, Driver, G, commit, error_of, fetch, join, leave, subscription
 
 Make = Callable[..., Driver]
 E = ErrorCode
@@ -79,15 +79,22 @@ def test_offsets_may_go_back_and_below_zero(driver: Driver) -> None:
     for offset in (10, 3, -5):
         assert driver.error(commit({("t", 0): offset})) is E.none
         assert driver.offset("t", 0) == offset
-    told = [event for event in driver.events if isinstance(event, OffsetsCommitted)]
     steps = [(("t", 0, before, offset),) for before, offset in ((None, 10), (10, 3), (3, -5))]
-    assert told == [OffsetsCommitted(group=G, by_member=False, partitions=step) for step in steps]
+    assert [event.partitions for event in _commits(driver)] == steps
 
 
 def test_who_committed_is_told(driver: Driver) -> None:
+    driver.ask(commit({("t", 0): 5}, member_id="not asked for"), client=None)
     [member_id] = driver.stable()
     assert driver.error(commit({("t", 0): 7}, member_id=member_id, generation=1)) is E.none
-    assert [event.by_member for event in driver.events if isinstance(event, OffsetsCommitted)] == [True]
+    outside, member = _commits(driver)
+    assert (outside.generation, outside.member_id, outside.client_id, outside.host) == (None, None, None, HOST)
+    assert (member.generation, member.member_id, member.client_id, member.host) == (1, member_id, "c", HOST)
+    assert (outside.by_member, member.by_member) == (False, True)
+
+
+def _commits(driver: Driver) -> list[OffsetsCommitted]:
+    return [event for event in driver.events if isinstance(event, OffsetsCommitted)]
 
 
 def test_a_failed_commit_leaves_no_group(make: Make) -> None:
@@ -161,7 +168,7 @@ def test_54_a_subscribed_topic_keeps_its_offsets(driver: Driver) -> None:
     assert answer.error is E.none
     assert [topic.partitions[0].error for topic in answer.topics] == [E.group_subscribed_to_topic, E.none, E.none]
     assert (driver.offset("t", 0), driver.offset("u", 0)) == (1, -1)
-    assert driver.events[-1] == OffsetsDeleted(group=G, count=1)
+    assert driver.events[-1] == OffsetsDeleted(group=G, partitions=(RemovedOffset("u", 0, 1),))
 
 
 def test_offset_delete_of_groups_that_do_not_allow_it(driver: Driver) -> None:
@@ -201,7 +208,10 @@ def test_55_delete_groups(driver: Driver) -> None:
         ("missing", E.group_id_not_found),
     ]
     assert driver.offset("t", 0, group="empty") == -1
-    assert driver.events[-1] == GroupDeleted(group=GroupId("empty"))
+    assert driver.events[-2:] == [
+        OffsetsDeleted(group=GroupId("empty"), partitions=(RemovedOffset("t", 0, 1),)),
+        GroupDeleted(group=GroupId("empty")),
+    ]
 
 
 def test_a_deletion_that_fails_keeps_the_group(make: Make) -> None:
@@ -234,7 +244,10 @@ def test_46_an_empty_group_keeps_its_offsets_for_the_retention(make: Make) -> No
     driver.advance(1001)
     assert driver.offset("t", 0) == -1
     assert G not in driver.core.groups
-    assert driver.events[-2:] == [OffsetsExpired(group=G, count=1), GroupDeleted(group=G)]
+    assert driver.events[-2:] == [
+        OffsetsExpired(group=G, partitions=(RemovedOffset("t", 0, 1),)),
+        GroupDeleted(group=G),
+    ]
 
 
 def test_47_a_stable_group_loses_only_what_it_does_not_subscribe_to(make: Make) -> None:

@@ -383,7 +383,7 @@ def _a_deleted_group_keeps_its_offsets() -> list[Change]:
     remove = admin.remove_group
 
     def mutant(shard: Shard, group: Group) -> None:
-        with patch.object(shard, "append_offset_tombstones", lambda group_id, partitions: 0):
+        with patch.object(shard, "append_offset_tombstones", lambda group_id, partitions: ()):
             remove(shard, group)
 
     return [(admin, "remove_group", mutant)]
