@@ -72,10 +72,10 @@ class World(Protocol):
 
 
 class Namebook:
-    """Names for what the server makes, and a group namespace for each scenario."""
+    """Names for what the server makes, and a group namespace for each time that a scenario is played."""
 
-    def __init__(self, scenario: Scenario, world: World) -> None:
-        self._prefix = f"{scenario.name}."
+    def __init__(self, scenario: Scenario, world: World, time_played: int) -> None:
+        self._prefix = f"{scenario.name}." if time_played == 1 else f"{scenario.name}.{time_played}."
         self._world = world
         self._ids: dict[Ref, str] = {}
         self._refs: dict[str, Ref] = {}
@@ -121,19 +121,20 @@ class Namebook:
         return self._topics.get(topic_id, str(topic_id))
 
 
-def play(scenario: Scenario, world: World, *, as_kafka: bool = False) -> Scenario:
+def play(scenario: Scenario, world: World, *, as_kafka: bool = False, time_played: int = 1) -> Scenario:
     """The scenario with this world's answers.
 
     ``as_kafka`` says whose answers they are where the file has both; what the others answer stays as it is.
+    ``time_played`` counts on one server, which still has the groups of the time before.
     """
-    return _Player(scenario, world, as_kafka).play()
+    return _Player(scenario, world, as_kafka, time_played).play()
 
 
 class _Player:
-    def __init__(self, scenario: Scenario, world: World, as_kafka: bool) -> None:
+    def __init__(self, scenario: Scenario, world: World, as_kafka: bool, time_played: int) -> None:
         self._scenario = copy.deepcopy(scenario)
         self._world = world
-        self._names = Namebook(scenario, world)
+        self._names = Namebook(scenario, world, time_played)
         self._as_kafka = as_kafka
         self._waiting: dict[str, list[Ticket]] = {}
 
