@@ -1,19 +1,22 @@
 """Folders of spool files, one for each process: whose process is dead, is taken over by whoever comes next.
 
-What is in the lines and what becomes of them is the table's business (:mod:`actors.tables.spool`,
-:mod:`actors.tables.rebalances`).
+A line is one JSON value. What is in it and what becomes of it is the table's business (:mod:`actors.tables.spool`,
+:mod:`actors.tables.events`, :mod:`actors.tables.rebalances`).
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 _log = logging.getLogger(__name__)
 _LOCK = "lock"
@@ -25,12 +28,14 @@ class SpoolFile:
 
     path: Path
     fd: int
+    missing: int = 0
+    """Lines that are not in it, or not whole (full disk)."""
     torn: bool = False
-    """The last line may be incomplete (full disk): the next write begins a new line."""
+    """The last line is one of them: the next write begins a new line and says how many there are."""
 
     def append(self, line: bytes) -> None:
         """Write a whole line. Never raises for a full disk: the line is then in memory only."""
-        data = b"\n" + line if self.torn else line
+        data = b'\n{"missing":%d}\n%b' % (self.missing, line) if self.torn else line
         try:
             complete = os.write(self.fd, data) == len(data)
         except OSError as error:
@@ -38,6 +43,7 @@ class SpoolFile:
                 _log.error("cannot append to %s (%s): in memory only until the next flush", self.path, error)
             complete = False
         self.torn = not complete
+        self.missing += self.torn
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,17 @@ class SpoolFolder:
         """Oldest first."""
         return spool_files(self.path)
 
+    def say_lost(self, spool: Path, lines: int, first_ms: int | None) -> None:
+        """Log that ``lines`` of what was added to a spool are not in it; ``first_ms``: the earliest row that is."""
+        began_ms = first_ms if first_ms is not None else int(self.path.name.rsplit("-", 2)[1])
+        _log.warning(
+            "%s: at most %d lines are lost, added between %s and %s (full disk or power loss)",
+            spool,
+            lines,
+            _moment(began_ms),
+            _moment(int(spool.stat().st_mtime * 1000)),
+        )
+
     def remove(self) -> None:
         """Remove the folder: spools oldest first, the lock last."""
         for file in (*self.spools(), *self.path.glob("*.partial"), self.path / _LOCK):
@@ -87,6 +104,28 @@ def spool_files(folder: Path) -> list[Path]:
         return sorted(folder.glob("*.jsonl"))
     except FileNotFoundError:
         return []
+
+
+def read_lines(path: Path) -> tuple[list[Any], int]:
+    """Every whole line's value, and how many lines are known to be missing: torn, or never written."""
+    values: list[Any] = []
+    missing = torn = 0
+    for line in filter(None, path.read_bytes().splitlines()):
+        try:
+            value = json.loads(line)
+        except ValueError:
+            torn += 1
+            continue
+        match value:
+            case {"missing": int(so_far)}:
+                missing, torn = so_far, 0
+            case _:
+                values.append(value)
+    return values, missing + torn
+
+
+def _moment(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def recover(spools: Path, owner: str, settle: Callable[[SpoolFolder], int]) -> int:

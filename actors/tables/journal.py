@@ -1,4 +1,4 @@
-"""The lines of a spool file. One line is one JSON array; what does not parse was torn by a kill or a full disk.
+"""The lines of a spool file. One line is one JSON array.
 
 ``s`` a sample; ``p`` a sample whose attribution is pending, under a handle; ``r`` the resolution of a handle: the
 whole sample again, as it counts now. So the rows of a spool depend on that spool alone.
@@ -7,16 +7,15 @@ whole sample again, as it counts now. So the rows of a spool depend on that spoo
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from actors.tables.folder import read_lines
 from actors.tables.rollup import Rollup, Sample
 
-_log = logging.getLogger(__name__)
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _TEXTS = 4096
 """Combinations that are kept: a few for each client and topic."""
@@ -54,16 +53,19 @@ class Spool:
     rollup: Rollup = field(default_factory=Rollup)
     pending: dict[int, Sample] = field(default_factory=dict)
     resolved: set[int] = field(default_factory=set)
+    lost: int = 0
+    """Lines that are known to be missing."""
 
 
 def read(path: Path) -> Spool:
-    """Read a spool file. Lines that do not parse are dropped with a warning."""
-    spool = Spool()
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+    """Read a spool file. Lines that are not whole are left out and counted."""
+    lines, lost = read_lines(path)
+    spool = Spool(lost=lost)
+    for values in lines:
         try:
-            _apply(spool, json.loads(line))
+            _apply(spool, values)
         except (ValueError, TypeError):
-            _log.warning("%s: line %d is torn and dropped", path, number)
+            spool.lost += 1
     return spool
 
 

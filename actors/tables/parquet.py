@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from actors.tables.rollup import Rollup, Row
+from actors.tables.rollup import Rollup, Row, hour_folder
+from actors.tables.schemas import time_column_of
 from actors.tables.schemas.samples import SAMPLES_SCHEMA
+
+_log = logging.getLogger(__name__)
 
 
 def write_samples(table: Path, name: str, gateway: int, rollup: Rollup) -> int:
@@ -19,12 +24,26 @@ def write_samples(table: Path, name: str, gateway: int, rollup: Rollup) -> int:
     A file that is there already is whole and holds the same rows (``name`` stands for one immutable input), so
     it is left alone: writing again after a kill neither loses nor doubles a row. OSError if the disk refuses.
     """
+    arrays = {folder: _samples_to_arrow(gateway, rows) for folder, rows in rollup.by_folder().items()}
+    return _write_new(table, name, arrays)
+
+
+def write_rows(table: Path, name: str, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> int:
+    """As :func:`write_samples`, of rows by column with times as ms. A row that does not fit the schema is dropped."""
+    time_column = time_column_of(schema)
+    folders: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        folders.setdefault(hour_folder(row[time_column]), []).append(row)
+    return _write_new(table, name, {folder: _rows_to_arrow(schema, held) for folder, held in folders.items()})
+
+
+def _write_new(table: Path, name: str, folders: Mapping[str, pa.Table]) -> int:
     written = 0
-    for folder, rows in rollup.by_folder().items():
+    for folder, rows in folders.items():
         target = table / folder / f"{name}.parquet"
-        if not target.exists():
-            write_whole(_to_arrow(gateway, rows), target)
-            written += len(rows)
+        if rows.num_rows and not target.exists():
+            write_whole(rows, target)
+            written += rows.num_rows
     return written
 
 
@@ -39,7 +58,30 @@ def write_whole(table: pa.Table, target: Path) -> None:
     partial.replace(target)
 
 
-def _to_arrow(gateway: int, rows: Sequence[Row]) -> pa.Table:
+def _rows_to_arrow(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    try:
+        return _checked(schema, rows)
+    except (pa.ArrowException, OverflowError):
+        return pa.concat_tables([schema.empty_table(), *(_one_to_arrow(schema, row) for row in rows)])
+
+
+def _one_to_arrow(schema: pa.Schema, row: Mapping[str, Any]) -> pa.Table:
+    try:
+        return _checked(schema, [row])
+    except (pa.ArrowException, OverflowError) as error:
+        _log.error("a row does not fit its table and is dropped (%s): %r", error, row)
+        return schema.empty_table()
+
+
+def _checked(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    made = pa.Table.from_pylist(rows, schema=schema)
+    for column in schema:
+        if not column.nullable and made.column(column.name).null_count:
+            raise pa.ArrowInvalid(f"{column.name} is null")
+    return made
+
+
+def _samples_to_arrow(gateway: int, rows: Sequence[Row]) -> pa.Table:
     columns: dict[str, list[object]] = {
         "ts": [row.head.ts_ms for row in rows],
         "last_ts": [row.last_ts_ms for row in rows],

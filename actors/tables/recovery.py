@@ -17,7 +17,10 @@ def recover_samples(folder: SpoolFolder, table: Path, gateway: int) -> int:
     _resolve_pending(folder)
     rows = 0
     for path in folder.spools():
-        rows += write_samples(table, folder.name_of(path), gateway, journal.read(path).rollup)
+        spool = journal.read(path)
+        if spool.lost:
+            folder.say_lost(path, spool.lost, min((row.head.ts_ms for row in spool.rollup.rows()), default=None))
+        rows += write_samples(table, folder.name_of(path), gateway, spool.rollup)
     if rows:
         _log.info("recovered %d rows of samples from %s", rows, folder.path)
     return rows

@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from actors.group.journal_entry import RebalanceEntry
-from actors.tables import rebalances
+from actors.tables import parquet
 from actors.tables.rebalances import RebalanceStore, encode
 from actors.tables.schemas.rebalances import REBALANCES_SCHEMA
 from tests.tables.rebalances import NOON_MS, aborted, entry
@@ -174,7 +174,7 @@ def test_a_disk_that_refuses_loses_nothing(
         def refuse(*_: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        patch.setattr(rebalances, "write_whole", refuse)
+        patch.setattr(parquet, "write_whole", refuse)
         with pytest.raises(OSError, match="No space"):
             store.flush()
     keep(store, entry(2))

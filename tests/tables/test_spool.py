@@ -208,7 +208,7 @@ def test_a_living_copy_and_another_gateway_keep_their_spools(tmp_path: Path) -> 
 def test_a_full_disk_delays_but_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("actors.tables.spool.os.write", lambda fd, data: _raise(OSError(28, "No space left on device")))
+        patch.setattr("actors.tables.folder.os.write", lambda fd, data: _raise(OSError(28, "No space left on device")))
         store.add(fetched(0, 9))
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", lambda self, target: _raise(OSError(28, "No space left on device")))

@@ -1,0 +1,123 @@
+"""Rows of any table but ``samples``, durable across SIGKILL (:mod:`actors.tables.store`).
+
+A line of the spool is the row as a JSON object, with the version of the table's schema under ``v``. Spools are in
+``spool/<table>/``: an actor writes more tables than one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from actors.tables.folder import SpoolFolder, read_lines
+from actors.tables.parquet import write_rows
+from actors.tables.schemas import TABLES, time_column_of, version_of
+from actors.tables.store import SpooledStore
+
+MOST_ROWS_HELD = 100_000
+"""In memory, of one store whose flushes fail; what comes beyond is lost, and said."""
+
+_log = logging.getLogger(__name__)
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+Row = dict[str, Any]
+"""A row of a table: values by column, times as ms since the epoch."""
+
+
+class RowStore(SpooledStore[list[Row]]):
+    """Frame of stores whose lines are rows, one each."""
+
+    def __init__(self, directory: Path, table: str, owner: str, *, spools: Path, now_ms: Callable[[], int]) -> None:
+        super().__init__(directory / table, spools, owner, now_ms=now_ms)
+        self._schema = TABLES[table]
+        self._time_column = time_column_of(self._schema)
+        self._version = version_of(self._schema)
+        self._held = 0
+        self._dropped = 0
+
+    @abstractmethod
+    def _row_of(self, values: dict[str, Any]) -> Row:
+        """The row that a line stands for. ValueError, TypeError or KeyError if none."""
+
+    def _keep(self, row: Row, line: bytes) -> None:
+        with self._lock:
+            spool = self._writable()
+            if self._held >= MOST_ROWS_HELD:
+                self._dropped += 1
+                return
+            self._held += 1
+            spool.append(line)
+            spool.rows.append(row)
+
+    def _read(self, path: Path) -> tuple[list[Row], int]:
+        """The rows of a spool file, and how many lines of it are known to be missing."""
+        lines, lost = read_lines(path)
+        rows = []
+        for values in lines:
+            try:
+                if values.pop("v") != self._version:
+                    raise ValueError("another version")
+                rows.append(self._row_of(values))
+            except (ValueError, TypeError, KeyError, AttributeError):
+                lost += 1
+        return rows, lost
+
+    def _none(self) -> list[Row]:
+        return []
+
+    def _count(self, rows: list[Row]) -> int:
+        return len(rows)
+
+    def _write(self, name: str, rows: list[Row]) -> int:
+        written = write_rows(self._table, name, self._schema, rows)
+        with self._lock:
+            self._held -= len(rows)
+            dropped, self._dropped = self._dropped, 0
+        if dropped:
+            _log.error("%d rows of %s are lost: the disk refused others for too long", dropped, self._table.name)
+        return written
+
+    def _settle(self, folder: SpoolFolder) -> int:
+        written = 0
+        for path in folder.spools():
+            rows, lost = self._read(path)
+            if lost:
+                folder.say_lost(path, lost, min((row[self._time_column] for row in rows), default=None))
+            written += write_rows(self._table, folder.name_of(path), self._schema, rows)
+        if written:
+            _log.info("recovered %d rows of %s from %s", written, self._table.name, folder.path)
+        return written
+
+
+class EventStore(RowStore):
+    """The rows that one actor writes to one table, in the directory ``<storage>/metrics``.
+
+    ``owner`` is the actor's name (``offsets-3``, ``log-0``, ``controller``): it begins the files' names, and says
+    whose spools are recovered. ``now_ms`` tells runs of one owner apart.
+    """
+
+    def __init__(self, directory: Path, table: str, owner: str, *, now_ms: Callable[[], int]) -> None:
+        super().__init__(directory, table, owner, spools=directory / "spool" / table, now_ms=now_ms)
+        self._names = frozenset(self._schema.names)
+        self._required = frozenset(field.name for field in self._schema if not field.nullable)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Keep a row: one ``write`` to the page cache. For the event loop; never raises for a full disk.
+
+        A nullable column may be missing. Values are not looked at before they are flushed; a row whose values are of
+        other types than its columns is dropped then, with an error in the log. ValueError for a column that the table
+        does not have, one that is missing, and after ``close``.
+        """
+        if not self._required <= row.keys() <= self._names:
+            wrong = sorted(self._required - row.keys() | row.keys() - self._names)
+            raise ValueError(f"columns of {self._table.name} are missing or unknown: {', '.join(wrong)}")
+        self._keep(dict(row), f'{{"v":{self._version},{_encode(row)[1:]}\n'.encode())
+
+    def _row_of(self, values: dict[str, Any]) -> Row:
+        if not self._required <= values.keys():
+            raise KeyError(values)
+        return values

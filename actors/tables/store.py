@@ -1,0 +1,169 @@
+"""What all stores of a table have in common: a spool in front of Parquet files, so that SIGKILL loses nothing.
+
+What is added is one ``write`` to a spool file before the caller goes on; the page cache keeps it when the process is
+killed (a power loss may take the last seconds). A flush seals the spool, writes its rows as Parquet under a name made
+of the spool's, and removes it. A spool and its Parquet files therefore say the same, and whoever finds a spool (the
+next process of the same owner) can do that step again or for the first time, with the same result::
+
+    spool/.../<owner>-<run>/lock           held (flock) as long as the process lives
+    spool/.../<owner>-<run>/00000001.jsonl
+    <table>/date=.../hour=.../<owner>-<run>-00000001.parquet
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from actors.tables.folder import SpoolFile, SpoolFolder, recover
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Spool(Generic[T]):
+    """A spool file, and what its lines mean."""
+
+    rows: T
+    file: SpoolFile | None
+    """None: the disk refused it, what was added is in memory only until the next flush."""
+    pending: int = 0
+    """Lines whose meaning is decided in a later spool: until then the file stays."""
+    written: bool = False
+
+    def append(self, line: bytes) -> None:
+        if self.file is not None:
+            self.file.append(line)
+
+
+class SpooledStore(ABC, Generic[T]):
+    """``flush`` and ``close`` write files; call them through an executor. Everything is thread-safe.
+
+    ``table`` is its directory, ``spools`` where the folders of this owner's processes are. Nothing is on disk until
+    something is added. Spools of dead processes of the same owner are recovered by every flush, after its own ones.
+    """
+
+    def __init__(self, table: Path, spools: Path, owner: str, *, now_ms: Callable[[], int]) -> None:
+        self._table = table
+        self._spools = spools
+        self._owner = owner
+        self._now_ms = now_ms
+        self._flushing = threading.Lock()
+        self._lock = threading.Lock()  # guards what adding and sealing share; held for microseconds
+        self._sequence = itertools.count(1)
+        self._folder: SpoolFolder | None = None
+        self._current: Spool[T] | None = None
+        self._sealed: deque[Spool[T]] = deque()
+        self._closed = False
+        self._removed = False
+
+    @abstractmethod
+    def _none(self) -> T:
+        """Rows of an empty spool."""
+
+    @abstractmethod
+    def _count(self, rows: T) -> int:
+        """How many there are."""
+
+    @abstractmethod
+    def _write(self, name: str, rows: T) -> int:
+        """Write the table's files of that name, unless they are there; the rows written. OSError."""
+
+    @abstractmethod
+    def _settle(self, folder: SpoolFolder) -> int:
+        """Write what a dead process left; the rows written. Can be done again. OSError."""
+
+    def _decide_pending(self) -> None:
+        """Before the last flush, with the lock held: nothing may be pending afterwards."""
+
+    def _on_sealed(self, rows: T) -> None:
+        """Once for every spool of this process, when nothing is added to it any more; in the thread that flushes."""
+
+    def flush(self) -> int:
+        """Bring everything that is decided into the table, also what dead processes left; the rows written.
+
+        On OSError nothing is lost: the next flush tries again.
+        """
+        with self._flushing:
+            return self._flush()
+
+    def close(self) -> None:
+        """Take nothing any more, flush, and remove the spool. Idempotent; after OSError it can be done again."""
+        with self._flushing:
+            if self._removed:
+                return
+            with self._lock:
+                self._decide_pending()
+                self._closed = True
+            self._flush()
+            if self._folder is not None:
+                self._folder.remove()
+                self._folder.release()
+            self._removed = True
+
+    def recover(self) -> int:
+        """Bring what dead processes of this owner left into the table; the rows written. OSError."""
+        return recover(self._spools, self._owner, self._settle)
+
+    def _writable(self) -> Spool[T]:
+        """The spool to add to, with the lock held. ValueError after ``close``; never raises for a full disk."""
+        if self._closed:
+            raise ValueError(f"the store of {self._table.name} is closed")
+        if self._current is None:
+            self._current = Spool(self._none(), self._open_or_none())
+        return self._current
+
+    def _open_or_none(self) -> SpoolFile | None:
+        try:
+            return self._open_next()
+        except OSError as error:
+            _log.error("%s of %s are in memory only until the next flush: %s", self._table.name, self._owner, error)
+            return None
+
+    def _open_next(self) -> SpoolFile:
+        return self._own_folder().open(next(self._sequence))
+
+    def _own_folder(self) -> SpoolFolder:
+        if self._folder is None:
+            self._folder = SpoolFolder.create(self._spools, self._owner, self._now_ms())
+        return self._folder
+
+    def _flush(self) -> int:
+        self._seal()
+        rows = 0
+        for spool in self._sealed:
+            if not spool.written:
+                rows += self._write(self._name_of(spool), spool.rows)
+                spool.written = True
+                spool.rows = self._none()
+        while self._sealed and self._sealed[0].written and not self._sealed[0].pending:
+            done = self._sealed.popleft().file
+            if done is not None:
+                done.path.unlink(missing_ok=True)
+        return rows + self.recover()
+
+    def _name_of(self, spool: Spool[T]) -> str:
+        if spool.file is None:
+            spool.file = self._open_next()  # its name is taken by nobody else, that is all it is for
+            os.close(spool.file.fd)
+        return self._own_folder().name_of(spool.file.path)
+
+    def _seal(self) -> None:
+        with self._lock:
+            full = self._current
+            if full is None or not self._count(full.rows):
+                return
+            self._current = None
+            self._sealed.append(full)
+        if full.file is not None:
+            os.close(full.file.fd)
+        self._on_sealed(full.rows)
