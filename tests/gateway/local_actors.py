@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from placement.registration import Change, Registration
 from placement.view import OFFSETS_TOPIC, ClusterView, Endpoint
 from placement.zookeeper import ZooKeeperClient
 
+log = logging.getLogger(__name__)
 SECRET = b"the secret of the test cluster"
 
 
@@ -104,6 +106,7 @@ class Actors:
             partition_log=partition_log,
             sink=self.sink,
             topic_id=topic.topic_id,
+            fail=partial(self._failed, partition),
         )
         steps = self.steps[partition] = CommitSteps(f"offsets-{partition}/{epoch}")
         core.observe.append(steps.observe)
@@ -119,6 +122,10 @@ class Actors:
         history.start()
         core.follow(self._view())
         return await self._serve(core, f"offsets-{partition}")
+
+    def _failed(self, partition: int) -> None:
+        """An actor would end its process here, which is that of the tests."""
+        log.error("offsets-%d has failed, and would have ended", partition)
 
     def _publish(self, to_gateway: Callable[[ClusterView], None], view: ClusterView) -> None:
         to_gateway(view)
