@@ -277,8 +277,14 @@ class MusterConfig(BaseModel):
         ge=100,
         description="Length of the windows of which the table commits has a row per group and partition, in ms.",
     )
+    metrics_end_offsets_flush_ms: Long = Field(
+        10_000, ge=100, description="How often a log actor writes where the partitions stand that have moved, in ms."
+    )
     metrics_events_flush_ms: Long = Field(
-        5_000, ge=100, description="How often group events and registrations become Parquet, in ms."
+        5_000,
+        ge=100,
+        description="How often group events, registrations, repairs, the life-cycle of actors and faults become "
+        "Parquet, in ms.",
     )
     metrics_registrations_snapshot_ms: Long = Field(
         21_600_000,

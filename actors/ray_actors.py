@@ -19,16 +19,20 @@ from actors.audit.commits import Step
 from actors.audit.outbox import Batch
 from actors.audit.over_ray import RaySources
 from actors.config import log_config
+from actors.event_writer import EventWriter
 from actors.follow import ViewFollower
 from actors.held import Known, Version, news
 from actors.log.service import LogService
 from actors.log.weight import TopicPartition, Weights
+from actors.log_history import LogHistory
 from actors.log_server import LogServer
 from actors.offsets_serving import PartitionHost
 from actors.reconciler import Comparison, Reconciler, Repaired
-from actors.runtime import log_to_file, now_ms, socket_path
+from actors.repair_history import RepairHistory
+from actors.runtime import log_to_file, now_ms, socket_path, wall_ms
 from actors.settings import ClusterSettings
 from actors.storage import check_shared
+from actors.tables.schemas.cluster import REPAIRS
 from actors.wire.server import Server
 from placement.epochs import next_epoch, take_actor_epoch, when_superseded
 from placement.registration import Registration
@@ -123,14 +127,24 @@ class LogActor(Actor):
         self._epoch = await asyncio.to_thread(take_actor_epoch, self._zk, self.name)
         self._follower = ViewFollower(self.settings)
         self._view = await self._follower.first()
+        config, storage = self.settings.config, Path(self.settings.storage)
+        self._history = LogHistory(
+            storage,
+            self._index,
+            flush_ms=config.metrics_end_offsets_flush_ms,
+            topics=lambda: self._view,
+            now_ms=wall_ms,
+        )
         self._service = LogService(
-            storage=Path(self.settings.storage),
-            config=log_config(self.settings.config),
+            storage=storage,
+            config=log_config(config),
             topics=lambda: self._view,
             index=self._index,
             next_epoch=self._next_epoch,
+            on_open=self._history.opened,
         )
         self._service.start_upkeep()
+        self._history.start()
         self._follower.follow(self._on_view)
         self._server = Server(LogServer(self._service), self.secret)
         await asyncio.to_thread(when_superseded, self._zk, self._epoch, lambda: os._exit(1))
@@ -158,6 +172,7 @@ class LogActor(Actor):
         self._follower.stop()
         await self._server.stop()
         await self._service.close()
+        await self._history.close()
         await asyncio.to_thread(self._zk.shut)
 
 
@@ -228,12 +243,17 @@ class ReconcilerActor(Actor):
         self._follower.follow(self._on_view)
         config = self.settings.config
         self._known = Known()
+        self._repairs = EventWriter(
+            Path(self.settings.storage), REPAIRS, self.name, flush_ms=config.metrics_events_flush_ms, now_ms=wall_ms
+        )
+        self._repairs.start()
         self._reconciler = Reconciler(
             self.settings.zookeeper,
             config.reconciler_interval_ms,
             self._registrations,
             max_writes_per_second=config.reconciler_max_writes_per_second,
             dry_run=config.reconciler_dry_run,
+            history=RepairHistory(self._repairs.add, wall_ms),
         )
         self._task = asyncio.get_running_loop().create_task(self._reconciler.run())
         self._audit = asyncio.get_running_loop().create_task(self._run_audit())
@@ -307,3 +327,4 @@ class ReconcilerActor(Actor):
         self._task.cancel()
         self._audit.cancel()
         await asyncio.to_thread(self._reconciler.close)
+        await self._repairs.close()

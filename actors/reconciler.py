@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from actors.pace import Pace
 from actors.repair_counts import RepairCounts, action_name
+from actors.repair_history import RepairHistory
 from placement.divergence import Aside, Divergence
 from placement.hashing import partition_for
 from placement.layout import CLIENT_GROUP_ID, decode_topic, topic_path
@@ -93,6 +94,7 @@ class Reconciler:
         *,
         max_writes_per_second: int = MAX_WRITES_PER_SECOND,
         dry_run: bool = False,
+        history: RepairHistory | None = None,
     ) -> None:
         self._interval_s = interval_ms / 1000
         self._registrations = registrations
@@ -103,6 +105,7 @@ class Reconciler:
         self._nodes = MappingNodes(self._zk, timeout_s=_ASK_S, before_write=self._pace.wait)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="reconciler")
         self._counts = RepairCounts()
+        self._history = history
         self._round = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
@@ -229,6 +232,8 @@ class Reconciler:
         self._counts.compared(todo, tuple(sorted(held)), started)
         if not dry_run:
             done += await self._off_loop(self._write, todo)
+        elif self._history is not None:
+            await self._off_loop(self._history.planned, todo, self._counts)
         self._counts.rounds_took(time.monotonic() - started)
         return todo
 
@@ -275,6 +280,8 @@ class Reconciler:
         done = []
         for path, outcome in outcomes.items():
             name = action_name(named[path])
+            if self._history is not None:
+                self._history.tried(named[path], outcome, self._counts, self._memory.seen.get(path))
             self._counts.tried(name, path, outcome)
             if outcome is Outcome.DONE:
                 done.append((name, path))

@@ -51,6 +51,15 @@ class RepairCounts:
         self._suspects = len(todo.suspects)
         self._trusted = trusted
 
+    @property
+    def round(self) -> int:
+        """Number of the last round that compared."""
+        return self._rounds["done"]
+
+    def since_s(self, path: str) -> float | None:
+        """When the node was first seen to differ, in monotonic seconds; None if it does not."""
+        return self._since_s.get(path)
+
     def rounds_took(self, duration_s: float) -> None:
         """How long the last round took."""
         self._last_round_s = duration_s

@@ -126,8 +126,18 @@ def is_kop_path(path: str) -> bool:
 def group_of_path(path: str) -> str | None:
     """The group that the name of a registration's node names; None if it names none, or a hashed one."""
     group, colon, _ = path.rpartition("/")[2].partition(":")
+    return _text_of(group) if colon else None
+
+
+def member_of_path(path: str) -> str | None:
+    """As :func:`group_of_path`, the member."""
+    _, colon, member = path.rpartition("/")[2].partition(":")
+    return _text_of(member) if colon else None
+
+
+def _text_of(segment: str) -> str | None:
     try:
-        return decode_segment(group) if colon else None
+        return decode_segment(segment)
     except Undecodable:
         return None
 

@@ -296,7 +296,7 @@ class PartitionLog(LogReader):
             self._watchers.discard(callback)
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` run whenever the high watermark, the log start or the segments are others, or the log is over.
+        """Have ``callback`` run whenever high watermark, log start or segments are others, or the log is over.
 
         For as long as the log is there; it may not raise.
         """

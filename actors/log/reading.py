@@ -43,7 +43,7 @@ class LogReader:
 
     @property
     def last_append_ms(self) -> int | None:
-        """When the last record was appended since the log was opened, ms since 1970 by this node's clock; None: none."""
+        """When the last append since the log was opened was, ms since 1970 by this node's clock; None if none was."""
         return self._writer.last_append_ms
 
     @property

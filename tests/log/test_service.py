@@ -25,7 +25,7 @@ OTHER = Topic(
 class Cluster:
     """One log actor's surroundings: the view it sees, and leader epochs as ZooKeeper would give them."""
 
-    def __init__(self, storage: Path, view: ClusterView | None = None, index: int = 0) -> None:
+    def __init__(self, storage: Path, view: ClusterView | None = None, index: int = 0, **options: Any) -> None:
         self.view = view or view_of(FLIGHTS, OTHER)
         self.epochs: Counter[tuple[str, int]] = Counter()
         self.may_answer = asyncio.Event()
@@ -36,7 +36,7 @@ class Cluster:
             topics=lambda: self.view,
             index=index,
             next_epoch=self.next_epoch,
-            now_ms=lambda: NOW_MS,
+            **{"now_ms": lambda: NOW_MS} | options,
         )
 
     async def next_epoch(self, topic: str, partition: int) -> int:

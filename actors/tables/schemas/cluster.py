@@ -19,7 +19,7 @@ REPAIRS_SCHEMA = table(
         column("round", pa.int64(), "", "counts the reconciler's rounds since its start"),
         column("kind", pa.string(), "", "as in the metric of repairs: what was done to the node"),
         column("dry_run", pa.bool_(), "", "whether it was planned only"),
-        column("outcome", pa.string(), "", "done, superseded (the node had changed), planned"),
+        column("outcome", pa.string(), "", "done, superseded (the node had changed), refused (by ZooKeeper), planned"),
         column("path", pa.string(), "", "of the node in ZooKeeper"),
         column("group", pa.string(), "", "consumer group; null if the node does not tell", nullable=True),
         column("member_id", pa.string(), "", "null if the node does not tell", nullable=True),

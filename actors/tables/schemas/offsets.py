@@ -47,7 +47,7 @@ END_OFFSETS_SCHEMA = table(
         column("partition", pa.int32(), "", "partition of the topic"),
         column("epoch", pa.int32(), "", "leader epoch of the partition"),
         column("log_start_offset", pa.int64(), "offset", "the first that can be read"),
-        column("log_end_offset", pa.int64(), "offset", "the one that the next record gets"),
+        column("log_end_offset", pa.int64(), "offset", "behind the last durable record; what ListOffsets calls latest"),
         column("last_append", MS_UTC, "ms", "when the last record was appended; null if not known", nullable=True),
         column("size_bytes", pa.int64(), "bytes", "of the partition's segments"),
     ],

@@ -1,0 +1,110 @@
+"""The table ``end_offsets``: where the partitions of one log actor stand, a row whenever one has moved.
+
+A log says that it moved by a callback, so a round looks at no partition that did not, and a row costs no read: only
+for the first one of a log its last append is looked up on the disk, if nothing was appended before it is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from actors.event_writer import EventWriter
+from actors.log.errors import LogError
+from actors.log.partition import PartitionLog
+from actors.tables.schemas.offsets import END_OFFSETS
+from placement.view import ClusterView
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 50
+"""Rows between which requests are served: together they take a millisecond or two."""
+
+
+@dataclass(slots=True, eq=False)
+class _Known:
+    """An open log and what was told of it last."""
+
+    topic: str
+    partition: int
+    log: PartitionLog
+    told: tuple[int, int, int] | None = None
+    """Log start, log end, size; None: nothing yet."""
+    appended_ms: int | None = None
+    """When the last record was appended before this log was opened."""
+
+
+class LogHistory:
+    """For the event loop of a log actor. Make it before the logs are opened; ``start`` and ``close`` it with them."""
+
+    def __init__(
+        self,
+        storage: Path,
+        index: int,
+        *,
+        flush_ms: int,
+        topics: Callable[[], ClusterView],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """``index``: of the log actor. ``flush_ms``: how often a row is written of what has moved."""
+        self._index = index
+        self._topics = topics
+        self._now_ms = now_ms
+        self._moved: dict[_Known, None] = {}
+        self._writer = EventWriter(
+            storage, END_OFFSETS, f"log-{index}", flush_ms=flush_ms, now_ms=now_ms, collect=self.round
+        )
+        self.start = self._writer.start
+
+    def opened(self, topic: str, partition: int, partition_log: PartitionLog) -> None:
+        """Tell of the log from now on: once soon, then whenever it has moved."""
+        known = _Known(topic, partition, partition_log)
+        self._moved[known] = None
+        partition_log.watch(lambda: self._moved.setdefault(known))
+
+    async def round(self) -> None:
+        """Add a row for each log that has moved since the last one."""
+        moved, self._moved = self._moved, {}
+        for number, known in enumerate(moved, start=1):
+            self._tell(known)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """After the logs are closed: their last rows, and everything into the table."""
+        await self._writer.close()
+
+    def _tell(self, known: _Known) -> None:
+        partition_log = known.log
+        position = (partition_log.log_start_offset, partition_log.high_watermark, partition_log.size_bytes)
+        if position == known.told or self._topics().topic_by_id(partition_log.topic_id) is None:
+            return
+        if known.told is None and partition_log.last_append_ms is None:
+            known.appended_ms = _last_append_ms(partition_log)
+        known.told = position
+        appended_ms = partition_log.last_append_ms
+        self._writer.add(
+            {
+                "ts": self._now_ms(),
+                "log": self._index,
+                "topic": known.topic,
+                "partition": known.partition,
+                "epoch": partition_log.epoch,
+                "log_start_offset": position[0],
+                "log_end_offset": position[1],
+                "last_append": known.appended_ms if appended_ms is None else appended_ms,
+                "size_bytes": position[2],
+            }
+        )
+
+
+def _last_append_ms(partition_log: PartitionLog) -> int | None:
+    """From the disk; None if nobody knows."""
+    try:
+        return partition_log.append_time_ms(partition_log.high_watermark - 1)
+    except LogError as error:
+        log.info("%s: nobody knows when its last record was appended: %s", partition_log.directory.name, error)
+        return None

@@ -1,0 +1,21 @@
+"""What stands in a table's files, for tests of those who write it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from actors.tables.schemas import TABLES, time_column_of
+
+
+def table_rows(storage: Path, table: str) -> list[dict[str, Any]]:
+    """All rows, by their time and then as they were written; times are ms since the Unix epoch."""
+    schema = TABLES[table]
+    milliseconds = pa.schema([f.with_type(pa.int64()) if pa.types.is_timestamp(f.type) else f for f in schema])
+    rows: list[dict[str, Any]] = []
+    for file in sorted((storage / "metrics" / table).rglob("[!.]*.parquet")):
+        rows += pq.ParquetFile(file).read().cast(milliseconds).to_pylist()
+    return sorted(rows, key=lambda row: row[time_column_of(schema)])
