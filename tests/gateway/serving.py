@@ -72,6 +72,7 @@ class RegistryController:
         self.sends: dict[int, Sends] = {}
         self.zk_hosts = zk.hosts_text
         self.start_offsets: Callable[[int], Awaitable[Endpoint]] | None = None
+        self._starting: dict[int, asyncio.Task[None]] = {}
         self._version = 0
 
     def view(self) -> ClusterView:
@@ -108,8 +109,17 @@ class RegistryController:
         return await asyncio.to_thread(self.registry.next_producer_id_block)
 
     async def activate(self, offsets_partition: int) -> None:
+        """Start the partition's actor, once: several gateways may ask at the same time."""
         if self.start_offsets is None:
             raise ControllerUnavailable("there are no coordinators here")
+        if offsets_partition not in self._starting:
+            starting = asyncio.get_running_loop().create_task(self._start(offsets_partition))
+            starting.add_done_callback(lambda _: self._starting.pop(offsets_partition))
+            self._starting[offsets_partition] = starting
+        await asyncio.shield(self._starting[offsets_partition])
+
+    async def _start(self, offsets_partition: int) -> None:
+        assert self.start_offsets is not None
         self.offsets[offsets_partition] = await self.start_offsets(offsets_partition)
         self.publish(self.view())
 
