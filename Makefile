@@ -51,10 +51,10 @@ RECOVERY := tests/nodes tests/restart tests/cluster/test_standby.py tests/cluste
   tests/cluster/test_mapping.py tests/chaos/test_planted_bugs.py
 
 test: setup
-	$(PYTHON) -m pytest -n 3 --dist loadscope $(addprefix --ignore=,$(RECOVERY))
+	$(PYTHON) -m pytest -n 3 --dist loadscope --max-worker-restart 0 $(addprefix --ignore=,$(RECOVERY))
 
 test-recovery: setup
-	$(PYTHON) -m pytest -n 2 --dist loadscope $(RECOVERY) tests/nodes/draining.py tests/nodes/cut_off.py
+	$(PYTHON) -m pytest -n 2 --dist loadscope --max-worker-restart 0 $(RECOVERY) tests/nodes/draining.py tests/nodes/cut_off.py
 
 conformance: setup
 	$(PYTHON) -m pytest -n 2 --dist loadfile conformance $(CONFORMANCE)
