@@ -106,7 +106,7 @@ class Consumption:
 
 def analyse(samples: DataFrame) -> Consumption:
     """Run the job on the table ``samples``."""
-    from spark import consumption
+    from spark.jobs import consumption
 
     samples = samples.coalesce(samples.sparkSession.sparkContext.defaultParallelism).cache()
     try:

@@ -9,10 +9,25 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.consumption import per_bucket, per_group, per_partition, unattributed
+from spark.jobs.consumption import (
+    chargeback,
+    local_rates,
+    partitions_of,
+    per_bucket,
+    per_consumer,
+    per_consumer_and_partition,
+    per_group,
+    per_partition,
+    rates,
+    sections,
+    sent_per_step,
+    unattributed,
+)
+from spark.jobs.job import Options
 from spark.tables import samples_schema
 
 NOON = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+LATER = datetime(2027, 1, 1, tzinfo=UTC)
 
 
 def table(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
@@ -23,7 +38,7 @@ def _row(first: int = 0, last: int = 9, *, at_s: float = 0, **changes: Any) -> t
     ts = NOON + timedelta(seconds=at_s)
     values: dict[str, Any] = {
         "ts": ts,
-        "last_ts": ts,
+        "last_ts": changes.get("ts", ts),
         "gateway": 1,
         "group": "billing",
         "member_id": "m-1",
@@ -143,3 +158,128 @@ def test_an_empty_table_gives_empty_results(spark: SparkSession) -> None:
     by_partition = per_partition(samples)
     for frame in (per_bucket(samples), by_partition, per_group(by_partition), unattributed(samples)):
         assert frame.collect() == []
+
+
+def test_a_day_has_the_hours_that_its_zone_gives_it(spark: SparkSession) -> None:
+    """Clocks in Berlin go on at 01:00 UTC of 2026-03-29 and back at 01:00 UTC of 2026-10-25."""
+    samples = table(
+        spark,
+        {"ts": datetime(2026, 3, 28, 23, 30, tzinfo=UTC)},  # 00:30 of the short day
+        {"ts": datetime(2026, 3, 29, 21, 59, tzinfo=UTC)},  # its last minute
+        {"ts": datetime(2026, 3, 29, 22, 0, tzinfo=UTC)},  # the next day
+        {"ts": datetime(2026, 10, 24, 22, 0, tzinfo=UTC)},  # the first minute of the long one
+        {"ts": datetime(2026, 10, 25, 22, 59, tzinfo=UTC)},
+        {"ts": datetime(2026, 10, 25, 23, 0, tzinfo=UTC)},
+    )
+    days = local_rates(sent_per_step(samples), ["group"], "day", Options(timezone="Europe/Berlin", now=LATER))
+    rows = collected(days, "bucket", "local_time", "messages", "bytes", "rate_bytes_per_second")
+    assert [(_utc(bucket), *rest) for bucket, *rest in rows] == [
+        (datetime(2026, 3, 28, 23), "2026-03-29 00:00 +01:00", 20, 2000, 2000 / (23 * 3600)),
+        (datetime(2026, 3, 29, 22), "2026-03-30 00:00 +02:00", 10, 1000, 1000 / (24 * 3600)),
+        (datetime(2026, 10, 24, 22), "2026-10-25 00:00 +02:00", 20, 2000, 2000 / (25 * 3600)),
+        (datetime(2026, 10, 25, 23), "2026-10-26 00:00 +01:00", 10, 1000, 1000 / (24 * 3600)),
+    ]
+
+
+def test_the_hour_that_comes_twice_is_two_and_the_one_that_is_skipped_none(spark: SparkSession) -> None:
+    samples = table(
+        spark,
+        {"ts": datetime(2026, 3, 29, 0, 59, tzinfo=UTC)},
+        {"ts": datetime(2026, 3, 29, 1, 0, tzinfo=UTC)},
+        {"ts": datetime(2026, 10, 25, 0, 30, tzinfo=UTC)},
+        {"ts": datetime(2026, 10, 25, 1, 30, tzinfo=UTC)},
+    )
+    hours = local_rates(sent_per_step(samples), ["group"], "hour", Options(timezone="Europe/Berlin", now=LATER))
+    assert collected(hours, "local_time", "messages") == [
+        ("2026-03-29 01:00 +01:00", 10),
+        ("2026-03-29 03:00 +02:00", 10),
+        ("2026-10-25 02:00 +02:00", 10),
+        ("2026-10-25 02:00 +01:00", 10),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("zone", "at", "begins", "label"),
+    [
+        ("Asia/Kolkata", datetime(2026, 5, 1, 12, 20), datetime(2026, 5, 1, 11, 30), "2026-05-01 17:00 +05:30"),
+        ("America/St_Johns", datetime(2026, 1, 1, 12, 20), datetime(2026, 1, 1, 11, 30), "2026-01-01 08:00 -03:30"),
+    ],
+)
+def test_hours_of_zones_that_are_half_an_hour_off(
+    spark: SparkSession, zone: str, at: datetime, begins: datetime, label: str
+) -> None:
+    sent = sent_per_step(table(spark, {"ts": at.replace(tzinfo=UTC)}))
+    (row,) = collected(local_rates(sent, ["group"], "hour", Options(timezone=zone, now=LATER)), "bucket", "local_time")
+    assert (_utc(row[0]), row[1]) == (begins, label)
+
+
+def test_a_day_whose_midnight_is_skipped_begins_at_one(spark: SparkSession) -> None:
+    """Clocks in Cairo go from 23:59 of 2026-04-23 to 01:00 of the 24th, at 22:00 UTC."""
+    sent = sent_per_step(table(spark, {"ts": datetime(2026, 4, 24, 12, tzinfo=UTC)}))
+    days = local_rates(sent, ["group"], "day", Options(timezone="Africa/Cairo", now=LATER))
+    assert collected(days, "local_time", "rate_messages_per_second") == [("2026-04-24 01:00 +03:00", 10 / (23 * 3600))]
+
+
+def test_rates_are_of_the_time_that_was_asked_about_and_has_passed(spark: SparkSession) -> None:
+    sent = sent_per_step(table(spark, {"at_s": 30}, {"at_s": 60}, {"at_s": 200}, {"at_s": 1000}))
+    options = Options(start=NOON + timedelta(seconds=20), now=NOON + timedelta(seconds=210))
+    rows = collected(rates(sent, ["group"], seconds=60, options=options), "messages", "rate_messages_per_second")
+    ahead_of_our_clock = 10 / 60
+    assert rows == [(10, 10 / 40), (10, 10 / 60), (10, 10 / 30), (10, ahead_of_our_clock)]
+    ended = Options(end=NOON + timedelta(seconds=90), now=NOON + timedelta(days=1))
+    assert collected(rates(sent, [], seconds=60, options=ended), "rate_messages_per_second")[1] == (10 / 30,)
+
+
+def test_chargeback_shows_what_is_unattributed_and_does_not_spread_it(spark: SparkSession) -> None:
+    gib = 1 << 30
+    samples = table(
+        spark,
+        {"bytes": 3 * gib},
+        {"bytes": 4 * gib, "group": "archive"},
+        {"bytes": gib, "group": None, "reason": "no_group"},
+    )
+    names = ("group", "bytes", "gib", "share_percent", "cost")
+    assert collected(chargeback(samples, 0.25), *names) == [
+        ("archive", 4 * gib, 4.0, 50.0, 1.0),
+        ("billing", 3 * gib, 3.0, 37.5, 0.75),
+        (None, gib, 1.0, 12.5, 0.25),
+    ]
+    assert collected(chargeback(samples, None), "cost") == [(None,)] * 3
+
+
+def test_the_consumer_that_reads_everything_twice_and_the_one_that_reads_the_most_are_named(
+    spark: SparkSession,
+) -> None:
+    chance = random.Random(11)
+    rows: list[dict[str, Any]] = []
+    for number in range(40):
+        consumer = {"group": f"g-{number % 8}", "member_id": f"m-{number}", "partition": number}
+        last = chance.randrange(500, 900)
+        twice, most = number == 23, number == 6
+        for pass_ in range(2 if twice else 1):
+            for first in range(0, last, 50):
+                rows.append({**consumer, "first": first, "last": first + 49, "at_s": 3600 * pass_ + first})
+        if most:
+            rows.append({**consumer, "first": 10_000, "last": 29_999})
+        if chance.random() < 0.5:
+            rows.append({**consumer, "first": 0, "last": 9, "at_s": 60})
+    by_name = {section.name: section.frame for section in sections({"samples": table(spark, *rows)}, Options(top=3))}
+    assert collected(by_name["resent"], "group", "member_id", "resent_percent")[0] == ("g-7", "m-23", 100.0)
+    assert collected(by_name["top_consumers"], "member_id")[0] == ("m-6",)
+    assert collected(by_name["chargeback"], "group")[0] == ("g-6",)
+    total = sum(row["last"] - row["first"] + 1 for row in rows)
+    for name in ("groups", "chargeback", "per_bucket", "per_hour", "per_day", "partitions"):
+        assert sum(messages for (messages,) in collected(by_name[name], "messages")) == total, name
+
+
+def test_two_members_that_were_sent_the_same_are_two_consumers_and_one_group(spark: SparkSession) -> None:
+    runs = per_consumer_and_partition(table(spark, {}, {"member_id": "m-2", "last": 14}))
+    consumers = collected(per_consumer(runs), "member_id", "partitions", "messages", "distinct", "resent")
+    assert sorted(consumers) == [("m-1", 1, 10, 10, 0), ("m-2", 1, 15, 15, 0)]
+    assert collected(partitions_of(runs), "messages", "distinct", "resent") == [(25, 15, 10)]
+
+
+def test_a_question_about_one_group_is_about_that_group_only(spark: SparkSession) -> None:
+    samples = table(spark, {}, {"group": "archive"}, {"group": None, "reason": "no_group"})
+    answer = sections({"samples": samples}, Options(groups=frozenset({"archive"})))
+    assert {row.group for section in answer for row in section.frame.collect() if "group" in row} == {"archive"}

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from actors.tables.schemas.samples import SAMPLES_SCHEMA
 from actors.tables.spool import Sample, SampleStore
-from spark.consumption import per_group, per_partition
+from spark.jobs.consumption import per_group, per_partition
 from spark.tables import read_samples
 
 

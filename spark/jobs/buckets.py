@@ -1,0 +1,63 @@
+"""Steps of time, as columns: steps of so many seconds, and the hours and days of a time zone.
+
+A local day has 23 or 25 hours when the clocks change, and the hour that comes twice is two hours: what is counted
+is elapsed time, never the wall clock. Nothing here depends on the session's time zone but :func:`local_label`,
+which wants it to be UTC as :mod:`spark.session` sets it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+Unit = Literal["hour", "day"]
+
+_HOUR_S = 3600
+_DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of time, as two timestamp columns."""
+
+    start: Column
+    end: Column
+    """Exclusive."""
+
+
+def step_of(moment: Column, seconds: int) -> Step:
+    """The step of ``seconds`` that ``moment`` is in, counted from the epoch. ValueError for less than 1 s."""
+    if seconds < 1:
+        raise ValueError("a bucket has at least one second")
+    start = F.floor(F.unix_timestamp(moment) / seconds) * seconds
+    return Step(F.timestamp_seconds(start), F.timestamp_seconds(start + seconds))
+
+
+def local_step_of(moment: Column, unit: Unit, timezone: str) -> Step:
+    """The hour or day of ``timezone`` (IANA name) that ``moment`` is in.
+
+    A day begins at the first moment of its date, which is 01:00 where the clocks skip midnight.
+    """
+    at = F.unix_timestamp(moment)
+    local = F.unix_timestamp(F.from_utc_timestamp(moment, timezone))
+    if unit == "hour":
+        start = F.floor(local / _HOUR_S) * _HOUR_S - (local - at)
+        return Step(F.timestamp_seconds(start), F.timestamp_seconds(start + _HOUR_S))
+    midnight = F.floor(local / _DAY_S) * _DAY_S
+    return Step(
+        F.to_utc_timestamp(F.timestamp_seconds(midnight), timezone),
+        F.to_utc_timestamp(F.timestamp_seconds(midnight + _DAY_S), timezone),
+    )
+
+
+def local_label(moment: Column, timezone: str) -> Column:
+    """``2026-10-25 02:00 +01:00``: as a clock in ``timezone`` shows it, with the offset that tells the hours apart."""
+    local = F.from_utc_timestamp(moment, timezone)
+    offset_s = F.unix_timestamp(local) - F.unix_timestamp(moment)
+    sign = F.when(offset_s < 0, "-").otherwise("+")
+    minutes = F.floor(F.abs(offset_s) / 60)
+    offset = F.format_string("%s%02d:%02d", sign, F.floor(minutes / 60), minutes % 60)
+    return F.concat_ws(" ", F.date_format(local, "yyyy-MM-dd HH:mm"), offset)

@@ -1,0 +1,215 @@
+"""Who consumed how much: messages and bytes that gateways sent, per consumer and step of time, and what they cost.
+
+A message is *distinct* if a gateway sent its offset to the group (or the consumer) at least once, and *resent* for
+every further time (a rebalance, a restart of the consumer, a batch that a fetch entered in its middle). Distinct is
+the size of the union of the rows' offset intervals, so it counts offsets: on a compacted topic it is an upper bound,
+and resent is then a lower one.
+
+A row of ``samples`` counts where it begins; it is at most one flush window long.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from actors.tables.schemas.samples import SAMPLES
+from spark.jobs.buckets import Step, Unit, local_label, local_step_of, step_of
+from spark.jobs.job import Job, Options, Plot, Section
+from spark.jobs.runs import length, merged_runs
+
+CONSUMER = ("group", "member_id", "client_id", "host")
+"""Who consumed; without a member id (a consumer that manages its partitions itself) the client's id and host say it."""
+_PARTITION = ("topic", "partition")
+_GIB = 1 << 30
+_MINUTE_S = 60
+
+
+def sent_per_step(samples: DataFrame, *, seconds: int = _MINUTE_S) -> DataFrame:
+    """bucket (its start, timestamp), consumer, topic, partition, messages, bytes. What is unattributed has no group."""
+    keys = [*CONSUMER, *_PARTITION]
+    bucket = step_of(F.col("ts"), seconds).start.alias("bucket")
+    return samples.select(bucket, *keys, "messages", "bytes").groupBy("bucket", *keys).agg(*_sent())
+
+
+def per_bucket(samples: DataFrame, *, seconds: int = _MINUTE_S) -> DataFrame:
+    """bucket (start, timestamp), group (null: unattributed), topic, partition, messages, bytes; ordered."""
+    keys = ["bucket", "group", *_PARTITION]
+    bucket = step_of(F.col("ts"), seconds).start.alias("bucket")
+    return samples.select(bucket, *keys[1:], "messages", "bytes").groupBy(*keys).agg(*_sent()).orderBy(*keys)
+
+
+def rates(sent: DataFrame, by: Sequence[str], *, seconds: int, options: Options) -> DataFrame:
+    """bucket, ``by``, messages, bytes and both per second, in steps of ``seconds``, a multiple of those of ``sent``."""
+    return _rates(sent, by, step_of(F.col("bucket"), seconds), options)
+
+
+def local_rates(sent: DataFrame, by: Sequence[str], unit: Unit, options: Options) -> DataFrame:
+    """bucket, local_time, ``by``, messages, bytes and both per second, by hours or days of ``options.timezone``.
+
+    ``sent`` has steps of a minute or of a part of one: all offsets of today's zones are whole minutes.
+    """
+    rated = _rates(sent, by, local_step_of(F.col("bucket"), unit, options.timezone), options)
+    label = local_label(F.col("bucket"), options.timezone).alias("local_time")
+    return rated.select("bucket", label, *rated.columns[1:])
+
+
+def per_consumer_and_partition(samples: DataFrame) -> DataFrame:
+    """Consumer, topic, partition and a run of offsets that it was sent: messages, bytes. Attributed rows only."""
+    keys = [*CONSUMER, *_PARTITION]
+    attributed = samples.where(F.col("group").isNotNull())
+    return merged_runs(attributed.select(*keys, "first_offset", "last_offset", "messages", "bytes"), keys, *_sent())
+
+
+def per_partition(samples: DataFrame) -> DataFrame:
+    """group, topic, partition, messages, bytes, distinct, resent; attributed rows only, ordered."""
+    return partitions_of(per_consumer_and_partition(samples))
+
+
+def partitions_of(runs: DataFrame) -> DataFrame:
+    """As :func:`per_partition`, of :func:`per_consumer_and_partition`."""
+    keys = ["group", *_PARTITION]
+    return _repeated(merged_runs(runs, keys, *_sent()), keys).orderBy(*keys)
+
+
+def per_group(by_partition: DataFrame) -> DataFrame:
+    """group, messages, bytes, distinct, resent: the sums of :func:`per_partition`, ordered."""
+    sums = [F.sum(name).alias(name) for name in ("messages", "bytes", "distinct", "resent")]
+    return by_partition.groupBy("group").agg(*sums).orderBy("group")
+
+
+def per_consumer(runs: DataFrame) -> DataFrame:
+    """Consumer, partitions (their number), messages, bytes, distinct, resent, resent_percent (of distinct).
+
+    Of :func:`per_consumer_and_partition`. 100 % is a consumer that was sent everything twice.
+    """
+    each = _repeated(runs, [*CONSUMER, *_PARTITION])
+    sums = [F.sum(name).alias(name) for name in ("messages", "bytes", "distinct", "resent")]
+    total = each.groupBy(*CONSUMER).agg(F.count(F.lit(1)).alias("partitions"), *sums)
+    return total.withColumn("resent_percent", F.col("resent") * 100 / F.col("distinct"))
+
+
+def top_consumers(consumers: DataFrame, top: int) -> DataFrame:
+    """The ``top`` rows of :func:`per_consumer` with the most bytes."""
+    return consumers.orderBy(F.desc("bytes"), *CONSUMER).limit(top)
+
+
+def most_resent(consumers: DataFrame, top: int) -> DataFrame:
+    """The ``top`` rows of :func:`per_consumer` that were sent the largest part again."""
+    return consumers.where("resent > 0").orderBy(F.desc("resent_percent"), F.desc("resent"), *CONSUMER).limit(top)
+
+
+def chargeback(sent: DataFrame, price_per_gib: float | None) -> DataFrame:
+    """group, messages, bytes, gib, share_percent (of all bytes), cost; the most bytes first.
+
+    What is unattributed is a row of its own (group null), with what it costs; it is not spread over the groups.
+    ``cost`` is null without a price.
+    """
+    total = F.sum("bytes").over(Window.partitionBy(F.lit(1)))
+    gib = F.col("bytes") / _GIB
+    price = F.lit(price_per_gib).cast("double")
+    return (
+        sent.groupBy("group")
+        .agg(*_sent())
+        .select(
+            "*", gib.alias("gib"), (F.col("bytes") * 100 / total).alias("share_percent"), (gib * price).alias("cost")
+        )
+        .orderBy(F.desc("bytes"), "group")
+    )
+
+
+def unattributed(samples: DataFrame) -> DataFrame:
+    """reason, topic, client_id, host, messages, bytes of what has no group, ordered."""
+    keys = ["reason", "topic", "client_id", "host"]
+    return samples.where(F.col("group").isNull()).groupBy(*keys).agg(*_sent()).orderBy(*keys)
+
+
+def sections(tables: Mapping[str, DataFrame], options: Options) -> list[Section]:
+    """The job's answer. The table is read three times at most, each time only the columns that are needed."""
+    samples = options.of_groups(tables[SAMPLES])
+    sent = sent_per_step(samples, seconds=math.gcd(options.bucket_seconds, _MINUTE_S)).cache()
+    runs = per_consumer_and_partition(samples).cache()
+    by_partition, consumers = partitions_of(runs), per_consumer(runs)
+    of_group = ("group",)
+    return [
+        Section("groups", "Messages and bytes per group", per_group(by_partition), _DISTINCT),
+        Section("chargeback", "Bytes and cost per group", chargeback(sent, options.price_per_gib), _CHARGE),
+        Section("top_consumers", "Consumers that were sent the most", top_consumers(consumers, options.top)),
+        Section("resent", "Consumers that were sent the most again", most_resent(consumers, options.top), _RESENT),
+        Section(
+            "per_bucket",
+            f"Rates per group, in steps of {options.bucket_seconds} s",
+            rates(sent, of_group, seconds=options.bucket_seconds, options=options),
+            plot=Plot(
+                kind="lines", x=("bucket",), y="rate_bytes_per_second", y_label="bytes per second", series=of_group
+            ),
+        ),
+        Section(
+            "per_hour",
+            f"Per hour, group and topic ({options.timezone})",
+            local_rates(sent, ("group", "topic"), "hour", options),
+        ),
+        Section(
+            "per_day",
+            f"Per day, group, topic, partition and member ({options.timezone})",
+            local_rates(sent, ("group", *_PARTITION, "member_id"), "day", options),
+            "A day on which the clocks change has 23 or 25 hours; rates are per second that passed.",
+        ),
+        Section(
+            "partitions",
+            "Per group, topic and partition",
+            by_partition,
+            plot=Plot(kind="bars", x=_PARTITION, y="bytes", y_label="bytes", series=of_group),
+        ),
+        Section("unattributed", "Sent to nobody's account, and why", unattributed(samples)),
+    ]
+
+
+_DISTINCT = "Distinct: offsets that were sent to the group at least once; resent: messages beyond these."
+_CHARGE = "The row without a group is what could not be attributed; it is not spread over the others."
+_RESENT = "100 % of the distinct messages sent again: the consumer was sent everything twice."
+
+
+def _sent() -> tuple[Column, Column]:
+    return F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes")
+
+
+def _repeated(runs: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """``keys``, messages, bytes, distinct, resent of runs that do not touch."""
+    totals = runs.groupBy(*keys).agg(*_sent(), F.sum(length()).alias("distinct"))
+    return totals.withColumn("resent", F.greatest(F.col("messages") - F.col("distinct"), F.lit(0)))
+
+
+def _rates(sent: DataFrame, by: Sequence[str], step: Step, options: Options) -> DataFrame:
+    ends = {"bucket": step.start, "bucket_end": step.end}
+    columns = [column.alias(name) for name, column in ends.items()]
+    totals = sent.select(*columns, *by, "messages", "bytes").groupBy(*ends, *by).agg(*_sent())
+    seconds = _elapsed_s(F.col("bucket"), F.col("bucket_end"), options)
+    per_second = [(F.col(name) / seconds).alias(f"rate_{name}_per_second") for name in ("messages", "bytes")]
+    return totals.select("bucket", *by, "messages", "bytes", *per_second).orderBy("bucket", *by)
+
+
+def _elapsed_s(start: Column, end: Column, options: Options) -> Column:
+    """Seconds of the step that are asked about and have passed; of a step outside of that (a clock is wrong), all."""
+    first, last = start, end
+    if options.start is not None:
+        first = F.greatest(first, _moment(options.start))
+    last = F.least(last, _moment(min(options.end or options.now, options.now)))
+    elapsed, whole = (F.unix_micros(b) - F.unix_micros(a) for a, b in ((first, last), (start, end)))
+    return F.when(elapsed > 0, elapsed).otherwise(whole) / 1e6
+
+
+def _moment(moment: datetime) -> Column:
+    return F.timestamp_seconds(F.lit(moment.timestamp()))
+
+
+JOB = Job(
+    name="consumption",
+    title="Who consumed how much, how fast, and what it costs",
+    tables=(SAMPLES,),
+    sections=sections,
+)
