@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ log = logging.getLogger(__name__)
 
 Add = Callable[[Mapping[str, Any]], None]
 """Takes a row: its columns by name, times in ms since the Unix epoch. Returns at once and never raises."""
+
+_FLUSH_ROWS = 20_000
+"""How many rows of many are held before some are written."""
 
 
 class EventWriter:
@@ -38,6 +42,7 @@ class EventWriter:
         self._flush_s = flush_ms / 1000
         self._collect = collect
         self._flushing: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
         self._table = table
         self._trouble: str | None = None
         self._is_closed = False
@@ -52,9 +57,12 @@ class EventWriter:
             log.exception("a row is lost: %r", row)
 
     def add_all(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Keep many rows, one by one; better in a thread."""
-        for row in rows:
+        """Keep many rows, writing them in between. Blocks: for other threads than the event loop's."""
+        for number, row in enumerate(rows, start=1):
             self.add(row)
+            if number % _FLUSH_ROWS == 0:
+                with suppress(OSError):  # told by the next flush
+                    self._store.flush()
 
     def start(self) -> None:
         """Flush from now on; first what a dead predecessor left. May be called again."""
@@ -64,7 +72,7 @@ class EventWriter:
     async def close(self) -> None:
         """Bring everything into the table. What is added later is dropped. May be called again."""
         if self._flushing is not None:
-            self._flushing.cancel()
+            self._closing.set()  # what is being collected and written is not cut off
             await asyncio.wait([self._flushing])
         if self._is_closed:
             return
@@ -72,9 +80,10 @@ class EventWriter:
         self._is_closed = True
 
     async def _flush_for_ever(self) -> None:
-        while True:
+        while not self._closing.is_set():
             await self._write(self._store.flush)
-            await asyncio.sleep(self._flush_s)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), self._flush_s)
 
     async def _write(self, work: Callable[[], object]) -> None:
         try:

@@ -49,7 +49,7 @@ FETCH, LIST_OFFSETS = 1, 2
 
 
 class StatementSink(Protocol):
-    """Where registrations go besides the gateways (ZooKeeper, behind)."""
+    """Where registrations go besides the gateways (ZooKeeper, behind; the table ``registrations``). Never raises."""
 
     def put(self, statements: tuple[Change, ...]) -> None: ...
 
@@ -79,7 +79,8 @@ class OffsetsPartition:
         self.epoch = epoch
         self._log = partition_log
         self._core = Coordinator(partition=partition, epoch=epoch, config=config, new_id=lambda: str(uuid.uuid4()))
-        self._sink = sink
+        self.sinks: list[StatementSink] = [sink]
+        """Where changes of registrations go besides the gateways. Add before ``activate``."""
         self._topics: Mapping[str, Topic] = {}
         self._places = {(topic_id, partition), (OFFSETS_TOPIC, partition)}
         self._fail = fail or (lambda: os._exit(1))
@@ -293,7 +294,8 @@ class OffsetsPartition:
             peer.send(message)
         changes = tuple(statement for statement in statements if not isinstance(statement, Position))
         if changes:
-            self._sink.put(changes)
+            for sink in self.sinks:
+                sink.put(changes)
 
     def _append_ended(self, first: WriteId, last: WriteId, done: Done) -> None:
         self._appending.pop(done).cancel()

@@ -25,6 +25,7 @@ from actors.log.partition import PartitionLog
 from actors.mapping_writer import MappingWriter
 from actors.offsets import OffsetsPartition
 from actors.rebalance_history import RebalanceHistory
+from actors.recording.group_history import GroupHistory
 from actors.runtime import now_ms
 from actors.settings import ClusterSettings
 from actors.tables.rebalances import RebalanceStore
@@ -46,6 +47,7 @@ Listen = Callable[[Server, str, int], Awaitable[Started]]
 class _Served:
     core: OffsetsPartition
     history: RebalanceHistory
+    groups: GroupHistory
     writer: MappingWriter
     server: Server
     steps: CommitSteps
@@ -54,6 +56,7 @@ class _Served:
     async def close(self) -> None:
         """What is left after the core has stopped; nobody waits for it."""
         await self.history.close()
+        await self.groups.close()
         await asyncio.to_thread(self.writer.close, _FLUSH_S)
 
 
@@ -107,6 +110,7 @@ class PartitionHost:
                 records = await asyncio.to_thread(served.core.load)
                 served.core.activate()
                 served.history.start()
+                served.groups.start()
                 served.core.follow(view)
                 served.writer.put(served.core.registrations())
                 served.started = await self._listen(served.server, f"offsets-{partition}-{epoch}", epoch)
@@ -142,7 +146,8 @@ class PartitionHost:
             flush_ms=config.metrics_rebalances_flush_ms,
             now_ms=now_ms,
         )
-        return _Served(core, history, writer, Server(core, self._secret), steps)
+        groups = GroupHistory(core, Path(self._settings.storage), config, now_ms=now_ms)
+        return _Served(core, history, groups, writer, Server(core, self._secret), steps)
 
     def _failed(self, partition: int, core: OffsetsPartition) -> None:
         """The log of one partition failed, most likely because a newer epoch has it: that partition ends here."""

@@ -17,6 +17,7 @@ from actors.log import LogService, PartitionLog
 from actors.log_server import LogServer
 from actors.offsets import OffsetsPartition, StatementSink
 from actors.rebalance_history import RebalanceHistory
+from actors.recording.group_history import GroupHistory
 from actors.runtime import now_ms
 from actors.tables.rebalances import RebalanceStore
 from actors.wire.server import Server
@@ -70,7 +71,8 @@ class Actors:
         self.steps: dict[int, CommitSteps] = {}
         """What they collect for the audit."""
         self.histories: dict[int, RebalanceHistory] = {}
-        self._all_histories: list[RebalanceHistory] = []
+        self.group_histories: dict[int, GroupHistory] = {}
+        self._all_histories: list[RebalanceHistory | GroupHistory] = []
         """Those of partitions that a test has started again, too: their tasks have to end."""
         controller.start_offsets = self.start_offsets
         controller.publish = partial(self._publish, controller.publish)
@@ -116,10 +118,12 @@ class Actors:
             flush_ms=self._config.metrics_rebalances_flush_ms,
             now_ms=now_ms,
         )
+        groups = self.group_histories[partition] = GroupHistory(core, self.storage, self._config, now_ms=now_ms)
         await asyncio.to_thread(core.load)
         core.activate()
-        self._all_histories.append(history)
-        history.start()
+        for each in (history, groups):
+            self._all_histories.append(each)
+            each.start()
         core.follow(self._view())
         return await self._serve(core, f"offsets-{partition}")
 

@@ -1,0 +1,135 @@
+"""The tables ``commits``, ``group_events`` and ``registrations`` of one coordinator: kept while it serves, and written.
+
+Group events and registrations are in a spool on disk as soon as they happened, so SIGKILL takes none. Commits are
+kept in memory until their window ends, so SIGKILL takes the window that is open, and the next coordinator says which.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from actors.config import MusterConfig
+from actors.event_writer import EventWriter
+from actors.group.events import Event, OffsetsCommitted, OffsetsDeleted, OffsetsExpired
+from actors.offsets import OffsetsPartition
+from actors.recording.commit_window import CommitWindow, Kind
+from actors.recording.group_events import GroupEvents
+from actors.recording.open_windows import OpenWindows
+from actors.recording.registrations import row_of, snapshot_rows
+from actors.tables.schemas.groups import GROUP_EVENTS, REGISTRATIONS
+from actors.tables.schemas.offsets import COMMITS
+from placement.registration import Change
+
+
+class GroupHistory:
+    """Observes an :class:`OffsetsPartition`; make it before the partition is activated, ``start`` it right after."""
+
+    def __init__(
+        self, core: OffsetsPartition, storage: Path, config: MusterConfig, *, now_ms: Callable[[], int]
+    ) -> None:
+        self._commits = _Commits(core, storage, config.metrics_commits_flush_ms, now_ms)
+        self._events = _Events(core, storage, config.metrics_events_flush_ms, now_ms)
+        self._registrations = _Registrations(core, storage, config, now_ms)
+
+    def start(self) -> None:
+        """Write from now on, first what a dead predecessor left."""
+        for part in (self._commits, self._events, self._registrations):
+            part.writer.start()
+
+    async def close(self) -> None:
+        """After the partition has stopped: bring everything into the tables."""
+        for part in (self._commits, self._events, self._registrations):
+            await part.writer.close()
+        await asyncio.to_thread(self._commits.marks.close)
+
+
+class _Commits:
+    def __init__(self, core: OffsetsPartition, storage: Path, window_ms: int, now_ms: Callable[[], int]) -> None:
+        self._core = core
+        self._window = CommitWindow()
+        self._mark: Path | None = None
+        self._said_lost = False
+        owner = _owner(core)
+        self.marks = OpenWindows(storage / "metrics", COMMITS, owner, window_ms=window_ms, now_ms=now_ms)
+        self.writer = EventWriter(
+            storage, COMMITS, owner, flush_ms=window_ms, now_ms=now_ms, collect=self._end_of_window
+        )
+        core.observe.append(self._observe)
+
+    def _observe(self, event: Event, now_ms: int) -> None:
+        match event:
+            case OffsetsCommitted():
+                self._open().committed(event, now_ms)
+            case OffsetsExpired():
+                self._open().removed(event.group, event.partitions, Kind.EXPIRED, now_ms)
+            case OffsetsDeleted():
+                self._open().removed(event.group, event.partitions, Kind.DELETED, now_ms)
+
+    def _open(self) -> CommitWindow:
+        if not self._window:
+            self._mark = self.marks.open()
+        return self._window
+
+    async def _end_of_window(self) -> None:
+        if not self._said_lost:
+            self._said_lost = True
+            await asyncio.to_thread(self.marks.say_lost)
+        if self._window:
+            ended, self._window = self._window, CommitWindow()
+            await asyncio.to_thread(self._keep, ended, self._mark)
+
+    def _keep(self, ended: CommitWindow, mark: Path | None) -> None:
+        self.writer.add_all(ended.rows(offsets_partition=self._core.partition, epoch=self._core.epoch))
+        self.marks.written(mark)
+
+
+class _Events:
+    def __init__(self, core: OffsetsPartition, storage: Path, flush_ms: int, now_ms: Callable[[], int]) -> None:
+        self._events = GroupEvents(partition=core.partition, epoch=core.epoch)
+        self.writer = EventWriter(storage, GROUP_EVENTS, _owner(core), flush_ms=flush_ms, now_ms=now_ms)
+        core.observe.append(self._observe)
+
+    def _observe(self, event: Event, now_ms: int) -> None:
+        row = self._events.observe(event, now_ms)
+        if row is not None:
+            self.writer.add(row)
+
+
+class _Registrations:
+    """A :class:`actors.offsets.StatementSink`."""
+
+    def __init__(self, core: OffsetsPartition, storage: Path, config: MusterConfig, now_ms: Callable[[], int]) -> None:
+        self._core = core
+        self._now_ms = now_ms
+        self._snapshot_ms = config.metrics_registrations_snapshot_ms
+        self._next_snapshot_ms: int | None = None
+        self.writer = EventWriter(
+            storage,
+            REGISTRATIONS,
+            _owner(core),
+            flush_ms=config.metrics_events_flush_ms,
+            now_ms=now_ms,
+            collect=self._snapshot_if_due,
+        )
+        core.sinks.append(self)
+
+    def put(self, statements: tuple[Change, ...]) -> None:
+        ts_ms = self._now_ms()
+        for statement in statements:
+            self.writer.add(row_of(statement, ts_ms))
+
+    async def _snapshot_if_due(self) -> None:
+        """The first one before anything else is written: what an earlier coordinator said holds no more."""
+        ts_ms = self._now_ms()
+        if self._next_snapshot_ms is not None and ts_ms < self._next_snapshot_ms:
+            return
+        self._next_snapshot_ms = ts_ms + self._snapshot_ms
+        core = self._core
+        rows = snapshot_rows(core.registrations(), offsets_partition=core.partition, epoch=core.epoch, ts_ms=ts_ms)
+        await asyncio.to_thread(self.writer.add_all, rows)
+
+
+def _owner(core: OffsetsPartition) -> str:
+    return f"offsets-{core.partition}"

@@ -1,0 +1,58 @@
+"""Rows of the table ``registrations``; what they mean together is in :mod:`actors.tables.schemas.groups`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from placement.registration import Change, Kind, Registration
+
+Row = dict[str, Any]
+
+
+def row_of(change: Change, ts_ms: int) -> Row:
+    """What the coordinator says of one client."""
+    row = {
+        "ts": ts_ms,
+        "offsets_partition": change.offsets_partition,
+        "epoch": change.epoch,
+        "sequence": change.sequence,
+        "event": "withdrawn",
+        "group": change.group,
+        "member_id": change.member_id,
+    }
+    if isinstance(change, Registration):
+        is_member = change.kind is Kind.MEMBER
+        row |= {
+            "event": "registered",
+            "kind": change.kind,
+            "client_id": change.client_id,
+            "host": change.host,
+            "principal": change.principal,
+            "generation": change.generation if is_member else None,
+            "partitions": _partitions(change),
+        }
+    return row
+
+
+def snapshot_rows(
+    registrations: Sequence[Registration], *, offsets_partition: int, epoch: int, ts_ms: int
+) -> Iterator[Row]:
+    """All that hold at one time, and last the row that says that these are all."""
+    for registration in registrations:
+        yield row_of(registration, ts_ms)
+    yield {
+        "ts": ts_ms,
+        "offsets_partition": offsets_partition,
+        "epoch": epoch,
+        "sequence": max((registration.sequence for registration in registrations), default=0),
+        "event": "snapshot",
+        "group": "",
+        "member_id": "",
+    }
+
+
+def _partitions(registration: Registration) -> list[Row] | None:
+    if registration.partitions is None:
+        return None
+    return [{"topic": topic, "partition": partition} for topic, partition in sorted(registration.partitions)]
