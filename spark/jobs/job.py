@@ -77,6 +77,8 @@ class Section:
     note: str = ""
     """How to read it, if the title does not say it; one or two sentences."""
     plot: Plot | None = None
+    bulk: bool = False
+    """The frame is as large as the tables are, for other programs: written as Parquet, and never shown."""
 
 
 Sections = Callable[[Mapping[str, DataFrame], Options], Sequence[Section]]
