@@ -1,0 +1,322 @@
+"""Lag: how far each group is behind, in messages and in seconds, when it will have caught up, and Burrow's verdict.
+
+Lag in messages counts offsets, as Kafka's tools do: a compacted topic has fewer records. Lag in seconds is the age of
+the oldest record that is not consumed and can still be read; how exactly it is known is beside it
+(:mod:`spark.jobs.log_ends`). The rules of the verdicts, and their sources: :mod:`spark.jobs.lag_verdicts`.
+
+The clocks of coordinators, log actors and this job differ. A group's commits are put in order by the coordinator's
+epoch before its clock; an age below zero is zero; a commit beyond the known log end is no lag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from actors.tables.schemas.offsets import COMMITS, END_OFFSETS
+from spark.jobs.job import Job, Options, Plot, Section
+from spark.jobs.lag_verdicts import OK, PARTITION, STALLED, STOPPED, VERDICTS, WARNING, judged, over_window, severity
+from spark.jobs.log_ends import append_times, log_ends, newest, with_log_end_at
+
+MOST_STEPS = 240
+"""Most points of time of :func:`over_time`; beyond, the steps get wider."""
+
+_COMMITTED = "commit"
+_MEMBER = ["member_id", "client_id", "host"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the verdicts depend on, with Burrow's defaults."""
+
+    intervals: int = 10
+    """How many rows of ``commits`` are looked at, per partition of a group (Burrow: ``storage.intervals``)."""
+    recent_ms: int = 100_000
+    """A group that had no lag within this time has not stopped (Burrow: 10 log ends, fetched every 10 s)."""
+    flush_ms: int = 10_000
+    """Length of the windows of both tables: ``metrics.commits.flush.ms``, ``metrics.end.offsets.flush.ms``."""
+
+
+RULES = Rules()
+
+
+def per_partition(commits: DataFrame, end_offsets: DataFrame, *, now: datetime, rules: Rules = RULES) -> DataFrame:
+    """One row for each partition of a group that has a committed offset, as it stands at ``now``.
+
+    group, topic, partition, member_id, client_id, host (who committed last), committed (timestamp), offset, log_end,
+    lag_messages (null: no log end is known), lost_messages (committed, but deleted before they were consumed: by
+    retention or DeleteRecords; not in lag_messages), beyond_end_messages (committed beyond the log end), lag_seconds
+    (null: the log end is not known), lag_seconds_error (the bound; null: it is that old or older),
+    consumed_per_second and produced_per_second (messages, between the first and the last commit that the verdict
+    looks at), catch_up_seconds (null: never, as it stands), verdict, rule, complete (share of the rows that the
+    verdict would like to see).
+    """
+    now_ms = _ms(now)
+    ends = log_ends(end_offsets, flush_ms=rules.flush_ms)
+    window = over_window(with_log_end_at(recent_commits(commits, rules.intervals), ends, "at_ms"))
+    placed = window.join(newest(ends), ["topic", "partition"], "left").withColumn(
+        "position", F.greatest("newest.offset", "log_start")
+    )
+    aged = append_times(placed, ends, "position")
+    behind = F.col("log_end") - F.col("position")
+    lag_messages = F.when(behind < 0, 0).otherwise(behind)
+    age_ms = F.greatest(now_ms - F.col("appended_ms"), F.lit(0))
+    lagging = aged.withColumn("lag_messages", lag_messages).withColumn(
+        "lag_ms", F.when(F.col("lag_messages") == 0, 0).when(F.col("appended_ms").isNotNull(), age_ms)
+    )
+    verdicts = judged(lagging, now_ms=now_ms, flush_ms=rules.flush_ms, recent_ms=rules.recent_ms)
+    span_s = (F.col("newest.at_ms") - F.col("oldest.at_ms")) / 1000
+    return verdicts.select(
+        *PARTITION,
+        *(F.col(f"newest.{name}").alias(name) for name in _MEMBER),
+        F.timestamp_millis("newest.at_ms").alias("committed"),
+        F.col("newest.offset").alias("offset"),
+        "log_end",
+        "lag_messages",
+        _above_zero(F.col("log_start") - F.col("newest.offset")).alias("lost_messages"),
+        _above_zero(F.col("newest.offset") - F.col("log_end")).alias("beyond_end_messages"),
+        (F.col("lag_ms") / 1000).alias("lag_seconds"),
+        F.when(F.col("lag_ms") == 0, 0.0).otherwise(F.col("appended_error_ms") / 1000).alias("lag_seconds_error"),
+        (F.col("consumed") / span_s).alias("consumed_per_second"),
+        ((F.col("newest.log_end_then") - F.col("oldest.log_end_then")) / span_s).alias("produced_per_second"),
+        "verdict",
+        "rule",
+        (F.col("rows") / rules.intervals).alias("complete"),
+    ).withColumn("catch_up_seconds", _catch_up())
+
+
+def recent_commits(commits: DataFrame, intervals: int) -> DataFrame:
+    """The last rows of each group's partition, with their ``age`` (0: the newest) and ``at_ms``.
+
+    Nothing before the offset expired or was deleted, and nothing of what has no offset any more.
+    """
+    newest_first = Window.partitionBy(*PARTITION).orderBy(F.col("epoch").desc(), F.col("at_ms").desc())
+    went = F.sum((F.col("kind") != _COMMITTED).cast("int")).over(newest_first.rowsBetween(Window.unboundedPreceding, 0))
+    return (
+        _rows(commits)
+        .select("*", (F.row_number().over(newest_first) - 1).alias("age"), went.alias("went"))
+        .where((F.col("age") < intervals) & (F.col("went") == 0))
+        .drop("went", "epoch", "kind")
+    )
+
+
+def gone(commits: DataFrame) -> DataFrame:
+    """group, topic, partition, how (expired, deleted), at, offset (the last one), client_id: no offset since then.
+
+    A group that was deleted, or goes on by another name, is here; and one whose topic was deleted.
+    """
+    last = F.max_by(F.struct("kind", "at_ms", "previous", "client_id"), F.struct("epoch", "at_ms"))
+    return (
+        _rows(commits)
+        .groupBy(*PARTITION)
+        .agg(last.alias("last"))
+        .where(F.col("last.kind") != _COMMITTED)
+        .select(
+            *PARTITION,
+            F.col("last.kind").alias("how"),
+            F.timestamp_millis("last.at_ms").alias("at"),
+            F.col("last.previous").alias("offset"),
+            F.col("last.client_id").alias("client_id"),
+        )
+        .orderBy(F.col("at").desc(), *PARTITION)
+    )
+
+
+def per_group(partitions: DataFrame) -> DataFrame:
+    """A row per group of :func:`per_partition`; its verdict is the worst of its partitions, worst groups first.
+
+    ``status`` is what Burrow says of a group: OK, WARN, ERR. Times are the longest; a group has caught up when its
+    last partition has, so catch_up_seconds is null if that of one partition is.
+    """
+    status = F.when(F.col("verdict") == OK, "OK").when(F.col("verdict") == WARNING, "WARN").otherwise("ERR")
+    worst = partitions.groupBy("group").agg(
+        *_sums(),
+        *(F.count_if(F.col("verdict") == name).alias(f"{name.lower()}_partitions") for name in VERDICTS[1:]),
+        F.count_if(F.col("log_end").isNull()).alias("unknown_partitions"),
+    )
+    return worst.withColumn("status", status).orderBy(severity().desc(), F.col("lag_messages").desc(), "group")
+
+
+def per_member(partitions: DataFrame) -> DataFrame:
+    """As :func:`per_group`, for each member by its last commits; null member_id: outside a generation.
+
+    A partition counts for who committed it last: until its new owner commits, for the one before.
+    """
+    by = ["group", *_MEMBER]
+    return (
+        partitions.groupBy(*by)
+        .agg(*_sums())
+        .orderBy(severity().desc(), F.col("lag_messages").desc(), *(F.col(name).asc_nulls_last() for name in by))
+    )
+
+
+def _sums() -> tuple[Column, ...]:
+    worst = F.max_by(F.struct("verdict", "rule"), F.struct(severity(), "lag_messages"))
+    return (
+        F.count("*").alias("partitions"),
+        F.sum("lag_messages").alias("lag_messages"),
+        F.sum("lost_messages").alias("lost_messages"),
+        F.max("lag_seconds").alias("lag_seconds"),
+        F.sum("consumed_per_second").alias("consumed_per_second"),
+        F.sum("produced_per_second").alias("produced_per_second"),
+        F.when(F.count_if(F.col("catch_up_seconds").isNull()) == 0, F.max("catch_up_seconds")).alias(
+            "catch_up_seconds"
+        ),
+        worst["verdict"].alias("verdict"),
+        worst["rule"].alias("rule"),
+    )
+
+
+def over_time(
+    commits: DataFrame,
+    end_offsets: DataFrame,
+    *,
+    step_seconds: int,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    groups: int = 20,
+    rules: Rules = RULES,
+) -> DataFrame:
+    """at, group, lag_messages, partitions: the sums of the groups that lagged most, in steps up to the last row.
+
+    At most :data:`MOST_STEPS` steps: beyond, a step is that much longer. Partitions count from their first commit
+    until their offset goes, whether they are committed in a step or not.
+    """
+    ends = log_ends(end_offsets, flush_ms=rules.flush_ms)
+    rows = _rows(commits)
+    bounds = rows.agg(F.min("at_ms").alias("first"), F.max("at_ms").alias("last")).crossJoin(
+        ends.agg(F.max("at_ms").alias("last_end"))
+    )
+    from_ms = F.col("first") if start is None else F.greatest("first", F.lit(_ms(start)))
+    to_ms = F.greatest("last", "last_end") if end is None else F.least(F.greatest("last", "last_end"), F.lit(_ms(end)))
+    step_ms = F.greatest(F.lit(step_seconds * 1000), F.ceil((to_ms - from_ms) / MOST_STEPS / 1000) * 1000)
+    grid = bounds.select(
+        (F.floor(from_ms / step_ms) * step_ms).cast("long").alias("from_ms"),
+        (F.ceil(to_ms / step_ms) * step_ms).cast("long").alias("to_ms"),
+        step_ms.cast("long").alias("step_ms"),
+    ).where("from_ms <= to_ms")
+    begun = F.greatest("from_ms", F.ceil(F.col("begun_ms") / F.col("step_ms")) * F.col("step_ms"))
+    ticks = (
+        rows.groupBy(*PARTITION)
+        .agg(F.min("at_ms").alias("begun_ms"))
+        .crossJoin(F.broadcast(grid))
+        .where(begun <= F.col("to_ms"))
+        .select(*PARTITION, F.explode(F.sequence(begun.cast("long"), F.col("to_ms"), F.col("step_ms"))).alias("at_ms"))
+    )
+    standing = _standing_at(ticks, rows)
+    known = with_log_end_at(standing, ends, "at_ms").where("log_end_then IS NOT NULL")
+    behind = F.col("log_end_then") - F.col("offset")
+    sums = known.groupBy("at_ms", "group").agg(
+        F.sum(F.when(behind < 0, 0).otherwise(behind)).alias("lag_messages"), F.count("*").alias("partitions")
+    )
+    most = F.max("lag_messages").over(Window.partitionBy("group"))
+    ranked = sums.withColumn("most", most).withColumn(
+        "rank", F.dense_rank().over(Window.orderBy(F.col("most").desc(), "group"))
+    )
+    return (
+        ranked.where(F.col("rank") <= groups)
+        .select(F.timestamp_millis("at_ms").alias("at"), "group", "lag_messages", "partitions")
+        .orderBy("group", "at")
+    )
+
+
+def _standing_at(ticks: DataFrame, rows: DataFrame) -> DataFrame:
+    """``ticks`` and the offset that was committed then; without those at which there was none."""
+    commit = F.struct("kind", "offset")
+    moves = rows.select(*PARTITION, "at_ms", F.lit(0).alias("side"), commit.alias("commit"))
+    nothing = F.lit(None).cast(moves.schema["commit"].dataType)
+    both = moves.unionByName(ticks.select(*PARTITION, "at_ms", F.lit(1).alias("side"), nothing.alias("commit")))
+    so_far = Window.partitionBy(*PARTITION).orderBy("at_ms", "side").rowsBetween(Window.unboundedPreceding, 0)
+    return (
+        both.withColumn("commit", F.last("commit", ignorenulls=True).over(so_far))
+        .where((F.col("side") == 1) & (F.col("commit.kind") == _COMMITTED))
+        .select(*PARTITION, "at_ms", F.col("commit.offset").alias("offset"))
+    )
+
+
+def _rows(commits: DataFrame) -> DataFrame:
+    return commits.select(
+        *PARTITION,
+        "epoch",
+        F.unix_millis("ts").alias("at_ms"),
+        "kind",
+        "offset",
+        "lowest",
+        "previous",
+        "commits",
+        *_MEMBER,
+    )
+
+
+def _catch_up() -> Column:
+    gain = F.col("consumed_per_second") - F.col("produced_per_second")
+    moves = ~F.col("verdict").isin(STALLED, STOPPED) & (gain > 0)
+    return F.when(F.col("lag_messages") == 0, 0.0).when(moves, F.col("lag_messages") / gain)
+
+
+def _above_zero(difference: Column) -> Column:
+    return F.when(difference < 0, 0).otherwise(difference)
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Section]:
+    commits, end_offsets = options.of_groups(tables[COMMITS]), tables[END_OFFSETS]
+    # A row per partition of a group, of which three sections are made: the windows are sorted once.
+    partitions = per_partition(commits, end_offsets, now=options.now).cache()
+    worst_first: list[str | Column] = [severity().desc(), F.col("lag_messages").desc(), *map(F.col, PARTITION)]
+    return [
+        Section(
+            "groups",
+            "Lag per group",
+            per_group(partitions),
+            "Verdicts are Burrow's, of the worst partition. No catch_up_seconds: never, as it stands.",
+        ),
+        Section(
+            "partitions",
+            "Lag per partition, worst first",
+            partitions.orderBy(worst_first).limit(options.top),
+            "lag_seconds is the age of the oldest record not consumed, give or take lag_seconds_error; no error: at "
+            "least that old. lost_messages were deleted before the group consumed them.",
+        ),
+        Section(
+            "members",
+            "Lag per member, worst first",
+            per_member(partitions).limit(options.top),
+            "A partition counts for who committed it last.",
+        ),
+        Section(
+            "over_time",
+            "Lag over time",
+            over_time(
+                commits,
+                end_offsets,
+                step_seconds=options.bucket_seconds,
+                start=options.start,
+                end=options.end,
+                groups=options.top,
+            ),
+            plot=Plot(kind="lines", x=("at",), y="lag_messages", y_label="messages behind", series=("group",)),
+        ),
+        Section(
+            "gone",
+            "Offsets that expired or were deleted",
+            gone(commits).limit(options.top),
+            "Of these partitions no group has an offset any more: its group or topic was deleted, or it expired.",
+        ),
+    ]
+
+
+JOB = Job(
+    name="lag",
+    title="How far each group is behind, for how long, and whether it will catch up",
+    tables=(COMMITS, END_OFFSETS),
+    sections=sections,
+    history=(COMMITS, END_OFFSETS),
+)

@@ -1,0 +1,135 @@
+"""Burrow's verdicts on a consumer: is it well, slow, stalled, stopped, or has it gone back?
+
+Sources: Burrow, "Consumer Lag Evaluation Rules" (wiki of linkedin/Burrow), for OK, WARNING, STALLED and STOPPED; its
+evaluator (``core/internal/evaluator/caching.go``) for their order and for REWIND; its pull requests 338 (a consumer
+that had no lag lately has not stopped) and 716 (a consumer that went back is told of even if it had no lag before).
+In this order, for each partition of a group, over the last ``intervals`` rows of the table ``commits``:
+
+1. no log end known, or no lag now: OK.
+2. time since the last commit longer than from the first commit to the last: STOPPED; not if there was no lag within
+   the last ``recent_ms``.
+3. an offset lower than the one before, and the last one still below the highest: REWIND.
+4. no lag at any commit: OK.
+5. the offset is the same in all commits: STALLED.
+6. the lag is never smaller than at the commit before: WARNING.
+7. else: OK.
+
+Burrow stores commits; ``commits`` has a row per flush window in which the group committed. What that changes:
+
+* The rows span at least ``intervals`` flush windows, however often the group commits: with Burrow's ``intervals`` and
+  a flush window of 10 s, 100 s and more.
+* Rule 2: the first row's first commit may lie a flush window before its last one, so that much is added to the span.
+  This also keeps one single row from being STOPPED at once, as one single commit is in Burrow.
+* Rule 3: within a window only the lowest offset is known. It shows a rewind below where the window began; one that
+  did not go below that is not seen.
+* Rules 4 and 6 look at the last commit of each window; the lag in between is not known. The log end at a commit is
+  interpolated (:mod:`spark.jobs.log_ends`), where Burrow takes the one that it fetched last.
+* Rule 5 needs two commits, as told by ``commits``, ``lowest`` and ``previous``; Burrow takes a single one for stalled.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+OK, WARNING, STOPPED, STALLED, REWIND = VERDICTS = ("OK", "WARNING", "STOPPED", "STALLED", "REWIND")
+"""From well to worst, in the order of Burrow's status constants."""
+
+PARTITION = ["group", "topic", "partition"]
+
+
+def over_window(rows: DataFrame) -> DataFrame:
+    """What the rules need of the rows of each group's partition.
+
+    ``rows``: group, topic, partition, age (0: the newest), at_ms, offset, lowest, previous, commits, member_id,
+    client_id, host, log_end_then (null: not known).
+    """
+    order = Window.partitionBy(*PARTITION).orderBy(F.col("age").desc())
+    behind = F.col("log_end_then") - F.col("offset")
+    lag = F.when(behind < 0, 0).otherwise(behind)
+    rows = rows.withColumn("lag", lag).select(
+        "*",
+        F.lag("offset").over(order).alias("offset_before"),
+        F.lag("lag").over(order).alias("lag_before"),
+    )
+    newest = F.max_by(F.struct("at_ms", "offset", "member_id", "client_id", "host", "log_end_then"), -F.col("age"))
+    oldest = F.max_by(F.struct("at_ms", "offset", "log_end_then", "previous", "commits"), "age")
+    before = F.coalesce("offset_before", "previous")
+    back = (F.col("offset") < F.col("offset_before")) | (F.col("lowest") < before)
+    return (
+        rows.groupBy(*PARTITION)
+        .agg(
+            newest.alias("newest"),
+            oldest.alias("oldest"),
+            F.count("*").alias("rows"),
+            F.sum(F.greatest(F.col("offset") - F.col("offset_before"), F.lit(0))).alias("consumed"),
+            F.coalesce(F.bool_or(back), F.lit(False)).alias("went_back"),
+            F.max(F.greatest("offset", before)).alias("highest"),
+            _none_differs().alias("offset_same"),
+            F.sum("commits").alias("commits"),
+            F.coalesce(F.bool_or(F.col("lag") == 0), F.lit(False)).alias("lag_was_zero"),
+            F.coalesce(F.bool_and(F.col("lag") >= F.col("lag_before")), F.lit(False)).alias("lag_never_fell"),
+        )
+        .withColumn("repeated", (F.col("commits") > 1) | (F.col("oldest.previous") == F.col("oldest.offset")))
+    )
+
+
+def _none_differs() -> Column:
+    return F.min(F.least("offset", "lowest")) == F.max("offset")
+
+
+def judged(partitions: DataFrame, *, now_ms: int, flush_ms: int, recent_ms: int) -> DataFrame:
+    """``partitions`` (:func:`over_window`, with log_end, lag_messages and lag_ms) and ``verdict``, ``rule``."""
+    silent_ms = now_ms - F.col("newest.at_ms")
+    span_ms = F.col("newest.at_ms") - F.col("oldest.at_ms") + flush_ms
+    lately = F.coalesce(F.col("lag_ms") < recent_ms, F.lit(False))
+    cases: list[tuple[Column, str, Column]] = [
+        (F.col("log_end").isNull(), OK, F.lit("no log end is known")),
+        (F.col("lag_messages") == 0, OK, F.lit("no lag now")),
+        (
+            (silent_ms > span_ms) & ~lately,
+            STOPPED,
+            F.format_string(
+                "no commit for %s s, longer than the %s s of its last commits", _seconds(silent_ms), _seconds(span_ms)
+            ),
+        ),
+        (
+            F.col("went_back") & (F.col("newest.offset") < F.col("highest")),
+            REWIND,
+            F.format_string("it went back from %s and is at %s", "highest", "newest.offset"),
+        ),
+        (F.col("lag_was_zero"), OK, F.lit("there was no lag at one of its last commits")),
+        (
+            F.col("offset_same") & F.coalesce("repeated", F.lit(False)),
+            STALLED,
+            F.format_string("%s commits of the same offset", "commits"),
+        ),
+        (
+            F.col("lag_never_fell"),
+            WARNING,
+            F.format_string("the lag did not fall in its last %s rows of commits", "rows"),
+        ),
+    ]
+    verdict: Column | None = None
+    rule: Column | None = None
+    for fires, name, why in cases:
+        verdict = F.when(fires, name) if verdict is None else verdict.when(fires, name)
+        rule = F.when(fires, why) if rule is None else rule.when(fires, why)
+    assert verdict is not None
+    assert rule is not None
+    return partitions.withColumns(
+        {
+            "verdict": verdict.otherwise(OK),
+            "rule": rule.otherwise("the lag fell, or there are too few commits to tell"),
+        }
+    )
+
+
+def severity(verdict: str = "verdict") -> Column:
+    """0 (OK) to 4, to order by and to find the worst."""
+    names = ", ".join(f"'{name}'" for name in VERDICTS)
+    return F.expr(f"array_position(array({names}), {verdict}) - 1")
+
+
+def _seconds(ms: Column) -> Column:
+    return F.round(ms / 1000, 0).cast("long").cast("string")

@@ -1,0 +1,296 @@
+"""Lag and verdicts: one partition per case, worked out by hand. Logs grow by 10 messages a second unless said."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark.jobs.job import Options
+from spark.jobs.lag import JOB, gone, over_time, per_group, per_member, per_partition
+from tests.spark.rows import NOON, answer, at, table
+
+NOW_S = 600
+LAST = range(510, 601, 10)
+"""When the last ten commits were, in s."""
+
+
+def commit(at_s: float, offset: int | None, partition: int = 0, **changes: Any) -> dict[str, Any]:
+    return {
+        "ts": at(at_s),
+        "offsets_partition": 7,
+        "epoch": 3,
+        "group": "billing",
+        "topic": "flights",
+        "partition": partition,
+        "kind": "commit",
+        "offset": offset,
+        "lowest": offset,
+        "previous": None,
+        "commits": 1,
+        "generation": 1,
+        "member_id": f"m-{partition}",
+        "client_id": "rdkafka",
+        "host": "10.0.0.1",
+    } | changes
+
+
+def end(at_s: float, log_end: int, partition: int = 0, **changes: Any) -> dict[str, Any]:
+    return {
+        "ts": at(at_s),
+        "log": 0,
+        "topic": "flights",
+        "partition": partition,
+        "epoch": 1,
+        "log_start_offset": 0,
+        "log_end_offset": log_end,
+        "last_append": at(at_s),
+        "size_bytes": 0,
+    } | changes
+
+
+def growing(partition: int, **changes: Any) -> Iterable[dict[str, Any]]:
+    """100 at noon, 6,100 now: 10 messages a second, a row every 10 s."""
+    return (end(at_s, 100 + 10 * at_s, partition, **changes) for at_s in range(0, NOW_S + 1, 10))
+
+
+def run(spark: SparkSession, commits: list[dict[str, Any]], ends: list[dict[str, Any]]) -> DataFrame:
+    return per_partition(table(spark, "commits", commits), table(spark, "end_offsets", ends), now=at(NOW_S))
+
+
+@pytest.fixture(scope="module")
+def by_hand(spark: SparkSession) -> dict[int, Any]:
+    commits = [
+        commit(600, 6_100, 0),
+        *(commit(s, 5 * s, 1) for s in LAST),
+        *(commit(s, 2_000 + 15 * (s - 510), 2) for s in LAST),
+        *(commit(s, 1_000, 3) for s in LAST),
+        *(commit(s, 50 + 10 * s, 4) for s in range(210, 301, 10)),
+        *(commit(s, 10 * s, 5) for s in LAST if s < 600),
+        commit(600, 1_000, 5),
+        *(commit(s, 200 + s // 100, 6) for s in LAST),
+        commit(600, 40, 7),
+        commit(600, 7_000, 8),
+        *(commit(s, 10 * s, 9) for s in LAST if s < 550),
+        commit(550, None, 9, kind="deleted", lowest=None, previous=5_400, commits=0),
+        *(commit(s, 10 * s, 9) for s in LAST if s > 550),
+        commit(500, 5, 10),
+        commit(560, None, 10, kind="expired", lowest=None, previous=5, commits=0),
+        commit(0, 500, 11),
+        commit(605, 5_000, 12, epoch=3),
+        commit(600, 5_500, 12, epoch=4),
+        commit(600, 80, 13),
+        *(commit(s, 6_000 + s // 100, 14) for s in LAST if s < 600),
+        commit(600, 6_010, 14, lowest=5_000, previous=6_005),
+        commit(600, 5_000, 15, lowest=3_000, previous=6_000),
+        commit(400, 5_000, 16),
+        commit(595, 100, 17),
+    ]
+    ends = [
+        *(row for partition in (0, 1, 2, 3, 4, 5, 8, 9, 10, 12, 14, 15) for row in growing(partition)),
+        *(row for row in growing(6) if row["ts"] < at(600)),
+        end(600, 6_100, 6, log_start_offset=500),
+        end(0, 1_000, 11, last_append=at(-50)),
+        *(row for row in growing(13) if row["ts"] < at(400)),
+        end(400, 50, 13, epoch=0),
+        end(600, 100, 13, epoch=0),
+        end(0, 5_000, 16),
+        end(590, 5_100, 16),
+        end(580, 100, 17, epoch=1),
+        end(588, 120, 17, epoch=2),
+        end(590, 100, 17, epoch=1),
+        end(598, 140, 17, epoch=2),
+    ]
+    return {row["partition"]: row for row in run(spark, commits, ends).collect()}
+
+
+def lag(row: Any) -> tuple[Any, ...]:
+    return row["lag_messages"], row["lag_seconds"], row["lag_seconds_error"], row["verdict"]
+
+
+def test_no_lag(by_hand: dict[int, Any]) -> None:
+    assert lag(by_hand[0]) == (0, 0.0, 0.0, "OK")
+    assert by_hand[0]["rule"] == "no lag now"
+    assert by_hand[0]["catch_up_seconds"] == 0.0
+
+
+def test_falls_behind(by_hand: dict[int, Any]) -> None:
+    """Offset 3,000 is the first of the 100 that came between 290 and 300 s: at 290.1 s."""
+    row = by_hand[1]
+    assert lag(row) == (3_100, pytest.approx(309.9), 10.0, "WARNING")
+    assert (row["consumed_per_second"], row["produced_per_second"], row["catch_up_seconds"]) == (5.0, 10.0, None)
+    assert row["rule"] == "the lag did not fall in its last 10 rows of commits"
+    assert row["complete"] == 1.0
+
+
+def test_catches_up(by_hand: dict[int, Any]) -> None:
+    """At 3,350 of 6,100, 5 a second faster than the producer."""
+    row = by_hand[2]
+    assert (row["lag_messages"], row["verdict"], row["catch_up_seconds"]) == (2_750, "OK", 550.0)
+
+
+def test_commits_the_same_offset(by_hand: dict[int, Any]) -> None:
+    row = by_hand[3]
+    assert lag(row) == (5_100, pytest.approx(509.9), 10.0, "STALLED")
+    assert (row["rule"], row["catch_up_seconds"]) == ("10 commits of the same offset", None)
+
+
+def test_commits_no_more(by_hand: dict[int, Any]) -> None:
+    """The last commits span 90 s, and a flush window; the last one was 300 s ago. 3,050 came at 295.1 s."""
+    row = by_hand[4]
+    assert lag(row) == (3_050, pytest.approx(304.9), 10.0, "STOPPED")
+    assert row["rule"] == "no commit for 300 s, longer than the 100 s of its last commits"
+    assert row["catch_up_seconds"] is None
+
+
+def test_went_back(by_hand: dict[int, Any]) -> None:
+    assert (by_hand[5]["verdict"], by_hand[5]["rule"]) == ("REWIND", "it went back from 5900 and is at 1000")
+    # Within one window: from 6,000 down to 3,000 and up to 5,000, as its lowest offset tells.
+    assert (by_hand[15]["verdict"], by_hand[15]["rule"]) == ("REWIND", "it went back from 6000 and is at 5000")
+    # Back to 5,000 and beyond where it was: it has recovered.
+    assert by_hand[14]["verdict"] == "OK"
+
+
+def test_records_lost_to_retention(by_hand: dict[int, Any]) -> None:
+    """At 206, and the log begins at 500, which came at 40.1 s."""
+    row = by_hand[6]
+    assert (row["lost_messages"], row["lag_messages"]) == (294, 5_600)
+    assert row["lag_seconds"] == pytest.approx(559.9)
+
+
+def test_no_end_offsets(by_hand: dict[int, Any]) -> None:
+    assert lag(by_hand[7]) == (None, None, None, "OK")
+    assert by_hand[7]["rule"] == "no log end is known"
+
+
+def test_beyond_the_log_end(by_hand: dict[int, Any]) -> None:
+    assert lag(by_hand[8]) == (0, 0.0, 0.0, "OK")
+    assert by_hand[8]["beyond_end_messages"] == 900
+
+
+def test_nothing_before_the_offset_was_deleted_counts(by_hand: dict[int, Any]) -> None:
+    assert by_hand[9]["complete"] == 0.5
+    assert 10 not in by_hand
+
+
+def test_older_than_the_history(by_hand: dict[int, Any]) -> None:
+    """The log was at 1,000 in its first row, and nothing came for 50 s before it."""
+    assert lag(by_hand[11]) == (500, 650.0, None, "STOPPED")
+
+
+def test_a_later_epoch_counts_whatever_the_clock_said(by_hand: dict[int, Any]) -> None:
+    assert by_hand[12]["offset"] == 5_500
+
+
+def test_topic_created_again(by_hand: dict[int, Any]) -> None:
+    """Record 80 is one of the 50 that came between 580 s and 600 s."""
+    assert lag(by_hand[13])[:3] == (20, pytest.approx(600 - (580 + 20 * 31 / 50)), 20.0)
+
+
+def test_a_quiet_consumer_has_not_stopped_at_the_first_message(by_hand: dict[int, Any]) -> None:
+    """It committed 200 s ago, but there was nothing to consume until 100 messages came, 30 to 10 s ago."""
+    assert lag(by_hand[16])[3] == "OK"
+    assert lag(by_hand[16])[1] == pytest.approx(30 - 0.2)
+
+
+def test_clocks_of_two_owners(by_hand: dict[int, Any]) -> None:
+    """Epoch 2 of the log has a clock 2 s behind epoch 1: its first row is not followed by that of the past."""
+    assert (by_hand[17]["log_end"], by_hand[17]["lag_messages"]) == (140, 40)
+
+
+def test_sums(spark: SparkSession) -> None:
+    commits = [
+        *(commit(s, 10 * s, 0) for s in LAST),
+        *(commit(s, 1_000, 1) for s in LAST),
+        *(commit(s, 6_000, 2, member_id="m-1") for s in LAST),
+        commit(600, 6_100, 0, group="archive", member_id=None),
+    ]
+    partitions = run(spark, commits, [row for partition in range(3) for row in growing(partition)]).cache()
+    columns = ("partitions", "lag_messages", "verdict")
+    assert answer(per_group(partitions), "group", "status", *columns, "stalled_partitions") == [
+        ("billing", "ERR", 3, 5_300, "STALLED", 1),
+        ("archive", "OK", 1, 0, "OK", 0),
+    ]
+    assert answer(per_member(partitions), "group", "member_id", *columns) == [
+        ("billing", "m-1", 2, 5_200, "STALLED"),
+        ("billing", "m-0", 1, 100, "WARNING"),
+        ("archive", None, 1, 0, "OK"),
+    ]
+    assert answer(per_group(partitions), "catch_up_seconds") == [(None,), (0.0,)]
+
+
+def test_over_time_and_gone(spark: SparkSession) -> None:
+    """A group that stops falls behind by what is produced; one that is deleted and goes on as another is gone."""
+    commits = table(
+        spark,
+        "commits",
+        [
+            commit(0, 100),
+            commit(120, 1_300),
+            commit(300, None, kind="deleted", previous=1_300),
+            commit(360, 1_300, group="billing-2"),
+            commit(480, 4_900, group="billing-2"),
+        ],
+    )
+    ends = table(spark, "end_offsets", growing(0))
+    steps = over_time(commits, ends, step_seconds=120)
+    assert [((moment.timestamp() - NOON.timestamp()), *rest) for moment, *rest in answer(
+        steps, "at", "group", "lag_messages", "partitions"
+    )] == [
+        (0.0, "billing", 0, 1),
+        (120.0, "billing", 0, 1),
+        (240.0, "billing", 1_200, 1),
+        (360.0, "billing-2", 2_400, 1),
+        (480.0, "billing-2", 0, 1),
+        (600.0, "billing-2", 1_200, 1),
+    ]  # fmt: skip
+    later = over_time(commits, ends, step_seconds=120, start=at(400), end=at(500), groups=1)
+    assert {row[0] for row in answer(later, "group")} == {"billing-2"}
+    assert answer(gone(commits), "group", "topic", "partition", "how", "offset") == [
+        ("billing", "flights", 0, "deleted", 1_300)
+    ]
+
+
+def test_names_the_stalled_partition(spark: SparkSession) -> None:
+    """40 partitions that keep up within some messages, and one that stays where it was."""
+    chance = random.Random(5)
+    commits: list[dict[str, Any]] = []
+    ends: list[dict[str, Any]] = []
+    for partition in range(10):
+        ends += growing(partition)
+        for group in ("a", "b", "c", "d"):
+            stalled = (group, partition) == ("c", 7)
+            commits += [
+                commit(s, 2_000 if stalled else 90 + 10 * s - chance.randrange(90), partition, group=group)
+                for s in range(0, NOW_S + 1, 10)
+            ]
+    tables = {"commits": table(spark, "commits", commits), "end_offsets": table(spark, "end_offsets", ends)}
+    options = Options(now=at(NOW_S), top=5, groups=frozenset("bcd"))
+    sections = {section.name: section.frame for section in JOB.sections(tables, options)}
+    assert answer(sections["partitions"].limit(1), "group", "partition", "verdict") == [("c", 7, "STALLED")]
+    assert answer(sections["groups"], "group", "stalled_partitions")[0] == ("c", 1)
+    assert len(sections["groups"].collect()) == 3
+    assert len(sections["members"].collect()) == 5
+
+
+def test_empty_tables(spark: SparkSession) -> None:
+    tables = {name: table(spark, name, []) for name in JOB.tables}
+    for section in JOB.sections(tables, Options(now=NOON)):
+        assert section.frame.collect() == [], section.name
+
+
+def test_reads_only_what_it_needs(spark: SparkSession, tmp_path: Path) -> None:
+    frames = {}
+    for name, row in (("commits", commit(0, 1)), ("end_offsets", end(0, 1))):
+        table(spark, name, [row]).write.parquet(str(tmp_path / name))
+        frames[name] = spark.read.parquet(str(tmp_path / name))
+    frame = per_partition(frames["commits"], frames["end_offsets"], now=NOON)
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    read = [line for line in plan.splitlines() if "ReadSchema" in line]
+    assert read
+    for unused in ("size_bytes", "generation", "offsets_partition", "log:"):
+        assert not any(unused in line.partition("ReadSchema")[2] for line in read)
