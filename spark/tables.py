@@ -1,24 +1,141 @@
-"""Reads what the actors recorded under ``<storage>/metrics``."""
+"""The tables that the actors write under ``<storage>/metrics``, as DataFrames.
+
+What counts in a folder is decided by :mod:`actors.tables.hours`; :mod:`actors.tables.reading` is the same for pyarrow.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DateType, IntegerType, StructType
 
-from actors.tables.schemas.samples import SAMPLES, SAMPLES_SCHEMA
+from actors.tables.footers import check
+from actors.tables.hours import Hour, Listing, TableDamaged, hours, listing
+from actors.tables.reading import folder_of
+from actors.tables.schemas import TABLES, time_column_of
+from actors.tables.schemas.samples import SAMPLES
+
+__all__ = ["TableDamaged", "damage_in", "read_samples", "read_table", "schema_of", "stream_table"]
+
+_ATTEMPTS = 5
+_NOT_MERGED = "{[!m]*,m[!e]*,me[!r]*,mer[!g]*,merg[!e]*}.parquet"
+_LISTED_BY_DRIVER = "1000000"
+_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+_FILE = re.compile(r"file:(?://)?(/\S+?\.parquet)\b")
 
 
-def samples_schema() -> StructType:
-    """Columns of :data:`actors.tables.schemas.samples.SAMPLES_SCHEMA`, then the folders' ``date`` and ``hour`` (UTC)."""
-    return from_arrow_schema(SAMPLES_SCHEMA).add("date", DateType()).add("hour", IntegerType())
+def schema_of(name: str) -> StructType:
+    """The table's columns as in :data:`actors.tables.schemas.TABLES`, then the folders' ``date`` and ``hour`` (UTC)."""
+    return from_arrow_schema(TABLES[name]).add("date", DateType()).add("hour", IntegerType())
+
+
+def read_table(
+    spark: SparkSession, storage: Path, name: str, *, start: datetime | None = None, end: datetime | None = None
+) -> DataFrame:
+    """The table's rows in [start, end) of its time column, in no order; empty if there are none.
+
+    Only folders of hours that touch the range are listed. Columns that an older file does not have are null.
+    TableDamaged names a file that is no whole Parquet file, or not of this table, or of a newer version of it. What
+    is found missing or damaged later, while it is read, Spark throws: see :func:`damage_in`. ValueError for times
+    without a time zone. The frame can be used for ``metrics.compaction.grace.ms``.
+    """
+    folder = folder_of(storage, name)
+    frame = _frame(spark, folder, name, _to_ms(start), _to_ms(end))
+    if frame is None:
+        return spark.createDataFrame([], schema_of(name))
+    time = F.col(time_column_of(TABLES[name]))
+    if start is not None:
+        frame = frame.where((F.col("date") >= F.lit(start.astimezone(UTC).date())) & (time >= F.lit(start)))
+    if end is not None:
+        frame = frame.where((F.col("date") <= F.lit(end.astimezone(UTC).date())) & (time < F.lit(end)))
+    return frame
+
+
+def stream_table(spark: SparkSession, storage: Path, name: str) -> DataFrame:
+    """The table's rows as a stream: those that are there, then those that come; each file as a writer made it, once.
+
+    Merged files are left out, so what was compacted before a stream saw it, it does not see: begin it within
+    ``metrics.compaction.delay.ms`` of what it shall tell about, and do not leave it down longer. TableDamaged as in
+    :func:`read_table` for what is there now.
+    """
+    folder = folder_of(storage, name)
+    folder.mkdir(parents=True, exist_ok=True)
+    for hour in hours(folder):
+        for file in listing(hour.path).live:
+            check(hour.path / file, name)
+    source = spark.readStream.schema(schema_of(name)).option("pathGlobFilter", _NOT_MERGED)
+    return source.parquet(str(folder))
 
 
 def read_samples(spark: SparkSession, storage: Path) -> DataFrame:
-    """The table ``samples``; empty if no gateway has written to it yet."""
-    folder = storage / "metrics" / SAMPLES
-    if not folder.is_dir():
-        return spark.createDataFrame([], samples_schema())
-    return spark.read.schema(samples_schema()).parquet(str(folder))
+    """The table ``samples``, whole."""
+    return read_table(spark, storage, SAMPLES)
+
+
+def damage_in(error: BaseException) -> TableDamaged | None:
+    """What an error that Spark threw while it read says about a file of a table; None if it is about none."""
+    text = str(error)
+    found = _FILE.search(text)
+    if found is None:
+        return None
+    path = Path(unquote(found[1]))
+    if not path.exists():
+        return TableDamaged(path, "is gone: it was compacted or expired while it was read; run the job again")
+    return TableDamaged(path, "is damaged: muster tables verify says how")
+
+
+def _frame(spark: SparkSession, folder: Path, name: str, start_ms: int | None, end_ms: int | None) -> DataFrame | None:
+    """Spark lists the folders on its own, after us: what it lists has to be what counted before and after."""
+    for _ in range(_ATTEMPTS):
+        found = _listings(folder, start_ms, end_ms)
+        paths = [path for hour, held in found for path in _paths(hour, held, name)]
+        if not paths:
+            return None
+        frame = _load(spark, folder, name, paths)
+        if _merged_or_expired(_listings(folder, start_ms, end_ms)) == _merged_or_expired(found):
+            return frame
+    raise TableDamaged(folder, "is compacted all the time")
+
+
+def _listings(folder: Path, start_ms: int | None, end_ms: int | None) -> list[tuple[Hour, Listing]]:
+    return [(hour, listing(hour.path)) for hour in hours(folder, start_ms, end_ms)]
+
+
+def _paths(hour: Hour, held: Listing, name: str) -> list[str]:
+    """The folder if all in it counts, for that costs Spark least; else the files that do."""
+    for file in held.live:
+        check(hour.path / file, name)
+    if held.live and not held.superseded:
+        return [str(hour.path)]
+    return [str(hour.path / file) for file in held.live]
+
+
+def _merged_or_expired(found: Sequence[tuple[Hour, Listing]]) -> list[tuple[Path, list[str], bool]]:
+    names = [(hour.path, [*held.live, *held.superseded], held.expired) for hour, held in found]
+    kept = [(path, sorted(each for each in files if each.startswith("merged-")), gone) for path, files, gone in names]
+    return [each for each in kept if each[1] or each[2]]
+
+
+def _load(spark: SparkSession, folder: Path, name: str, paths: Sequence[str]) -> DataFrame:
+    before = spark.conf.get(_THRESHOLD) or ""
+    spark.conf.set(_THRESHOLD, _LISTED_BY_DRIVER)  # a Spark job with one task per folder takes longer than looking
+    try:
+        options = {"basePath": str(folder), "pathGlobFilter": "*.parquet", "__globPaths__": "false"}
+        return spark.read.schema(schema_of(name)).options(**options).parquet(*paths)
+    finally:
+        spark.conf.set(_THRESHOLD, before)
+
+
+def _to_ms(moment: datetime | None) -> int | None:
+    if moment is None:
+        return None
+    if moment.tzinfo is None:
+        raise ValueError(f"{moment} has no time zone")
+    return int(moment.timestamp() * 1000)

@@ -1,15 +1,30 @@
-"""Spark reads what the gateways' sample store wrote."""
+"""Spark reads what the stores wrote, and of a table's folders what counts (tests/tables/test_reading.py: pyarrow)."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
 
+from actors.tables.schemas.cluster import LIFECYCLE
 from actors.tables.schemas.samples import SAMPLES_SCHEMA
 from actors.tables.spool import Sample, SampleStore
+from spark import tables
 from spark.jobs.consumption import per_group, per_partition
-from spark.tables import read_samples
+from spark.tables import TableDamaged, damage_in, read_samples, read_table, schema_of, stream_table
+from tests.tables.events import HOUR_MS, NOON_MS
+from tests.tables.making import merged, of_version, put, with_column, without
+
+NOON = datetime.fromtimestamp(NOON_MS / 1000, UTC)
+HOUR = timedelta(hours=1)
+
+
+def epochs(frame: DataFrame) -> list[int]:
+    return sorted(row.epoch for row in frame.select("epoch").collect())
 
 
 def test_no_table_yet(spark: SparkSession, tmp_path: Path) -> None:
@@ -37,6 +52,85 @@ def test_what_two_gateways_wrote(spark: SparkSession, tmp_path: Path) -> None:
     assert (row.ts.timestamp(), row.gateway, row.client_id, row.hour) == (1_777_640_400.25, 0, None, 13)
     assert samples.where("hour = 15").count() == 2
     assert [tuple(total) for total in per_group(per_partition(samples)).collect()] == [("billing", 60, 6000, 60, 0)]
+
+
+def test_only_folders_and_columns_that_are_asked_for_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    """There is no hour 14; the start is in the middle of an hour, the end is exclusive, and elsewhere is damage."""
+    for epoch, ts_ms in enumerate((NOON_MS, NOON_MS + HOUR_MS // 2, NOON_MS + HOUR_MS, NOON_MS + 3 * HOUR_MS)):
+        put(tmp_path, f"controller-{epoch}", [epoch], ts_ms=ts_ms)
+    put(tmp_path, "controller-broken", [9], ts_ms=NOON_MS - HOUR_MS).write_bytes(b"PAR1")
+    frame = read_table(spark, tmp_path, LIFECYCLE, start=NOON + HOUR / 2, end=NOON + 3 * HOUR)
+    assert epochs(frame) == [1, 2]
+    assert len(frame.inputFiles()) == 3
+    plan = frame.select("epoch")._jdf.queryExecution().executedPlan().toString()
+    assert "ReadSchema: struct<ts:timestamp,epoch:int>" in plan
+    assert "PartitionFilters: [isnotnull(date" in plan
+    assert read_table(spark, tmp_path, LIFECYCLE, start=NOON + 9 * HOUR).schema.names == schema_of(LIFECYCLE).names
+    with pytest.raises(ValueError, match="time zone"):
+        read_table(spark, tmp_path, LIFECYCLE, start=datetime(2026, 1, 1))
+
+
+def test_a_compacted_hour_counts_once_in_batches_and_as_written_in_streams(spark: SparkSession, tmp_path: Path) -> None:
+    storage = tmp_path / "a[b]{c"  # a pattern to Hadoop
+    first, second = put(storage, "controller-1", [1]), put(storage, "mercury-2", [2], ts_ms=NOON_MS)
+    put(storage, "controller-3", [3])
+    (first.parent / "notes.txt").write_text("hello")
+    merged(storage, 1, [first, second], [1, 2])
+    assert epochs(read_table(spark, storage, LIFECYCLE)) == [1, 2, 3]
+    merged(tmp_path, 1, [put(tmp_path, "mercury-1", [4]), put(tmp_path, "log-0-1", [5])], [4, 5])
+    query = stream_table(spark, tmp_path, LIFECYCLE).writeStream.format("memory").queryName("seen")
+    running = query.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    running.awaitTermination()
+    assert epochs(spark.table("seen")) == [4, 5]
+
+
+def test_a_compaction_between_our_look_and_sparks(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = put(tmp_path, "controller-1", [1]), put(tmp_path, "controller-2", [2])
+    load = tables._load
+    loads = []
+
+    def merged_just_before(*args: object) -> DataFrame:
+        loads.append(args)
+        if len(loads) == 1:
+            merged(tmp_path, 1, [first, second], [1, 2])
+        return load(*args)
+
+    monkeypatch.setattr(tables, "_load", merged_just_before)
+    assert epochs(read_table(spark, tmp_path, LIFECYCLE)) == [1, 2]
+    assert len(loads) == 2
+
+
+def test_files_of_other_versions(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path, "controller-1", [1], schema=without("reason", "pid"))
+    put(tmp_path, "controller-2", [2], schema=with_column(pa.field("colour", pa.string())), colour="red", reason="r")
+    frame = read_table(spark, tmp_path, LIFECYCLE)
+    assert [(row.epoch, row.reason) for row in frame.orderBy("epoch").collect()] == [(1, None), (2, "r")]
+    assert frame.columns == schema_of(LIFECYCLE).names
+    newer = put(tmp_path, "controller-3", [3], schema=of_version(2))
+    for read in (read_table, stream_table):
+        with pytest.raises(TableDamaged, match=f"^{newer}: is of version 2 of lifecycle"):
+            read(spark, tmp_path, LIFECYCLE)
+
+
+def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path, "controller-1", [1])
+    path = put(tmp_path, "controller-2", range(100))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4] + bytes(296) + whole[300:])
+    frame = read_table(spark, tmp_path, LIFECYCLE)
+    with pytest.raises(Py4JError) as thrown:
+        frame.collect()
+    assert str(damage_in(thrown.value)) == f"{path}: is damaged: muster tables verify says how"
+    path.unlink()
+    with pytest.raises(Py4JError) as thrown:
+        frame.collect()
+    assert "run the job again" in str(damage_in(thrown.value))
+    assert damage_in(ValueError("no file")) is None
+    path.write_bytes(whole[:-9])
+    with pytest.raises(TableDamaged, match=r"controller-2\.parquet: is not a whole Parquet file"):
+        read_table(spark, tmp_path, LIFECYCLE)
 
 
 def _sample(*, ts_ms: int, first_offset: int) -> Sample:

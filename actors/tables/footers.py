@@ -1,0 +1,77 @@
+"""Whether a Parquet file is whole and of its table, by its footer."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from actors.tables.hours import TableDamaged
+from actors.tables.schemas import TABLES, version_of
+
+_MAGIC = b"PAR1"
+_TAIL_BYTES = 8
+_MOST_BYTES = 1 << 16
+# Key and value of one entry of the footer's key_value_metadata, as Thrift's compact protocol writes them.
+_TABLE = re.compile(rb"muster\.table\x18.([a-z_]+)", re.DOTALL)
+_VERSION = re.compile(rb"muster\.schema\.version\x18.(\d+)", re.DOTALL)
+
+
+def check(path: Path, table: str) -> None:
+    """TableDamaged unless the file can be read as a part of the table. FileNotFoundError.
+
+    A file of an older version can be, one with further columns too, one of a newer version cannot. Pages are not
+    looked at.
+    """
+    if not _is_plainly_sound(path, table):
+        _check_footer(path, table)
+
+
+def read_footer(path: Path) -> pq.FileMetaData:
+    """TableDamaged, FileNotFoundError."""
+    try:
+        return pq.read_metadata(path)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise TableDamaged(path, f"is not a whole Parquet file ({_first_line(error)})") from error
+
+
+def _is_plainly_sound(path: Path, table: str) -> bool:
+    """A tenth of the time that decoding the footer takes; tables have tens of thousands of files."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        begin = max(0, size - _MOST_BYTES)
+        file.seek(begin)
+        end = file.read()
+    length = int.from_bytes(end[-_TAIL_BYTES:-4], "little")
+    if end[-4:] != _MAGIC or not 0 < length <= len(end) - _TAIL_BYTES:
+        return False
+    footer = end[-_TAIL_BYTES - length : -_TAIL_BYTES]
+    tables, versions = _TABLE.findall(footer), _VERSION.findall(footer)
+    return tables == [table.encode()] and len(versions) == 1 and int(versions[0]) <= version_of(TABLES[table])
+
+
+def _check_footer(path: Path, table: str) -> None:
+    found = read_footer(path)
+    metadata = found.metadata or {}
+    held = metadata.get(b"muster.table", table.encode()).decode(errors="replace")
+    if held != table:
+        raise TableDamaged(path, f"is a file of the table {held}, not of {table}")
+    schema = TABLES[table]
+    version = metadata.get(b"muster.schema.version", b"1")
+    if not version.isdigit() or int(version) > version_of(schema):
+        text = version.decode(errors="replace")
+        raise TableDamaged(
+            path, f"is of version {text} of {table}, this Muster reads up to {version_of(schema)}: use a newer one"
+        )
+    names = set(found.schema.to_arrow_schema().names)
+    missing = [field.name for field in schema if not field.nullable and field.name not in names]
+    if missing:
+        raise TableDamaged(path, f"has not the columns of {table}: {', '.join(missing)}")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

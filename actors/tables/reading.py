@@ -1,0 +1,76 @@
+"""Reads a table with pyarrow; :mod:`spark.tables` is the same for Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from actors.tables.footers import check
+from actors.tables.hours import TableDamaged, hours, listing
+from actors.tables.schemas import TABLES, time_column_of
+
+__all__ = ["TableDamaged", "files", "folder_of", "read"]
+
+
+def folder_of(storage: Path, table: str) -> Path:
+    """Where a table is below ``storage.path``."""
+    return storage / "metrics" / table
+
+
+def files(storage: Path, table: str, start_ms: int | None = None, end_ms: int | None = None) -> list[Path]:
+    """The files that have the table's rows of the hours that touch [start, end), each row once; hours in order.
+
+    Superseded files are not among them, so the list holds for ``metrics.compaction.grace.ms``. TableDamaged names a
+    file that cannot be read.
+    """
+    found = []
+    for hour in hours(folder_of(storage, table), start_ms, end_ms):
+        for name in listing(hour.path).live:
+            check(hour.path / name, table)
+            found.append(hour.path / name)
+    return found
+
+
+def read(
+    storage: Path,
+    table: str,
+    start_ms: int | None = None,
+    end_ms: int | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """The table's rows in [start, end) of its time column, in no order. Nulls where an older file has no such column.
+
+    TableDamaged names a file that cannot be read.
+    """
+    schema = TABLES[table]
+    time = ds.field(time_column_of(schema))
+    within = ds.scalar(True)
+    if start_ms is not None:
+        within &= time >= _moment(start_ms)
+    if end_ms is not None:
+        within &= time < _moment(end_ms)
+    found = files(storage, table, start_ms, end_ms)
+    dataset = ds.dataset([str(path) for path in found], schema=schema, format="parquet", partitioning=None)
+    try:
+        return dataset.to_table(columns=None if columns is None else list(columns), filter=within)
+    except (pa.ArrowException, OSError) as error:
+        raise _damage(found, error) from error
+
+
+def _moment(at_ms: int) -> pa.Scalar:
+    return pa.scalar(at_ms, pa.timestamp("ms", tz="UTC"))
+
+
+def _damage(found: Sequence[Path], error: Exception) -> Exception:
+    """The first file that cannot be read by itself, else what was raised."""
+    for path in found:
+        try:
+            pq.read_table(path, partitioning=None)
+        except (pa.ArrowException, OSError) as damage:
+            return TableDamaged(path, f"cannot be read ({str(damage).splitlines()[0]})")
+    return error
