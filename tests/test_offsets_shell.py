@@ -25,7 +25,7 @@ from actors.wire.codec import ErrorCode
 from actors.wire.server import Server
 
 CONTEXT = envelope.write_context("127.0.0.1", "1-1", "User:ANONYMOUS")
-TOPIC_ID = uuid.uuid4()
+TOPIC_ID = uuid.UUID("00000000-0000-4000-8000-000000000001")
 GROUP = "group"
 
 

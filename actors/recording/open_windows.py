@@ -74,7 +74,7 @@ class OpenWindows:
         for mark in folder.spools():
             since_ms = int(mark.stat().st_mtime * 1000)
             _log.warning(
-                "%s of %s: the rows of the window from %s, %d ms at most, are lost: its process was killed (%s)",
+                "%s of %s: the rows of the window from %s, %d ms at most, may be lost: its process was killed (%s)",
                 self._table,
                 self._owner,
                 datetime.fromtimestamp(since_ms / 1000, UTC).isoformat(timespec="milliseconds"),
