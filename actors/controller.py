@@ -17,6 +17,7 @@ from typing import Any
 import ray
 
 from actors.admin import NewTopic, TopicOutcome
+from actors.controller_history import ControllerHistory
 from actors.controller_move import move_controller
 from actors.faults.control import FaultControl, Process
 from actors.faults.ray_cluster import RayCluster
@@ -67,9 +68,11 @@ class Controller:
         self._version = 0
         self._view: ClusterView | None = None
         self._news = asyncio.Condition()
+        self._history = ControllerHistory(settings)
         self._supervisor = Supervisor(
             self._publish,
             self._next_offsets_epoch,
+            lifecycle=self._history.lifecycle,
             liveness_timeout_s=settings.config.actor_liveness_timeout_ms / 1000,
             cover=settings.config.offsets_standby_enable,
         )
@@ -88,6 +91,7 @@ class Controller:
 
     async def _start(self) -> None:
         left = await asyncio.to_thread(self._left_behind)
+        self._history.begins(left)
         await asyncio.to_thread(self._read_zookeeper)
         if self._faults is not None:
             await self._faults.begin(fresh=left <= {"controller"})
@@ -104,12 +108,14 @@ class Controller:
         self._spawn(self._known_nodes.run())
         await asyncio.to_thread(self._end_when_superseded)
         self._node = EphemeralNode(self._settings.zookeeper, CONTROLLER, self._describe_node)
+        self._history.serves(self._epoch)
         log.info("controller epoch %d serves", self._epoch)
 
     def _fault_control(self) -> FaultControl:
         own = Process(os.getpid(), ray.get_runtime_context().get_node_id())
         registry = FaultRegistry(Path(self._settings.storage) / "run" / "faults.json", wall_ms)
-        return FaultControl(registry, RayCluster(self._supervisor, own, self._offsets_partitions))
+        cluster = RayCluster(self._supervisor, own, self._offsets_partitions)
+        return FaultControl(registry, cluster, self._history.faults)
 
     def _offsets_partitions(self) -> int:
         assert self._topics is not None
@@ -142,7 +148,8 @@ class Controller:
 
     async def _move_to(self, node_id: str) -> None:
         arguments = (self._settings, self._secret, self._gateway_class)
-        await move_controller(node_id, self._settings, type(self), *arguments)
+        with self._history.moving(node_id):
+            await move_controller(node_id, self._settings, type(self), *arguments)
 
     def _end_when_superseded(self) -> None:
         """A controller that is paused or cut off has a successor when it comes back: it must not touch any actor."""
@@ -399,6 +406,7 @@ class Controller:
             await self._supervisor.stop([name for name in names if name.partition("-")[0] == kind])
         if self._node is not None:
             await asyncio.to_thread(self._node.close)
+        await self._history.stopped()
         log.info("controller stopped")
 
 

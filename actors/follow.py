@@ -10,6 +10,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
+from actors.lifecycle import ControllerSeen
 from actors.settings import ClusterSettings
 from placement.view import ClusterView
 
@@ -58,8 +59,10 @@ class _Method:
 class ViewFollower:
     """Asks for newer views; when the controller is away the last one stays."""
 
-    def __init__(self, settings: ClusterSettings) -> None:
+    def __init__(self, settings: ClusterSettings, seen: ControllerSeen | None = None) -> None:
+        """``seen`` is told whether the controller answers."""
         self._settings = settings
+        self._seen = seen
         self._controller: Any = None
         self._view: ClusterView | None = None
         self._task: asyncio.Task[None] | None = None
@@ -94,10 +97,14 @@ class ViewFollower:
         except (RayError, ValueError) as error:
             log.info("the controller does not answer: %s", type(error).__name__)
             self._controller = None
+            if self._seen is not None:
+                self._seen.silent(type(error).__name__)
             await asyncio.sleep(_RETRY_S)
             return False
         if view is not None:
             self._view = view
+        if self._seen is not None and self._view is not None:
+            self._seen.answered(self._view.controller_epoch)
         return view is not None
 
     def stop(self) -> None:

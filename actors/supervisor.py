@@ -19,6 +19,7 @@ from ray.exceptions import ActorDiedError, ActorUnschedulableError, RayActorErro
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.admin import Started
+from actors.lifecycle import Lifecycle
 from actors.liveness import Unresponsive, while_alive
 from actors.processes import NotAnActor
 from actors.standbys import Standby, Standbys, StandIn, first_line
@@ -114,10 +115,11 @@ class Supervisor:
         changed: Callable[[], None],
         next_epoch: Callable[[int, str], Awaitable[int]],
         *,
+        lifecycle: Lifecycle,
         liveness_timeout_s: float = 0,
         cover: bool = False,
     ) -> None:
-        """``changed`` is called when an actor is in another state, or served from elsewhere.
+        """``changed`` is called when an actor is in another state, or served from elsewhere; ``lifecycle`` is told.
 
         ``next_epoch(partition, owner)`` takes a leader epoch of ``__consumer_offsets``. ``liveness_timeout_s`` is how
         long a ping may take, 0: no pings. ``cover``: whether standbys, which are managed as others are, stand in.
@@ -126,6 +128,7 @@ class Supervisor:
         self.standbys = Standbys(self._standbys_alive, next_epoch)
         self._changed = changed
         self._next_epoch = next_epoch
+        self._lifecycle = lifecycle
         self._liveness_timeout_s = liveness_timeout_s
         self._cover = cover
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -149,6 +152,7 @@ class Supervisor:
         if name not in self.actors:
             managed = self.actors[name] = Managed(name, make, many, partition, stand_in=stand_in)
             if stand_in is not None:
+                self._lifecycle.see(managed)
                 self._begin_to_cover(managed)
             self._tasks[name] = asyncio.get_running_loop().create_task(self._keep(managed))
         return self.actors[name]
@@ -166,6 +170,7 @@ class Supervisor:
 
     async def _keep(self, managed: Managed) -> None:
         while True:
+            reason = "its process has ended"
             try:
                 async with self._turns if managed.many else contextlib.nullcontext():
                     await self._begin(managed)
@@ -177,25 +182,27 @@ class Supervisor:
                 log.warning("%s is down: pid %d has ended", managed.name, pid)
             except Unresponsive as error:
                 log.error("%s is taken for dead: %s", managed.name, error)
-                await self._down(managed)
+                await self._down(managed, str(error))
                 await self._end(managed)
             except (ActorDiedError, ActorUnschedulableError) as error:  # for good: killed without restart, or its node
-                log.warning("%s died and is made anew: %s", managed.name, first_line(error))
+                reason = first_line(error)
+                log.warning("%s died and is made anew: %s", managed.name, reason)
                 managed.handle = None
             except RayTaskError as error:
                 await self._failed(managed, error.cause if error.cause else error)
                 with contextlib.suppress(RayError, ValueError):
                     await asyncio.to_thread(ray.kill, managed.handle, no_restart=False)
             except RayActorError as error:
-                known = managed.state == "restarting"  # Ray says so again every 2 s
-                log.log(logging.DEBUG if known else logging.WARNING, "%s is down: %s", managed.name, first_line(error))
+                reason, known = first_line(error), managed.state == "restarting"  # Ray says so again every 2 s
+                log.log(logging.DEBUG if known else logging.WARNING, "%s is down: %s", managed.name, reason)
             except Exception as error:  # whatever Ray says: nobody else would try again
                 await self._failed(managed, error)
                 managed.handle = None
-            await self._down(managed)
+            await self._down(managed, reason)
             await asyncio.sleep(_RETRY_S)
 
     async def _begin(self, managed: Managed) -> None:
+        self._lifecycle.starting(managed)
         if managed.handle is None:
             managed.handle = await asyncio.to_thread(managed.make, managed.node_id)
         if managed.partition is None:
@@ -275,12 +282,13 @@ class Supervisor:
         """Say so, and wait before the next try. That is a new process: a start that fails halfway may hold a port."""
         managed.error = first_line(error)
         log.error("%s cannot start: %s", managed.name, managed.error)
-        await self._set(managed, "failed")
+        await self._set(managed, "failed", managed.error)
         await asyncio.sleep(_FAILED_RETRY_S)
 
-    async def _set(self, managed: Managed, state: str) -> None:
-        if managed.state != state:
-            managed.state = state
+    async def _set(self, managed: Managed, state: str, reason: str | None = None) -> None:
+        is_news, managed.state = managed.state != state, state
+        self._lifecycle.see(managed, reason)
+        if is_news:
             await self._tell()
 
     async def _tell(self) -> None:
@@ -297,12 +305,13 @@ class Supervisor:
             if managed.name.startswith("standby-") and managed.state == "alive" and managed.started is not None
         ]
 
-    async def _down(self, managed: Managed) -> None:
+    async def _down(self, managed: Managed, reason: str) -> None:
         """The actor does not serve. An offsets actor gets a stand-in, and the view changes when it has one."""
         if managed.partition is None or not self._cover:
-            await self._set(managed, "restarting")
+            await self._set(managed, "restarting", reason)
             return
         managed.state = "restarting"
+        self._lifecycle.see(managed, reason)
         if managed.covering is None:
             self._begin_to_cover(managed)
 
@@ -323,6 +332,7 @@ class Supervisor:
         while True:
             if managed.stand_in is None:
                 managed.stand_in = await self._stand_in(managed)
+                self._lifecycle.see(managed)
                 if managed.stand_in is not None or not told:
                     told = True
                     await self._tell()
@@ -337,6 +347,7 @@ class Supervisor:
                 log.warning("%s is down: %s", managed.stand_in.standby.name, first_line(error))
             log.warning("%s stands in for %s no more", managed.stand_in.standby.name, managed.name)
             managed.stand_in, pause_s = None, _RETRY_S
+            self._lifecycle.see(managed, "nobody stands in for it any more")
 
     async def _stand_in(self, managed: Managed, predecessor: Any = None) -> StandIn | None:
         """On the actor's node if it can be."""
@@ -365,6 +376,7 @@ class Supervisor:
             if managed.state == "alive" and managed.started is not None and managed.started.node_id == node_id:
                 return
             self._tasks.pop(name).cancel()
+            self._lifecycle.moves(managed, node_id)
             managed.node_id = node_id
             try:
                 await self._vacate(managed)
@@ -383,11 +395,12 @@ class Supervisor:
             predecessor = serving.standby.handle if serving else managed.handle
             managed.stand_in = await self._stand_in(managed, predecessor) or serving
             managed.state = "restarting"
+            self._lifecycle.see(managed)
             await self._tell()
         if managed.handle is not None:
             await self._stop(managed)
             await _until_dead(managed.handle)
-        await self._down(managed)
+        await self._down(managed, "it moves")
 
     async def _alive_itself(self, managed: Managed) -> None:
         with contextlib.suppress(TimeoutError):
@@ -406,6 +419,8 @@ class Supervisor:
             self._tasks.pop(name).cancel()
             await self._cease_to_cover(self.actors[name])
         await asyncio.gather(*(self._stop(self.actors[name]) for name in names))
+        for name in names:
+            self._lifecycle.stopped(self.actors[name])
 
     async def _stop(self, managed: Managed) -> None:
         if managed.handle is None:

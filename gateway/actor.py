@@ -18,11 +18,14 @@ from actors.admin import NewTopic, Started, TopicOutcome
 from actors.audit.outbox import Batch
 from actors.audit.report import Report
 from actors.audit.sends import Key, Run, Sends
+from actors.event_writer import EventWriter
 from actors.faults.registry import Book
 from actors.follow import CurrentController, ViewFollower
-from actors.runtime import log_to_file, now_ms
+from actors.lifecycle import ControllerSeen, Lifecycle
+from actors.runtime import log_to_file, now_ms, wall_ms
 from actors.settings import ClusterSettings
 from actors.storage import check_shared
+from actors.tables.schemas.cluster import LIFECYCLE
 from actors.tables.spool import SampleStore
 from gateway.fault_controller import RayFaults
 from gateway.faults import GatewayFaults
@@ -99,7 +102,16 @@ class GatewayActor:
         settings, config = self._settings, self._settings.config
         await asyncio.to_thread(check_shared, Path(settings.storage), settings.cluster_id)
         node_id, address = ray.get_runtime_context().get_node_id(), str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
-        self._follower = ViewFollower(settings)
+        self._lifecycle = EventWriter(
+            Path(settings.storage),
+            LIFECYCLE,
+            f"gateway-{self._id}",
+            flush_ms=config.metrics_events_flush_ms,
+            now_ms=wall_ms,
+        )
+        self._lifecycle.start()
+        told = Lifecycle(self._lifecycle.add, wall_ms, seen_by=f"gateway-{self._id}")
+        self._follower = ViewFollower(settings, ControllerSeen(told))
         view = await self._follower.first()
         self._store = await asyncio.to_thread(self._open_store)
         shadow = shadow_of(config, self._store, settings.zookeeper)
@@ -222,6 +234,7 @@ class GatewayActor:
         await self._http.cleanup()
         self._gateway.account.close()
         await asyncio.to_thread(self._store.close)
+        await self._lifecycle.close()
         await asyncio.to_thread(self._node.close)
 
 

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple, Protocol
 
 from actors.faults import processes
 from actors.faults.errors import FaultError, UnknownTarget
+from actors.faults.history import FaultHistory
 from actors.faults.holder import started_of
-from actors.faults.model import CONTINUE, LASTING, PAUSE, Fault
+from actors.faults.model import CONTINUE, KILL, LASTING, PAUSE, Fault
 from actors.faults.registry import Book, Entry, FaultRegistry, Target
+from actors.runtime import wall_ms
 
 log = logging.getLogger(__name__)
 
@@ -59,9 +61,11 @@ class Cluster(Protocol):
 class FaultControl:
     """All methods are for the controller's event loop."""
 
-    def __init__(self, registry: FaultRegistry, cluster: Cluster) -> None:
+    def __init__(self, registry: FaultRegistry, cluster: Cluster, history: FaultHistory | None = None) -> None:
+        """``history`` is told of everything; None: nobody is."""
         self._registry = registry
         self._cluster = cluster
+        self._history = history or FaultHistory(lambda _: None, wall_ms)
         self._sweeper: asyncio.Task[None] | None = None
         self._tells = asyncio.Lock()
 
@@ -78,11 +82,19 @@ class FaultControl:
 
     async def draw(self, fault_id: str) -> int:
         """A request matched that fault: its number among all that did, which decides; 0 if the fault is gone."""
-        return self._registry.draw(fault_id)
+        entry = self._registry.get(fault_id)
+        hits = entry.hits if entry is not None else 0
+        number = self._registry.draw(fault_id)
+        if entry is not None:
+            self._history.acted(entry, entry.hits - hits)
+        return number
 
     async def report(self, counts: Mapping[str, int]) -> None:
         """So often did a gateway inject faults that act always."""
         self._registry.report(counts)
+        for fault_id, count in counts.items():
+            if (entry := self._registry.get(fault_id)) is not None:
+                self._history.acted(entry, count)
 
     async def inject(self, fault: Fault, by: str) -> dict[str, Any]:
         """``{"id": ID, "late_gateways": [...]}``: it is in force, on every gateway that lives but the late ones.
@@ -93,6 +105,7 @@ class FaultControl:
         if fault.is_of_actor:
             return await self._inject_in_actor(fault, by)
         entry = self._registry.add(self._registry.next_id(), fault)
+        self._history.injected(entry.id, fault)
         self._watch()
         log.info("fault %s: %s", entry.id, fault.to_json())
         return {"id": entry.id, "late_gateways": await self._tell()}
@@ -109,17 +122,24 @@ class FaultControl:
         await self._end(held)
         log.info("fault %s: %s of %s, pid %d: %s", fault_id, fault.action, actor, where.pid, fault.to_json())
         told = _told(fault_id, actor, where)
+        self._history.injected(fault_id, fault, actor, **where._asdict())
+        began_ms = self._history.now_ms()
         if actor in (by, _CONTROLLER) and fault.action != CONTINUE:
+            if fault.action == KILL:  # nobody comes back to say so
+                self._history.signalled(fault_id, fault, actor, began_ms, **where._asdict())
             return told | {"left": {"fault": fault, "fault_id": fault_id, "actor": actor, "where": where}}
         holder = await self._cluster.run(
             where.node_id, processes.do, fault.action, where.pid, fault.speed, fault.expires_ms
         )
         if fault.action in LASTING:
             await self.held(fault_id, fault, actor, where, holder)
+        else:
+            self._history.signalled(fault_id, fault, actor, began_ms, **where._asdict())
         return told
 
     async def held(self, fault_id: str, fault: Fault, actor: str, where: Process, holder: int) -> None:
         """An actor fault that lasts is there."""
+        self._history.signalled(fault_id, fault, actor, self._history.now_ms(), **where._asdict())
         target = Target(actor=actor, pid=where.pid, node_id=where.node_id, holder=holder)
         self._registry.add(fault_id, fault, target).hits = 1
         self._watch()
@@ -183,8 +203,10 @@ class FaultControl:
         return target.node_id == self._cluster.node_id and started_of(target.pid) is None
 
     async def _end(self, entries: list[Entry]) -> None:
+        expired = {entry.id for entry in self._registry.expired()}
         gone = self._registry.remove(*(entry.id for entry in entries))
         for entry in gone:
+            self._history.ended(entry, expired=entry.id in expired)
             log.info("fault %s is over, after %d of %d requests: %s", entry.id, entry.hits, entry.matched, entry.fault)
             if entry.target is not None:
                 where = entry.target

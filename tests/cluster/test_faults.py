@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import psutil
 import pytest
 
 from actors.faults import Fault, FaultClient, UnknownTarget
 from actors.wire.codec import ErrorCode
+from placement.hashing import partition_for
+from tests.cluster.groups import fresh_group
 from tests.gateway.serving import Client
 from tests.muster_process import Muster, eventually
+from tests.table_rows import table_rows
 
 pytestmark = pytest.mark.cluster
 
@@ -38,6 +42,40 @@ def test_a_killed_actor_comes_back(muster: Muster, faults: FaultClient) -> None:
     muster.until_back("reconciler", pid)
     with pytest.raises(UnknownTarget, match="there is no offsets-4711"):
         faults.kill("offsets-4711")
+
+
+def test_the_tables_tell_a_kill_the_loss_and_who_served_then(muster: Muster, fresh: Callable[[str], str]) -> None:
+    group = fresh_group(fresh, "killed")
+    actor = f"offsets-{partition_for(group, 50)}"
+    with Client(int(muster.ready["bootstrap"][0].rpartition(":")[2])) as client:
+        asked = {"key_type": 0, "coordinator_keys": [group]}
+        eventually(
+            lambda: client.ask(10, 4, asked).coordinators[0].error_code, lambda code: code == 0, f"{actor} starts"
+        )
+    fault_id = muster.cli("fault", "kill", "--group", group).strip()
+
+    def events() -> list[dict[str, Any]]:
+        """Of the actor, from the kill on."""
+        rows = [row for row in table_rows(muster.storage, "faults") if row["fault"] == fault_id]
+        assert [row["event"] for row in rows] == ["injected", "fired"]
+        began_ms = rows[0]["ts"]
+        lives = [row for row in table_rows(muster.storage, "lifecycle") if row["actor"] == actor]
+        return [*rows, *(row for row in lives if row["ts"] >= began_ms)]
+
+    def is_back(rows: list[dict[str, Any]]) -> bool:
+        last = rows[-1]
+        return last["event"] == "serving" and not (last["reason"] or "").endswith("stands in for it")
+
+    found = eventually(events, is_back, "the actor itself serves again")
+    assert [row["ts"] for row in found] == sorted(row["ts"] for row in found)
+    assert (found[1]["action"], found[1]["actor"], found[1]["group"]) == ("kill", actor, group)
+    assert found[2]["event"] == "lost"
+    assert found[2]["pid"] == json.loads(found[1]["detail"])["pid"] != found[-1]["pid"]
+    assert "starting" in [row["event"] for row in found]
+    epochs = [row["epoch"] for row in found[2:] if row["event"] != "starting"]
+    assert epochs == sorted(set(epochs)), "each who serves has an epoch of its own"
+    standby = [row for row in found[2:-1] if row["event"] == "serving"]
+    assert all(row["reason"].startswith("standby-") for row in standby)
 
 
 def test_a_paused_actor_is_stopped_until_it_is_continued_cleared_or_the_time_is_over(

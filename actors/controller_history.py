@@ -1,0 +1,63 @@
+"""The controller's tables: ``lifecycle`` and ``faults``, and what there is to tell of the controller itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import ray
+
+from actors.event_writer import EventWriter
+from actors.faults.history import FaultHistory
+from actors.lifecycle import CONTROLLER, Lifecycle, Server
+from actors.runtime import wall_ms
+from actors.settings import ClusterSettings
+from actors.tables.schemas.cluster import FAULTS, LIFECYCLE
+
+
+class ControllerHistory:
+    """For the controller's process, from its beginning; nothing of it blocks or raises."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        storage, flush_ms = Path(settings.storage), settings.config.metrics_events_flush_ms
+        self._lifecycle = EventWriter(storage, LIFECYCLE, CONTROLLER, flush_ms=flush_ms, now_ms=wall_ms)
+        self._faults = EventWriter(
+            storage, FAULTS, CONTROLLER, flush_ms=flush_ms, now_ms=wall_ms, collect=self._collect_faults
+        )
+        self.lifecycle = Lifecycle(self._lifecycle.add, wall_ms)
+        self.faults = FaultHistory(self._faults.add, wall_ms)
+        self._own = Server(os.getpid(), ray.get_runtime_context().get_node_id())
+        self.lifecycle.controller("starting", self._own)
+
+    async def _collect_faults(self) -> None:
+        self.faults.collect()
+
+    def begins(self, found: Collection[str]) -> None:
+        """Write files from now on; ``found`` are the actors that a predecessor left."""
+        self.lifecycle.found(found)
+        self._lifecycle.start()
+        self._faults.start()
+
+    def serves(self, epoch: int) -> None:
+        """The controller serves under that controller epoch."""
+        self._own = replace(self._own, epoch=epoch)
+        self.lifecycle.controller("serving", self._own)
+
+    @contextmanager
+    def moving(self, node_id: str) -> Iterator[None]:
+        """Within, the controller is replaced by one on that node; if that fails, it serves on."""
+        self.lifecycle.controller("moved", self._own, f"to node {node_id}")
+        try:
+            yield
+        except Exception as error:
+            self.lifecycle.controller("serving", self._own, f"it could not move: {error}")
+            raise
+
+    async def stopped(self) -> None:
+        """The controller stops: the last rows."""
+        self.lifecycle.controller("stopped", self._own)
+        await self._lifecycle.close()
+        await self._faults.close()

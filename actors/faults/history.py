@@ -1,0 +1,82 @@
+"""The table ``faults``: what was done to the cluster on purpose, so that such an outage can be told from others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from actors.event_writer import Add
+from actors.faults.model import Fault
+from actors.faults.registry import Entry
+
+_COLUMNS = frozenset({"action", "actor", "api", "group", "member", "client_id"})
+
+
+class FaultHistory:
+    """For the controller's event loop. ``now_ms`` is the wall clock in ms.
+
+    A fault of requests may act thousands of times in a second: the first time it is told at once, and then by
+    :meth:`collect` how often since.
+    """
+
+    def __init__(self, add: Add, now_ms: Callable[[], int]) -> None:
+        self._add = add
+        self.now_ms = now_ms
+        self._acted: dict[str, tuple[Fault, int]] = {}
+        """Faults that acted of late, and how often since that was told."""
+
+    def injected(self, fault_id: str, fault: Fault, actor: str | None = None, **where: Any) -> None:
+        """A fault is in force from now on, or an actor is about to get a signal; ``where`` its process is."""
+        self._tell(fault_id, "injected", fault, actor, where)
+
+    def signalled(self, fault_id: str, fault: Fault, actor: str, ts_ms: int, **where: Any) -> None:
+        """A signal was sent to an actor, not before that time."""
+        self._tell(fault_id, "fired", fault, actor, where, ts_ms)
+
+    def acted(self, entry: Entry, requests: int) -> None:
+        """The fault acted on so many requests."""
+        if not requests:
+            return
+        known = self._acted.get(entry.id)
+        if known is None:
+            self._acted[entry.id] = entry.fault, 0
+            self._tell(entry.id, "fired", entry.fault, None, {"requests": requests})
+        else:
+            self._acted[entry.id] = entry.fault, known[1] + requests
+
+    def collect(self) -> None:
+        """Tell how often faults acted that were told of before."""
+        before, self._acted = self._acted, {}
+        for fault_id, (fault, requests) in before.items():
+            if requests:
+                self._acted[fault_id] = fault, 0
+                self._tell(fault_id, "fired", fault, None, {"requests": requests})
+
+    def ended(self, entry: Entry, *, expired: bool) -> None:
+        """The fault is over: its time is, or somebody cleared it, or its process has ended."""
+        _, requests = self._acted.pop(entry.id, (entry.fault, 0))
+        if requests:
+            self._tell(entry.id, "fired", entry.fault, None, {"requests": requests})
+        target = entry.target
+        where = {} if target is None else {"pid": target.pid, "node_id": target.node_id}
+        actor = None if target is None else target.actor
+        self._tell(entry.id, "expired" if expired else "cleared", entry.fault, actor, where)
+
+    def _tell(
+        self, fault_id: str, event: str, fault: Fault, actor: str | None, more: dict[str, Any], ts_ms: int | None = None
+    ) -> None:
+        rest = {name: value for name, value in fault.to_json().items() if name not in _COLUMNS} | more
+        row: dict[str, Any] = {
+            "ts": self.now_ms() if ts_ms is None else ts_ms,
+            "fault": fault_id,
+            "event": event,
+            "action": fault.action,
+            "actor": actor or fault.actor,
+            "api": fault.api,
+            "group": fault.group,
+            "member_id": fault.member,
+            "client_id": fault.client_id,
+            "detail": json.dumps(rest) if rest else None,
+        }
+        self._add(row)

@@ -1,0 +1,154 @@
+"""The table ``lifecycle``: when which actor was lost, started, served, moved and stopped, as somebody else saw it.
+
+The controller tells of all actors and of itself; gateways tell when the controller does not answer, and when it does
+again. Of an ``offsets-<p>`` it is about who serves the partition: a standby that stands in for it serves, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from actors.event_writer import Add
+
+if TYPE_CHECKING:
+    from actors.supervisor import Managed
+
+CONTROLLER = "controller"
+_FOUND = "found by a new controller"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Which process serves for an actor."""
+
+    pid: int | None
+    node_id: str | None
+    epoch: int | None = None
+    """Leader epoch of an offsets partition; controller epoch of the controller."""
+    standby: str | None = None
+    """The standby whose process it is; None: the actor's own."""
+
+
+_UNKNOWN = Server(None, None)
+
+
+@dataclass(slots=True)
+class _Life:
+    """What was told of an actor last."""
+
+    server: Server | None = None
+    starting: tuple[str | None] | None = None
+    """That its own process is to serve, and why it did not the last time; None: not yet."""
+
+
+class Lifecycle:
+    """What there is to tell of actors, each change once. ``now_ms`` is the wall clock in ms."""
+
+    def __init__(self, add: Add, now_ms: Callable[[], int], seen_by: str = CONTROLLER) -> None:
+        self._add = add
+        self._now_ms = now_ms
+        self._seen_by = seen_by
+        self._lives: dict[str, _Life] = {}
+        self._found: set[str] = set()
+
+    def found(self, names: Collection[str]) -> None:
+        """A predecessor made these actors: if they serve, they are not started for it."""
+        self._found.update(names)
+
+    def starting(self, managed: Managed) -> None:
+        """A process of the actor is asked to serve; told again only if it cannot, and why is news."""
+        life, starting = self._life(managed.name), (managed.error,)
+        if life.starting != starting and managed.name not in self._found:
+            life.starting = starting
+            self._tell(managed.name, "starting", _UNKNOWN, managed.error)
+
+    def see(self, managed: Managed, reason: str | None = None) -> None:
+        """The actor may be served by another process than before, or by none, for that reason."""
+        life, server = self._life(managed.name), server_of(managed)
+        before, life.server = life.server, server
+        if server == before:
+            return
+        if server is None or server.standby is None:
+            life.starting = None
+        if server is None:
+            self._tell(managed.name, "lost", before or _UNKNOWN, reason)
+        else:
+            self._tell(managed.name, "serving", server, self._why(managed.name, before, server))
+
+    def moves(self, managed: Managed, node_id: str) -> None:
+        """The actor is about to be ended, to serve on that node: what comes is no loss."""
+        life = self._life(managed.name)
+        if life.server is not None:
+            self._tell(managed.name, "moved", life.server, f"to node {node_id}")
+            life.server = life.starting = None
+
+    def stopped(self, managed: Managed) -> None:
+        """The actor was ended on purpose, and is kept no more."""
+        life = self._lives.pop(managed.name, None)
+        if life is not None:
+            self._tell(managed.name, "stopped", life.server or _UNKNOWN, None)
+
+    def controller(self, event: str, server: Server, reason: str | None = None) -> None:
+        """Of the controller: ``starting``, ``serving``, ``lost``, ``moved`` or ``stopped``."""
+        self._tell(CONTROLLER, event, server, reason)
+
+    def _life(self, name: str) -> _Life:
+        return self._lives.setdefault(name, _Life())
+
+    def _why(self, name: str, before: Server | None, server: Server) -> str | None:
+        is_found = name in self._found
+        self._found.discard(name)
+        if server.standby is not None:
+            return f"{server.standby} stands in for it"
+        if before is not None and before.standby is not None:
+            return f"took over from {before.standby}"
+        return _FOUND if is_found else None
+
+    def _tell(self, actor: str, event: str, server: Server, reason: str | None) -> None:
+        row: dict[str, Any] = {
+            "ts": self._now_ms(),
+            "actor": actor,
+            "kind": actor.partition("-")[0],
+            "event": event,
+            "seen_by": self._seen_by,
+            "node_id": server.node_id,
+            "epoch": server.epoch,
+            "pid": server.pid,
+            "reason": reason,
+        }
+        self._add(row)
+
+
+class ControllerSeen:
+    """What somebody who asks the controller all the time tells of it: only changes, and nothing before it answered."""
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
+        self._server: Server | None = None
+        self._is_away = False
+
+    def answered(self, epoch: int) -> None:
+        """It answered under that controller epoch."""
+        self._server = Server(None, None, epoch)
+        if self._is_away:
+            self._is_away = False
+            self._lifecycle.controller("serving", self._server)
+
+    def silent(self, reason: str) -> None:
+        """It did not answer."""
+        if self._server is not None and not self._is_away:
+            self._is_away = True
+            self._lifecycle.controller("lost", self._server, reason)
+
+
+def server_of(managed: Managed) -> Server | None:
+    """Who serves for the actor now."""
+    stand_in, started = managed.stand_in, managed.started
+    if stand_in is not None:
+        standby = stand_in.standby
+        return Server(standby.pid, standby.node_id, stand_in.started.epoch, standby.name)
+    if started is None or managed.state != "alive":
+        return None
+    return Server(started.pid, started.node_id, started.epoch if started.epoch >= 0 else None)

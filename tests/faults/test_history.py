@@ -1,0 +1,184 @@
+"""What the table ``faults`` is told, by the controller's own FaultControl and with signals to real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.event_writer import EventWriter
+from actors.faults.control import FaultControl, Process
+from actors.faults.errors import FaultError
+from actors.faults.history import FaultHistory
+from actors.faults.model import Fault
+from actors.faults.registry import Book, FaultRegistry
+from tests.table_rows import table_rows
+
+NODE = "n1"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ms = 1_000
+
+    def __call__(self) -> int:
+        self.now_ms += 1
+        return self.now_ms
+
+
+class Local:
+    """A cluster of one node without gateways; an :class:`actors.faults.control.Cluster`."""
+
+    node_id = NODE
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def actor_of_group(self, group: str) -> str:
+        return "offsets-7"
+
+    def process_of(self, actor: str) -> Process:
+        return Process(self.pid, NODE)
+
+    def gateways(self) -> list[str]:
+        return []
+
+    async def tell(self, book: Book, paused: set[str]) -> list[str]:
+        return []
+
+    async def gather(self, paused: set[str]) -> None: ...
+
+    async def run(self, node_id: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.to_thread(work, *arguments)
+
+
+class Told:
+    def __init__(self, directory: Path, pid: int) -> None:
+        self.rows: list[Any] = []
+        self.clock = Clock()
+        self.history = FaultHistory(self.rows.append, self.clock)
+        self.control = FaultControl(FaultRegistry(directory / "faults.json", self.clock), Local(pid), self.history)
+
+    def events(self) -> list[tuple[Any, ...]]:
+        return [(row["fault"], row["event"], row["actor"]) for row in self.rows]
+
+
+@pytest.fixture
+def told(tmp_path: Path, process: subprocess.Popen[bytes]) -> Told:
+    return Told(tmp_path, process.pid)
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    child = subprocess.Popen([sys.executable, "-S", "-c", "import signal; signal.pause()"])
+    yield child
+    child.kill()
+    child.wait()
+
+
+def test_a_kill_is_told_with_the_time_before_the_signal(told: Told, process: subprocess.Popen[bytes]) -> None:
+    asyncio.run(told.control.inject(Fault("kill", group="billing"), "gateway-1"))
+    assert process.wait(20) == -9
+    assert told.events() == [("f-1", "injected", "offsets-7"), ("f-1", "fired", "offsets-7")]
+    injected, fired = told.rows
+    assert injected["ts"] < fired["ts"]
+    assert (fired["action"], fired["group"], json.loads(fired["detail"])) == (
+        "kill",
+        "billing",
+        {"pid": process.pid, "node_id": NODE},
+    )
+
+
+def test_a_signal_that_could_not_be_sent_did_not_fire(told: Told, process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    with pytest.raises(FaultError):
+        asyncio.run(told.control.inject(Fault("kill", actor="log-0"), "gateway-1"))
+    assert [event for _, event, _ in told.events()] == ["injected"]
+
+
+def test_a_kill_that_is_left_to_a_gateway_is_told_before(told: Told) -> None:
+    left = asyncio.run(told.control.inject(Fault("kill", actor="controller"), "gateway-1"))
+    assert "left" in left
+    assert told.events() == [("f-1", "injected", "controller"), ("f-1", "fired", "controller")]
+
+
+def test_a_pause_fires_and_ends_by_a_continue_or_its_time(told: Told) -> None:
+    async def scenario() -> None:
+        await told.control.inject(Fault("pause", actor="log-0"), "gateway-1")
+        await told.control.inject(Fault("continue", actor="log-0"), "gateway-1")
+        await told.control.inject(Fault("pause", actor="log-0", expires_ms=60_000), "gateway-1")
+        told.clock.now_ms += 60_000
+        await told.control.faults()
+        await told.control.inject(Fault("slow", actor="log-0", speed=0.5), "gateway-1")
+        await told.control.stop()
+
+    asyncio.run(scenario())
+    assert told.events() == [
+        ("f-1", "injected", "log-0"),
+        ("f-1", "fired", "log-0"),
+        ("f-1", "cleared", "log-0"),
+        ("f-2", "injected", "log-0"),
+        ("f-2", "fired", "log-0"),
+        ("f-2", "expired", "log-0"),
+        ("f-3", "injected", "log-0"),
+        ("f-3", "fired", "log-0"),
+        ("f-3", "cleared", "log-0"),
+    ]
+    assert json.loads(told.rows[-1]["detail"])["speed"] == 0.5
+
+
+def test_request_faults_fire_at_once_and_then_in_sums(told: Told) -> None:
+    always = Fault("error", api="Heartbeat", group="billing", client_id="app", error="NOT_COORDINATOR")
+
+    async def scenario() -> None:
+        await told.control.inject(always, "gateway-1")
+        second = Fault("close", api="SyncGroup", member="m-1", when={"nth": 2})
+        await told.control.inject(second, "gateway-1")
+        assert [await told.control.draw("f-2") for _ in range(3)] == [1, 2, 3]
+        assert await told.control.draw("f-9") == 0
+        for count in (3, 4, 5):
+            await told.control.report({"f-1": count, "f-9": 1})
+        told.history.collect()
+        told.history.collect()
+        told.history.collect()
+        await told.control.report({"f-1": 6})
+        await told.control.report({"f-1": 7})
+        await told.control.clear(None)
+
+    asyncio.run(scenario())
+    fired = [(row["fault"], json.loads(row["detail"])["requests"]) for row in told.rows if row["event"] == "fired"]
+    assert fired == [("f-2", 1), ("f-1", 3), ("f-1", 9), ("f-1", 6), ("f-1", 7)]
+    assert told.events()[-2:] == [("f-1", "cleared", None), ("f-2", "cleared", None)]
+    first = told.rows[0]
+    assert (first["api"], first["group"], first["client_id"], first["member_id"]) == (
+        "Heartbeat",
+        "billing",
+        "app",
+        None,
+    )
+    assert json.loads(first["detail"]) == {"error": "NOT_COORDINATOR"}
+
+
+def test_rows_are_rows_of_the_table(tmp_path: Path) -> None:
+    writer = EventWriter(tmp_path, "faults", "controller", flush_ms=3_600_000, now_ms=lambda: 1)
+    control = FaultControl(
+        FaultRegistry(tmp_path / "faults.json", lambda: 1), Local(os.getpid()), FaultHistory(writer.add, lambda: 5)
+    )
+
+    async def scenario() -> None:
+        await control.inject(Fault("delay", api="Fetch", topic="flights", delay_ms=5, expires_ms=100), "gateway-1")
+        await control.clear("f-1")
+        await writer.close()
+
+    asyncio.run(scenario())
+    rows = table_rows(tmp_path, "faults")
+    assert [(row["ts"], row["event"]) for row in rows] == [(5, "injected"), (5, "cleared")]
+    assert json.loads(rows[0]["detail"]) == {"topic": "flights", "delay_ms": 5, "expires_ms": 100}
