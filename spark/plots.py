@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, tzinfo
 from html import escape
 from io import StringIO
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -19,6 +21,7 @@ _SERIES = ("#040404", "#050505", "#060606", "#070707", "#080808")
 _VARIABLES = {_INK: "--ink", _FAINT: "--rule", _MARK: "--mark"} | {
     colour: f"--series-{number}" for number, colour in enumerate(_SERIES, start=1)
 }
+_FEW_POINTS = 3
 _DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)), "-")
 
 
@@ -59,12 +62,43 @@ def lines(
     axes.set_ylim(0, axes.get_ylim()[1] * (1.05 + 0.09 * len(events)))  # room for the events' labels
     axes.set_xlim(left=min((point[0] for points in series.values() for point in points), default=0) // 10 * 10)
     axes.set_xlabel("seconds since the start")
-    axes.set_ylabel(y_label)
-    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.yaxis.set_major_formatter(FuncFormatter(_short))
+    _count_up(axes, y_label)
     _mark(axes, events)
     _legend(axes, len(series))
     return _svg(figure, label)
+
+
+def time_lines(
+    series: Mapping[str, Sequence[tuple[datetime, float | None]]],
+    *,
+    names: Sequence[str],
+    label: str,
+    y_label: str,
+    zone: tzinfo,
+) -> str:
+    """Curves over time, in order; None is a gap, and a point between two gaps a dot. The rest as in :func:`lines`."""
+    figure, axes = _figure(height=3.0)
+    for name, points in series.items():
+        style = _style(name, names)
+        x: Any = [point[0] for point in points]
+        y: Any = [float("nan") if point[1] is None else point[1] for point in points]
+        dots = "o" if len(points) < _FEW_POINTS else ""
+        axes.plot(x, y, color=style.colour, linestyle=style.dashes, linewidth=2, label=name, marker=dots, markersize=4)
+    low, high = axes.get_ylim()
+    axes.set_ylim(min(0.0, low), max(high * 1.05, 1e-9))
+    locator = AutoDateLocator(tz=zone, minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=zone))  # type: ignore[no-untyped-call]
+    axes.xaxis.get_offset_text().set_color(_INK)
+    _count_up(axes, y_label, integer=False)
+    _legend(axes, len(series))
+    return _svg(figure, label)
+
+
+def _count_up(axes: Axes, y_label: str, *, integer: bool = True) -> None:
+    axes.set_ylabel(y_label)
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=integer))
+    axes.yaxis.set_major_formatter(FuncFormatter(_short))
 
 
 def stacked_bars(bars: Mapping[str, Mapping[str, float]], *, names: Sequence[str], label: str, x_label: str) -> str:

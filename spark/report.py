@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from spark import plots
 from spark.job import Consumption, Sent, clock
+from spark.page import render_page
 from spark.plots import Event
 
 _UNATTRIBUTED = "(unattributed)"
@@ -57,13 +56,10 @@ class Report:
 
 def render(report: Report) -> str:
     """The page."""
-    environment = Environment(
-        loader=PackageLoader("spark"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["number"] = lambda value: f"{value:,}"
-    environment.filters["clock"] = clock
     consumption = report.consumption
-    return environment.get_template("report.html.j2").render(
+    return render_page(
+        "report.html.j2",
+        {"number": lambda value: f"{value:,}", "clock": clock},
         report=report,
         held=all(check.held for check in report.checks),
         per_minute=consumption.per_minute,

@@ -8,13 +8,15 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.java import JavaNotFound, java_environment
+from spark import priority
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,10 +25,12 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.adaptive.enabled": "false",  # re-planning costs more than it saves on tables of this size
 }
 _LIGHT_JVM = "-XX:TieredStopAtLevel=1"
+_LOGGING = (Path(__file__).parent / "log4j2.properties").as_uri()
+_QUIET = f"-Dlog4j2.configurationFile={_LOGGING}"
 _SHORT_JOB = {
+    "spark.sql.adaptive.enabled": "false",  # re-planning costs more than it saves on tables of this size
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.extraJavaOptions": _LIGHT_JVM,
@@ -34,7 +38,13 @@ _SHORT_JOB = {
     "spark.ray.raydp_app_master.extraJavaOptions": _LIGHT_JVM,
 }
 """Interpret queries and compile the JVM's own code once, lightly: halves the time of a job on a small table."""
+_DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+_EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
+_APP_MASTER_OPTIONS = "spark.ray.raydp_app_master.extraJavaOptions"
 _NAMESPACE = "muster-spark"
+_START_TIMEOUT_S = 120
+_START_POLL_S = 0.05
+_LOWERING_TIMEOUT_S = 30
 
 
 class SparkUnavailable(RuntimeError):
@@ -42,17 +52,28 @@ class SparkUnavailable(RuntimeError):
 
 
 @contextmanager
-def local_session(*, cores: int = 2, shuffle_partitions: int = 1, short_job: bool = True) -> Iterator[SparkSession]:
-    """Spark in this process's own JVM, stopped at the end. SparkUnavailable without Java.
+def local_session(
+    *,
+    cores: int = 2,
+    shuffle_partitions: int = 1,
+    short_job: bool = True,
+    memory_bytes: int = 1 << 30,
+) -> Iterator[SparkSession]:
+    """Spark in a JVM of this process's own, stopped at the end. SparkUnavailable without Java.
 
+    ``memory_bytes`` is the JVM's heap; it counts in the first session of a process only, whose JVM later ones share.
     ``short_job``: see :func:`raydp_session`.
     """
     _use_java()
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(f"local[{cores}]").appName("muster")
-    host = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    for name, value in (_settings(shuffle_partitions, short_job) | host).items():
+    own = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": f"{memory_bytes >> 20}m",
+    }
+    for name, value in (_settings(shuffle_partitions, short_job) | own).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
@@ -72,11 +93,13 @@ def raydp_session(
     executor_memory_bytes: int = 512 << 20,
     shuffle_partitions: int = 1,
     short_job: bool = True,
+    low_priority: bool = True,
 ) -> Iterator[SparkSession]:
     """Spark whose executors are actors on the Ray cluster at ``address`` (HOST:PORT of its GCS).
 
     Executors, their resources and the connection to Ray are released at the end, whatever happens inside.
     ``short_job`` and one shuffle partition suit tables of up to some millions of rows; beyond, more of these pay.
+    ``low_priority``: executors yield to the actors of the cluster, see :mod:`spark.priority`.
     ``token_path`` names the file with the cluster's token if it uses token authentication. The cluster's nodes
     need Java in their environment (``muster up`` and ``cluster.yaml`` see to that). SparkUnavailable when there is
     no Java here, Ray does not answer, or the cluster has not enough CPUs or memory free.
@@ -94,22 +117,27 @@ def raydp_session(
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise SparkUnavailable(f"cannot connect to Ray at {address}: {_first_line(error)}") from error
     try:
-        _check_resources(
-            ray.available_resources(),  # type: ignore[no-untyped-call]
-            {"CPU": float(executors * executor_cores), "memory": float(executors * executor_memory_bytes)},
-        )
+        check_resources(_free_by_node(), executors=executors, cores=executor_cores, memory_bytes=executor_memory_bytes)
+        application = f"muster-{uuid.uuid4().hex[:8]}"  # names an actor: several jobs may run at once
+        settings = _settings(shuffle_partitions, short_job)
+        settings["spark.log4j.config.file.name"] = _LOGGING  # RayDP's agent puts it over the driver's own
+        for name in (_EXECUTOR_OPTIONS, _APP_MASTER_OPTIONS):
+            settings[name] = f"{settings.get(name, '')} {priority.mark(application)}".strip()
         try:
             session = raydp.init_spark(
-                f"muster-{uuid.uuid4().hex[:8]}",  # names an actor: several jobs may run at once
+                application,
                 num_executors=executors,
                 executor_cores=executor_cores,
                 executor_memory=f"{executor_memory_bytes >> 20}MB",
                 fault_tolerant_mode=False,  # for handing data from Spark to Ray, which no job here does
-                configs=_settings(shuffle_partitions, short_job),
+                configs=settings,
             )
         except Exception as error:  # raydp raises bare Exception
             raise SparkUnavailable(f"RayDP cannot start Spark on {address}: {_first_line(error)}") from error
         session.sparkContext.setLogLevel("ERROR")
+        _await_executors(session, executors)
+        if low_priority:
+            _lower_priority(application)
         yield session
     finally:
         with suppress(ray.exceptions.RayError):  # the cluster may be gone already
@@ -117,12 +145,52 @@ def raydp_session(
         ray.shutdown()
 
 
+def _await_executors(session: SparkSession, count: int) -> None:
+    """SparkUnavailable if they do not all come, for which Spark would wait silently and for ever."""
+    tracker = session.sparkContext._jsc.sc().statusTracker()
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while (started := len(tracker.getExecutorInfos()) - 1) < count:  # the driver counts as one
+        if time.monotonic() > deadline:
+            raise SparkUnavailable(
+                f"only {started} of {count} executors started within {_START_TIMEOUT_S} s; is Java on every node of "
+                "the Ray cluster? Ray's logs there (java-worker-*) say why they did not"
+            )
+        time.sleep(_START_POLL_S)
+
+
+def _lower_priority(application: str) -> None:
+    """On every node. A node that does not answer in time keeps its executors as they are."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    lower = ray.remote(priority.yield_marked)
+    asked = [
+        lower.options(
+            num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        ).remote(application)
+        for node in ray.nodes()  # type: ignore[no-untyped-call]
+        if node["Alive"]
+    ]
+    with suppress(ray.exceptions.RayError):
+        ray.wait(asked, num_returns=len(asked), timeout=_LOWERING_TIMEOUT_S)
+
+
+def _free_by_node() -> list[Mapping[str, float]]:
+    """What each node has free: CPU, memory in bytes, and what else Ray counts."""
+    from ray._private.state import available_resources_per_node
+
+    per_node: Mapping[str, Mapping[str, float]] = available_resources_per_node()  # type: ignore[no-untyped-call]
+    return list(per_node.values())
+
+
 def _settings(shuffle_partitions: int, short_job: bool) -> dict[str, str]:
-    return {
+    chosen = {
         **_SETTINGS,
         **(_SHORT_JOB if short_job else {}),
         "spark.sql.shuffle.partitions": str(shuffle_partitions),
     }
+    chosen[_DRIVER_OPTIONS] = f"{chosen.get(_DRIVER_OPTIONS, '')} {_QUIET}".strip()
+    return chosen
 
 
 def _use_java() -> None:
@@ -134,12 +202,27 @@ def _use_java() -> None:
     os.environ.pop("SPARK_HOME", None)  # another Spark than pyspark's own would not match its Python side
 
 
-def _check_resources(free: Mapping[str, float], needed: Mapping[str, float]) -> None:
-    missing = [
-        f"{name} {needed[name]:g} of {free.get(name, 0):g}" for name in needed if free.get(name, 0) < needed[name]
-    ]
-    if missing:
-        raise SparkUnavailable(f"the Ray cluster has not enough free for Spark (needed of free): {', '.join(missing)}")
+def check_resources(
+    free_by_node: Sequence[Mapping[str, float]], *, executors: int, cores: int, memory_bytes: int
+) -> None:
+    """SparkUnavailable, with what is free and what is wanted, if the executors do not all find a place.
+
+    Where they do not, RayDP would wait for ever. Executors are equal, so that filling node by node finds a place for
+    as many as there is room for.
+    """
+    places = sum(int(min(free.get("CPU", 0) // cores, free.get("memory", 0) // memory_bytes)) for free in free_by_node)
+    if places >= executors:
+        return
+    free = "; ".join(f"{node.get('CPU', 0):g} CPU and {_mib(node.get('memory', 0))}" for node in free_by_node)
+    raise SparkUnavailable(
+        f"the Ray cluster has not enough free for Spark: {executors} x {cores} CPU and {_mib(memory_bytes)} wanted, "
+        f"by node there are free: {free or 'nothing'}; "
+        "wait, or ask for less with --executors, --executor-cores and --executor-memory, or use --local"
+    )
+
+
+def _mib(size_bytes: float) -> str:
+    return f"{size_bytes / (1 << 20):,.0f} MiB"
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,0 +1,17 @@
+"""HTML pages that are whole in themselves: no network, no script, light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+
+def render_page(template: str, filters: Mapping[str, Callable[..., Any]], /, **values: Any) -> str:
+    """A template of ``spark/templates``; what is put in is escaped."""
+    environment = Environment(
+        loader=PackageLoader("spark"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(filters)
+    return environment.get_template(template).render(**values)
