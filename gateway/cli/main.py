@@ -27,6 +27,8 @@ _COMMANDS = {
     "log": "gateway.cli.log:log",
     "audit": "gateway.cli.audit:audit",
     "fault": "gateway.cli.fault:fault",
+    "spark": "gateway.cli.spark:spark",
+    "report": "gateway.cli.report:report",
 }
 
 

@@ -1,0 +1,47 @@
+"""``muster spark``: one of the jobs over the tables, on the cluster's own Ray or locally."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gateway.cli.errors import CliError
+from gateway.cli.spark_process import become_spark, spark_options
+
+
+@click.command(
+    short_help="Answer a question about groups from the tables, with Spark.",
+    epilog="Example: muster spark lag --from -1h --group billing --format json",
+)
+@click.argument("job")
+@spark_options
+@click.option(
+    "--format",
+    "output",
+    type=click.Choice(("table", "json", "parquet", "html")),
+    default="table",
+    show_default=True,
+    help="parquet and html go to --out.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="File, or folder for parquet, instead of stdout.")
+@click.option("--stream", is_flag=True, help="Go on with what the tables grow by, into the folder --out.")
+@click.option("--once", is_flag=True, help="With --stream: end when all that is there now is processed.")
+@click.option("--what-if-partitions", type=click.IntRange(1), help="placement: with that many offsets partitions.")
+@click.option("--what-if-nodes", type=click.IntRange(1), help="placement: on that many nodes.")
+def spark(job: str, output: str, out: Path | None, stream: bool, once: bool, **options: Any) -> None:
+    """Run JOB over the tables that the cluster wrote, and show its answer.
+
+    JOB is consumption (who was sent how much), lag (how far behind and for how long), rebalances (how often, why, what
+    was lost), attribution (what has no group, and whose it was), placement (load of partitions, actors and nodes) or
+    failover (time to recover).
+
+    Executors are actors on the cluster's Ray, through RayDP, at a lower priority than those that serve. With --stream
+    the folder --out also keeps how far the stream has come: the same one again goes on there, each row counted once.
+    """
+    if once and not stream:
+        raise CliError("--once ends a stream: give --stream, too")
+    if out is None and (stream or output in ("parquet", "html")):
+        raise CliError(f"{'--stream' if stream else f'--format {output}'} needs --out: say where to write")
+    become_spark(jobs=(job,), output=output, out=out, stream=stream, once=once, **options)

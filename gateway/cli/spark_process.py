@@ -1,0 +1,122 @@
+"""How ``muster spark`` and ``muster report`` reach Spark: they become the process that runs it.
+
+The gateway's package does not import that of the jobs; what they share is the request, a JSON object on the command
+line of ``python -m spark.command``. By taking its place (exec), signals, the terminal and the exit code need nobody
+in between.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from gateway.cli import own_ray
+from gateway.cli.errors import CliError
+from gateway.cli.running import by_storage_or_address, state_of
+from gateway.cli.times import Moment, Size, Zone
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_LEAST_MEMORY_BYTES = 450 << 20
+"""Spark refuses a heap of less."""
+
+
+def spark_options(command: F) -> F:
+    """What every command that runs jobs takes; the command hands them all to :func:`become_spark`."""
+    for option in reversed(
+        (
+            click.option("--from", "start", type=Moment(), help="First moment asked about: ISO 8601, or -1h, -7d."),
+            click.option("--to", "end", type=Moment(), help="The moment up to which it is asked, as --from."),
+            click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this one; may be repeated."),
+            click.option("--bucket", "bucket_seconds", type=click.IntRange(1), help="Step of time series, in s."),
+            click.option("--top", type=click.IntRange(1), help="Rows of a ranking, at most."),
+            click.option("--price-per-gib", type=click.FloatRange(0), help="Charge groups for what they were sent."),
+            click.option("--timezone", type=Zone(), help="Whose days and hours are meant. Default UTC."),
+            click.option("--local", is_flag=True, help="Spark of this machine instead of RayDP on the cluster."),
+            click.option(
+                "--executors",
+                type=click.IntRange(1),
+                default=1,
+                show_default=True,
+                help="How many, as actors on the Ray cluster.",
+            ),
+            click.option(
+                "--executor-cores",
+                type=click.IntRange(1),
+                default=1,
+                show_default=True,
+                help="Of each; with --local, of this machine.",
+            ),
+            click.option(
+                "--executor-memory",
+                type=Size(),
+                default="512m",
+                show_default=True,
+                help="Heap of each; with --local, of this machine.",
+            ),
+        )
+    ):
+        command = option(command)
+    return by_storage_or_address(command)
+
+
+def become_spark(
+    *,
+    jobs: tuple[str, ...],
+    directory: Path,
+    address: str | None,
+    local: bool,
+    executors: int,
+    executor_cores: int,
+    executor_memory: int,
+    output: str,
+    out: Path | None,
+    stream: bool = False,
+    once: bool = False,
+    **options: Any,
+) -> NoReturn:
+    """Go on as ``python -m spark.command``. CliError if no cluster is found or the wishes contradict each other."""
+    start, end = options["start"], options["end"]
+    if start is not None and end is not None and start >= end:
+        raise CliError(f"--from {start.isoformat()} is not before --to {end.isoformat()}")
+    if executor_memory < _LEAST_MEMORY_BYTES:
+        raise CliError("Spark wants 450m of memory or more for each executor; give more with --executor-memory")
+    ray_address, token_path = (None, None) if local else _ray_of(directory, address)
+    now = datetime.now(UTC)
+    request = {
+        "storage": str(directory.absolute()),
+        "jobs": jobs,
+        "options": {**options, "now": now if end is None else min(end, now)},
+        "format": output,
+        "out": str(out.absolute()) if out else None,
+        "ray_address": ray_address,
+        "ray_token_path": token_path,
+        "executors": executors,
+        "executor_cores": executor_cores,
+        "executor_memory_bytes": executor_memory,
+        "stream": stream,
+        "once": once,
+    }
+    own_ray.make_importable()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    text = json.dumps(request, default=datetime.isoformat)
+    os.execv(sys.executable, [sys.executable, "-m", "spark.command", text])
+
+
+def _ray_of(directory: Path, address: str | None) -> tuple[str, str | None]:
+    """Address of its GCS, and the file with its token."""
+    if address is not None:
+        return address, os.environ.get("RAY_AUTH_TOKEN_PATH")
+    try:
+        state = state_of(directory)
+    except CliError as error:
+        raise CliError(f"{error.message}; --local reads its tables without it") from error
+    return state.ray_address, state.ray_token_path

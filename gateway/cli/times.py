@@ -1,0 +1,79 @@
+"""Moments and sizes as options take them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import click
+
+from gateway.cli.reset_options import duration_ms
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE | re.ASCII)
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """An ISO 8601 date or time (UTC if it names no zone), ``now``, or a duration back from ``now``: -1h, -PT90M.
+
+    ``now`` and the result are aware. ValueError says what is wrong.
+    """
+    text = text.strip()
+    if text == "now":
+        return now
+    try:
+        if text.startswith("-"):
+            return now - timedelta(milliseconds=duration_ms(text[1:]))
+        found = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"{text!r} is neither an ISO 8601 time such as 2026-01-31T09:30:00+01:00 nor a duration back from now "
+            "such as -1h or -7d"
+        ) from None
+    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+class Moment(click.ParamType[Any]):
+    """As :func:`moment`, from the time at which the command began."""
+
+    name = "time"
+
+    def __init__(self) -> None:
+        self._now = datetime.now(UTC)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        try:
+            return moment(value, self._now)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Size(click.ParamType[Any]):
+    """Bytes, with a unit if need be: 512m, 1.5g, 2GiB; of 1024 each."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = _SIZE.fullmatch(value.strip())
+        if not match:
+            self.fail(f"{value!r} is not a size such as 512m or 2g", param, ctx)
+        return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+class Zone(click.ParamType[Any]):
+    """IANA name of a time zone."""
+
+    name = "zone"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            self.fail(f"{value!r} is no time zone such as Europe/Berlin", param, ctx)
+        return str(value)

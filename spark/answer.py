@@ -1,0 +1,139 @@
+"""A job's answer in Python's hands: the sections' rows, few and aggregated, ready to be shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.types import NumericType
+
+from spark.jobs.job import Job, Options, Plot, Section
+from spark.tables import damage_in, read_table
+
+MOST_ROWS = 10_000
+"""Of one section in one answer, so that the driver's memory does not depend on how long a time was asked about."""
+
+_JAVA_EXCEPTION = re.compile(r"(?:[a-z][\w$]*\.)+[A-Z]\w*(?:Exception|Error): ")
+
+
+class JobFailed(RuntimeError):
+    """Spark could not run the job; the message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    kind: str
+    """Spark's name of the type: bigint, timestamp, array<string>."""
+    is_number: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A section with its rows; timestamps are aware, in the zone that was asked for."""
+
+    name: str
+    title: str
+    note: str
+    columns: Sequence[Column]
+    rows: Sequence[tuple[Any, ...]]
+    cut: bool
+    """There are more rows than :data:`MOST_ROWS`; those are not here."""
+    plot: Plot | None = None
+
+    def values(self, column: str) -> list[Any]:
+        """Of one column, row by row. KeyError."""
+        place = {column.name: place for place, column in enumerate(self.columns)}[column]
+        return [row[place] for row in self.rows]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    job: str
+    title: str
+    sections: Sequence[Shown]
+
+
+def tables_of(job: Job, spark: SparkSession, storage: Path, options: Options) -> Mapping[str, DataFrame]:
+    """The job's tables below ``storage``, cut to the time that is asked about but for ``job.history``."""
+    return {
+        name: read_table(spark, storage, name, start=None if name in job.history else options.start, end=options.end)
+        for name in job.tables
+    }
+
+
+def answer_of(
+    job: Job, spark: SparkSession, storage: Path, options: Options, *, step: Callable[[str], None] = lambda _: None
+) -> Answer:
+    """Run the job and fetch its sections; ``step`` is told what is computed now.
+
+    :class:`spark.tables.TableDamaged`; JobFailed for whatever else Spark stumbles over.
+    """
+    zone = ZoneInfo(options.timezone)
+    shown = []
+    with spark_errors_in_one_line(job.name):
+        for section in job.sections(tables_of(job, spark, storage, options), options):
+            if section.bulk:
+                continue
+            step(f"{job.name}: {section.title}")
+            shown.append(_shown(section, zone))
+    return Answer(job=job.name, title=job.title, sections=shown)
+
+
+@contextmanager
+def spark_errors_in_one_line(job: str) -> Iterator[None]:
+    """What Spark throws within is JobFailed, with the innermost cause as its text, or the TableDamaged behind it."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        if (damage := damage_in(error)) is not None:
+            raise damage from error
+        raise JobFailed(f"job {job}: {_cause(error)}") from error
+
+
+def _cause(error: Exception) -> str:
+    """The last "Caused by", else the first line, without the names of Java's exceptions."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return _JAVA_EXCEPTION.sub("", causes[-1] if causes else lines[0])
+
+
+def _shown(section: Section, zone: ZoneInfo) -> Shown:
+    frame = section.frame
+    rows = frame.limit(MOST_ROWS + 1).collect()
+    return Shown(
+        name=section.name,
+        title=section.title,
+        note=section.note,
+        columns=[
+            Column(field.name, field.dataType.simpleString(), isinstance(field.dataType, NumericType))
+            for field in frame.schema.fields
+        ],
+        rows=[tuple(_plain(value, zone) for value in row) for row in rows[:MOST_ROWS]],
+        cut=len(rows) > MOST_ROWS,
+        plot=section.plot,
+    )
+
+
+def _plain(value: Any, zone: ZoneInfo) -> Any:
+    """Rows as mappings; times, which Spark hands over naive and local, as aware ones."""
+    match value:
+        case datetime():
+            return value.astimezone(zone)
+        case Row():
+            return {name: _plain(part, zone) for name, part in value.asDict().items()}
+        case list():
+            return [_plain(part, zone) for part in value]
+        case dict():
+            return {key: _plain(part, zone) for key, part in value.items()}
+        case _:
+            return value

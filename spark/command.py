@@ -1,0 +1,219 @@
+"""``python -m spark.command REQUEST``: what ``muster spark`` and ``muster report`` run. REQUEST: :mod:`spark.request`.
+
+The answer goes to stdout or to a file, everything else to stderr. Exit code 0; 1 with one line that says why; 130 and
+143 after SIGINT and SIGTERM. The session ends with the process, however that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from spark import priority, sizing
+from spark.jobs import JOBS
+from spark.jobs.job import Job, StreamPlace
+from spark.request import BadRequest, Request
+from spark.session import SparkUnavailable, local_session, raydp_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark.answer import Answer
+    from spark.progress import Progress
+
+_INTERRUPTED = 128 + signal.SIGINT
+
+
+class Refused(RuntimeError):
+    """The request cannot be met; the message is one line for who made it."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that sessions are stopped
+    priority.yield_own()
+    try:
+        (text,) = arguments if arguments is not None else sys.argv[1:]
+        request = Request.from_json(text)
+        return _run(request, _jobs(request.jobs))
+    except KeyboardInterrupt:
+        return _failed("interrupted", _INTERRUPTED)
+    except (Refused, BadRequest, SparkUnavailable) as error:
+        return _failed(str(error))
+
+
+def _failed(text: str, code: int = 1) -> int:
+    print(f"muster: {' '.join(text.split())}", file=sys.stderr)
+    return code
+
+
+def _jobs(names: tuple[str, ...]) -> list[Job]:
+    unknown = [name for name in names if name not in JOBS]
+    if unknown:
+        raise Refused(f"there is no job {unknown[0]}; there are {', '.join(JOBS)}")
+    return [JOBS[name] for name in names] if names else list(JOBS.values())
+
+
+def _run(request: Request, jobs: list[Job]) -> int:
+    if request.stream and (silent := [job.name for job in jobs if job.stream is None]):
+        raise Refused(f"job {silent[0]} has no streaming form; {', '.join(_streaming())} have one")
+    if not (request.storage / "metrics").is_dir():
+        raise Refused(f"there are no tables in {request.storage}: no folder metrics in it; is it the storage.path?")
+    from spark.progress import Progress
+
+    with Progress() as progress, ExitStack() as ending:
+        progress.step("starting Spark" + (f" on Ray at {request.ray_address}" if request.ray_address else ""))
+        session = ending.enter_context(_session(request, jobs))
+        ending.callback(progress.step, "ending Spark")
+        ending.callback(progress.rest)
+        progress.follow(session)
+        if request.stream:
+            return _stream(request, jobs, session, progress)
+        if request.format == "parquet":
+            return _write_parquet(request, jobs, session, progress)
+        answers, damage = _answers(request, jobs, session, progress)
+    _show(request, answers, damage)
+    return 0 if not damage else _failed("; ".join(damage))
+
+
+def _streaming() -> list[str]:
+    return [job.name for job in JOBS.values() if job.stream is not None]
+
+
+def _session(request: Request, jobs: list[Job]) -> AbstractContextManager[SparkSession]:
+    cores = request.executor_cores * (request.executors if request.ray_address else 1)
+    names = {name for job in jobs for name in job.tables}
+    size = sizing.size_of(request.storage, sorted(names), request.options.start, request.options.end, cores=cores)
+    if request.ray_address is None:
+        return local_session(
+            cores=request.executor_cores,
+            shuffle_partitions=size.shuffle_partitions,
+            short_job=size.short_job,
+            memory_bytes=request.executor_memory_bytes,
+        )
+    return raydp_session(
+        request.ray_address,
+        token_path=request.ray_token_path,
+        executors=request.executors,
+        executor_cores=request.executor_cores,
+        executor_memory_bytes=request.executor_memory_bytes,
+        shuffle_partitions=size.shuffle_partitions,
+        short_job=size.short_job,
+    )
+
+
+def _answers(
+    request: Request, jobs: list[Job], session: SparkSession, progress: Progress
+) -> tuple[list[Answer], list[str]]:
+    """Of every job, and what those that failed say. Refused if it is the only one."""
+    from spark.answer import JobFailed, answer_of
+    from spark.tables import TableDamaged
+
+    answers, damage = [], []
+    for job in jobs:
+        progress.step(f"{job.name}: reading {', '.join(job.tables)}")
+        try:
+            answers.append(answer_of(job, session, request.storage, request.options, step=progress.step))
+        except (JobFailed, TableDamaged) as error:
+            if len(jobs) == 1:
+                raise Refused(str(error)) from error
+            damage.append(str(error))
+    return answers, damage
+
+
+def _show(request: Request, answers: list[Answer], damage: list[str]) -> None:
+    from spark import showing
+
+    if request.format == "table" and request.out is None:
+        console = Console(highlight=False, markup=False)
+        if not console.is_terminal:
+            console = Console(highlight=False, markup=False, width=showing.PIPED_WIDTH)
+        showing.print_answers(answers, console)
+        return
+    text = _text(request, answers, damage)
+    if request.out is None:
+        print(text)
+    else:
+        _write_whole(request.out, text)
+        print(request.out, file=sys.stderr)
+
+
+def _text(request: Request, answers: list[Answer], damage: list[str]) -> str:
+    from spark import showing
+
+    match request.format:
+        case "json":
+            return showing.to_json(answers, request.options)
+        case "html":
+            from spark.report_page import render_answers
+
+            return render_answers(answers, request.options, damage)
+        case _:
+            console = Console(highlight=False, markup=False, width=showing.PIPED_WIDTH, record=True, quiet=True)
+            showing.print_answers(answers, console)
+            return console.export_text()
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """All of the file or nothing. Refused where it cannot be written."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text if text.endswith("\n") else f"{text}\n")
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except OSError as error:
+        raise Refused(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _write_parquet(request: Request, jobs: list[Job], session: SparkSession, progress: Progress) -> int:
+    from spark.answer import JobFailed, spark_errors_in_one_line, tables_of
+    from spark.showing import write_parquet
+    from spark.tables import TableDamaged
+
+    assert request.out is not None
+    for job in jobs:
+        folder = request.out if len(jobs) == 1 else request.out / job.name
+        progress.step(f"{job.name}: writing {folder}")
+        try:
+            with spark_errors_in_one_line(job.name):
+                tables = tables_of(job, session, request.storage, request.options)
+                write_parquet(job.sections(tables, request.options), folder.absolute())
+        except (JobFailed, TableDamaged) as error:
+            raise Refused(str(error)) from error
+    return 0
+
+
+def _stream(request: Request, jobs: list[Job], session: SparkSession, progress: Progress) -> int:
+    from spark.answer import JobFailed, spark_errors_in_one_line
+
+    assert request.out is not None
+    for job in jobs:
+        out = (request.out if len(jobs) == 1 else request.out / job.name).absolute()
+        progress.step(f"{job.name}: streaming to {out}" + ("" if request.once else "; interrupt ends it"))
+        place = StreamPlace(storage=request.storage, out=out, once=request.once)
+        assert job.stream is not None
+        try:
+            with spark_errors_in_one_line(job.name):
+                queries = job.stream(session, place, replace(request.options))
+                try:
+                    for query in queries:
+                        query.awaitTermination()
+                finally:
+                    for query in queries:
+                        query.stop()
+        except JobFailed as error:
+            raise Refused(str(error)) from error
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""What ``muster spark`` and ``muster report`` ask of the process that runs Spark (:mod:`spark.command`)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from spark.jobs.job import Options
+
+
+class BadRequest(ValueError):
+    """The text is no request; the message says what is wrong with it, in one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Which jobs, over what, where, and how their answer is wanted."""
+
+    storage: Path
+    """``storage.path`` of the cluster whose tables are read."""
+    jobs: tuple[str, ...]
+    """Names of jobs; none: all of them."""
+    options: Options
+    format: str = "table"
+    """table, json, parquet or html."""
+    out: Path | None = None
+    """A file, of parquet and of a stream a folder; None: stdout."""
+    ray_address: str | None = None
+    """HOST:PORT of the Ray cluster's GCS; None: local Spark."""
+    ray_token_path: Path | None = None
+    executors: int = 1
+    executor_cores: int = 1
+    """Also the cores of local Spark."""
+    executor_memory_bytes: int = 512 << 20
+    """Also the heap of local Spark."""
+    stream: bool = False
+    """Run the streaming form until it is interrupted."""
+    once: bool = False
+    """With ``stream``: end when what is there now is processed."""
+
+    @classmethod
+    def from_json(cls, text: str) -> Request:
+        """Of an object with the fields' names; times as ISO 8601 with their offset. BadRequest."""
+        try:
+            fields: dict[str, Any] = json.loads(text)
+            for name in ("storage", "out", "ray_token_path"):
+                if fields.get(name) is not None:
+                    fields[name] = Path(fields[name])
+            return cls(**{**fields, "jobs": tuple(fields["jobs"]), "options": _options(fields["options"])})
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise BadRequest(f"this is no request: {error}") from error
+
+
+def _options(fields: dict[str, Any]) -> Options:
+    times = {
+        name: datetime.fromisoformat(fields[name]).astimezone(UTC)
+        for name in ("start", "end", "now")
+        if fields.get(name) is not None
+    }
+    given = {name: value for name, value in fields.items() if value is not None}
+    return Options(**{**given, **times, "groups": frozenset(fields.get("groups") or ())})

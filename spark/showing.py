@@ -1,0 +1,124 @@
+"""An answer for a terminal and as JSON, and a job's sections as Parquet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from spark.answer import Answer, Shown
+from spark.jobs.job import Options, Section
+
+TABLE_ROWS = 60
+"""Of one section on a terminal; JSON and Parquet have all."""
+PIPED_WIDTH = 200
+_SHORTEST_DECIMALS = 1e-3
+
+
+def print_answers(answers: Sequence[Answer], console: Console) -> None:
+    for answer in answers:
+        console.print(Text(f"\n{answer.job}: {answer.title}", style="bold"))
+        for section in answer.sections:
+            console.print(_section(section))
+
+
+def to_json(answers: Sequence[Answer], options: Options) -> str:
+    """One object: what was asked, and by job and section the rows as objects. Times are ISO 8601 with offset."""
+    value = {
+        "from": options.start,
+        "to": options.end,
+        "now": options.now,
+        "groups": sorted(options.groups),
+        "timezone": options.timezone,
+        "jobs": {
+            answer.job: {
+                section.name: {
+                    "title": section.title,
+                    "note": section.note,
+                    "types": {column.name: column.kind for column in section.columns},
+                    "complete": not section.cut,
+                    "rows": [
+                        dict(zip((column.name for column in section.columns), row, strict=True)) for row in section.rows
+                    ],
+                }
+                for section in answer.sections
+            }
+            for answer in answers
+        },
+    }
+    return json.dumps(value, indent=2, default=_json)
+
+
+def write_parquet(sections: Sequence[Section], folder: Path) -> None:
+    """``folder/<section>/``, one file each. The folder must not have such a sub-folder yet."""
+    for section in sections:
+        _one_file(section.frame).write.parquet(str(folder / section.name))
+
+
+def _one_file(frame: DataFrame) -> DataFrame:
+    return frame.coalesce(1)
+
+
+def _json(value: Any) -> Any:
+    match value:
+        case datetime() | date():
+            return value.isoformat()
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case bytes() | bytearray():
+            return value.hex()
+        case _:
+            return str(value)
+
+
+def _section(section: Shown) -> RenderableType:
+    parts: list[RenderableType] = [Text(f"\n{section.title}")]
+    if section.note:
+        parts.append(Text(section.note, style="dim"))
+    if not section.rows:
+        return Group(*parts, Text("  nothing", style="dim"))
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in section.columns:
+        table.add_column(column.name, justify="right" if column.is_number else "left", overflow="fold")
+    for row in section.rows[:TABLE_ROWS]:
+        table.add_row(*(Text(cell(value)) for value in row))
+    parts.append(table)
+    if (hidden := len(section.rows) - TABLE_ROWS) > 0:
+        more = f"{hidden:,} more rows{' and others' if section.cut else ''}; --format json or parquet has them"
+        parts.append(Text(more, style="dim"))
+    return Group(*parts)
+
+
+def cell(value: Any) -> str:
+    """A value for people: numbers with thousands' commas, times without their zone, null as a dash."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float() | Decimal():
+            return _decimal(float(value))
+        case datetime():
+            return value.strftime("%Y-%m-%d %H:%M:%S")
+        case list() if all(isinstance(part, str) for part in value):
+            return ", ".join(value)
+        case list() | dict():
+            return json.dumps(value, default=_json)
+        case _:
+            return str(value)
+
+
+def _decimal(value: float) -> str:
+    if value == int(value) and abs(value) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:,.3g}" if abs(value) < _SHORTEST_DECIMALS else f"{value:,.3f}".rstrip("0").rstrip(".")

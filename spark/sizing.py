@@ -1,0 +1,52 @@
+"""How Spark is set up for how much there is to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+_SHORT_BYTES = 64 << 20
+"""Parquet that one core reads in seconds. Above it, compiled queries are worth the seconds that compiling takes."""
+_BYTES_PER_SHUFFLE_PARTITION = 32 << 20
+_MOST_SHUFFLE_PARTITIONS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    shuffle_partitions: int
+    short_job: bool
+    """As in :func:`spark.session.raydp_session`."""
+
+
+def size_of(storage: Path, tables: Iterable[str], start: datetime | None, end: datetime | None, *, cores: int) -> Size:
+    """For the tables' files of the hours between ``start`` and ``end``, None being open; ``cores`` of all executors."""
+    read_bytes = sum(_bytes(folder) for name in tables for folder in _hours(storage / "metrics" / name, start, end))
+    if read_bytes <= _SHORT_BYTES:
+        return Size(shuffle_partitions=1, short_job=True)
+    wanted = max(cores, read_bytes // _BYTES_PER_SHUFFLE_PARTITION)
+    return Size(shuffle_partitions=min(wanted, _MOST_SHUFFLE_PARTITIONS), short_job=False)
+
+
+def _hours(table: Path, start: datetime | None, end: datetime | None) -> list[Path]:
+    return [folder for folder in table.glob("date=*/hour=*") if _touches(folder, start, end)]
+
+
+def _touches(folder: Path, start: datetime | None, end: datetime | None) -> bool:
+    try:
+        day, hour = (name.partition("=")[2] for name in (folder.parent.name, folder.name))
+        begins = datetime.fromisoformat(day).replace(tzinfo=UTC) + timedelta(hours=int(hour))
+    except ValueError:  # not one of ours
+        return False
+    return (start is None or begins + timedelta(hours=1) > start) and (end is None or begins < end)
+
+
+def _bytes(folder: Path) -> int:
+    total = 0
+    for file in folder.glob("*.parquet"):
+        try:
+            total += file.stat().st_size
+        except FileNotFoundError:  # compacted or retired meanwhile
+            continue
+    return total
