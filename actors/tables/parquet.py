@@ -15,6 +15,8 @@ from actors.tables.rollup import Rollup, Row, hour_folder
 from actors.tables.schemas import time_column_of
 from actors.tables.schemas.samples import SAMPLES_SCHEMA
 
+COMPRESSION: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+
 _log = logging.getLogger(__name__)
 
 
@@ -52,7 +54,7 @@ def write_whole(table: pa.Table, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial")  # the leading dot hides it from Spark and pyarrow.dataset
     with partial.open("wb") as file:
-        pq.write_table(table, file, compression="zstd")
+        pq.write_table(table, file, **COMPRESSION)
         file.flush()
         os.fsync(file.fileno())  # after a power loss, an empty file under the final name would fail every reader
     partial.replace(target)

@@ -1,0 +1,282 @@
+"""Keeps the tables small: an hour's many files become one, and hours past their retention go.
+
+Safe beside readers, for what no longer counts stays for a grace period (:mod:`actors.tables.hours`), and after a kill
+at any point, for the next run goes on or removes what had no effect yet. One run at a time: the lock file is held
+(flock) as long as it lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from actors.tables.footers import check
+from actors.tables.hours import EXPIRED, MERGED, Hour, Manifest, TableDamaged, hours, listing, manifest_of
+from actors.tables.parquet import COMPRESSION
+from actors.tables.schemas import TABLES
+
+SMALL_BYTES = 64 << 20
+"""Larger files are left as they are."""
+MOST_BYTES = 256 << 20
+"""That are merged into one file."""
+_BATCH_ROWS = 65_536
+_ROW_GROUP_BYTES = 64 << 20
+_LOCK = ".compaction.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The properties ``metrics.compaction.delay.ms``, ``metrics.compaction.grace.ms`` and ``metrics.retention.ms``."""
+
+    delay_ms: int
+    """From the end of an hour until its files are merged."""
+    grace_ms: int
+    """How long what does not count any more stays for readers that began before."""
+    retention_ms: int | None
+    """From the end of an hour until its rows go; None: never."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one run did."""
+
+    merged: int = 0
+    """Files whose rows are in merged files now."""
+    into: int = 0
+    """Merged files that were made."""
+    expired: int = 0
+    """Hours whose rows no longer count."""
+    removed: int = 0
+    """Files that were removed after their grace."""
+    problems: list[str] = field(default_factory=list)
+    """What was left as it is, and why."""
+
+
+def compact(
+    metrics: Path, policy: Policy, now_ms: Callable[[], int], *, stopped: Callable[[], bool] = lambda: False
+) -> Outcome | None:
+    """One run over all tables below ``<storage>/metrics``; None if another one is at it.
+
+    A file that cannot be read, and an hour that the disk refuses, is left as it is and told as a problem. ``stopped``
+    is asked between hours.
+    """
+    outcome = Outcome()
+    with _locked(metrics) as held:
+        if not held:
+            return None
+        for table, hour in _all_hours(metrics):
+            if stopped():
+                break
+            try:
+                _Folder(hour, table, policy, now_ms, outcome).keep()
+            except TableDamaged as damage:
+                outcome.problems.append(str(damage))
+            except (OSError, pa.ArrowException) as error:
+                outcome.problems.append(f"{hour.path}: {error}")
+    return outcome
+
+
+def _all_hours(metrics: Path) -> Iterator[tuple[str, Hour]]:
+    for table in TABLES:
+        for hour in hours(metrics / table):
+            yield table, hour
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    hour: Hour
+    table: str
+    policy: Policy
+    now_ms: Callable[[], int]
+    outcome: Outcome
+
+    def keep(self) -> None:
+        age_ms = self.now_ms() - self.hour.end_ms
+        retention_ms = self.policy.retention_ms
+        if (self.hour.path / EXPIRED).exists() or (retention_ms is not None and age_ms >= retention_ms):
+            self._expire()
+            return
+        self._sweep()
+        if age_ms >= self.policy.delay_ms:
+            for group in [*self._groups()]:
+                self._merge_sound(group)
+
+    def _expire(self) -> None:
+        """First nothing in the folder counts, then nothing is there, then it is not there."""
+        folder, marker = self.hour.path, self.hour.path / EXPIRED
+        if not marker.exists():
+            _write(marker, json.dumps({"at_ms": self.now_ms()}).encode())
+            self.outcome.expired += 1
+        if not self._is_over(_expired_at_ms(marker)):
+            return
+        for path in sorted(folder.iterdir()):
+            if path != marker:
+                self._remove(path)
+        marker.unlink()
+        folder.rmdir()
+        with contextlib.suppress(OSError):
+            folder.parent.rmdir()  # its last hour was it, or another one is there
+
+    def _sweep(self) -> None:
+        """Remove what killed runs left, and what was replaced long enough ago."""
+        folder = self.hour.path
+        for path in folder.glob(f".{MERGED}*.partial"):
+            self._remove(path)
+        for path in sorted(folder.glob("_superseded-*.json")):
+            merged = folder / f"{MERGED}{path.stem.removeprefix('_superseded-')}.parquet"
+            if not merged.exists():
+                self._remove(path)
+                continue
+            manifest = Manifest.read(path)
+            if self._is_over(manifest.at_ms):
+                for name in sorted(manifest.files):
+                    self._remove(folder / name)
+
+    def _groups(self) -> Iterator[list[Path]]:
+        """Files to merge with each other; merged ones last, for a damaged one shall be found before they are read."""
+        group: list[Path] = []
+        size = 0
+        names = listing(self.hour.path).live
+        for name in sorted(names, key=lambda name: (name.startswith(MERGED), name)):
+            path = self.hour.path / name
+            if not self._can_merge(path):
+                continue
+            group.append(path)
+            size += path.stat().st_size
+            if size >= MOST_BYTES:
+                yield from [group] if len(group) > 1 else []
+                group, size = [], 0
+        if len(group) > 1:
+            yield group
+
+    def _can_merge(self, path: Path) -> bool:
+        if path.stat().st_size >= SMALL_BYTES:
+            return False
+        try:
+            check(path, self.table)
+            held = pq.read_schema(path)
+        except (TableDamaged, OSError, pa.ArrowException) as error:
+            self.outcome.problems.append(str(error) if isinstance(error, TableDamaged) else f"{path}: {error}")
+            return False
+        schema = TABLES[self.table]
+        return all(column.name in schema.names and schema.field(column.name).type == column.type for column in held)
+
+    def _merge_sound(self, sources: list[Path]) -> None:
+        """Merge them but for those that turn out to be damaged."""
+        while len(sources) > 1:
+            try:
+                self._merge(sources)
+                return
+            except TableDamaged as damage:
+                if damage.path not in sources:
+                    raise
+                self.outcome.problems.append(str(damage))
+                sources.remove(damage.path)
+
+    def _merge(self, sources: Sequence[Path]) -> None:
+        """The rows change from their files to the merged one when that gets its name."""
+        replaced = {path.name for path in sources}
+        for path in sources:
+            if path.name.startswith(MERGED):
+                replaced |= Manifest.read(manifest_of(path)).files
+        target = self.hour.path / f"{MERGED}{uuid.uuid4().hex[:16]}.parquet"
+        partial = target.with_name(f".{target.name}.partial")
+        try:
+            _concatenate(sources, partial, TABLES[self.table])
+        except (TableDamaged, OSError, pa.ArrowException):
+            partial.unlink(missing_ok=True)
+            raise
+        _write(manifest_of(target), Manifest(frozenset(replaced), self.now_ms()).to_json())
+        partial.replace(target)
+        self.outcome.merged += len(sources)
+        self.outcome.into += 1
+
+    def _is_over(self, at_ms: int) -> bool:
+        return at_ms + self.policy.grace_ms <= self.now_ms()
+
+    def _remove(self, path: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+            self.outcome.removed += 1
+
+
+def _expired_at_ms(marker: Path) -> int:
+    try:
+        return int(json.loads(marker.read_bytes())["at_ms"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise TableDamaged(marker, "does not say when its hour expired") from error
+
+
+def _concatenate(sources: Sequence[Path], target: Path, schema: pa.Schema) -> None:
+    """Write all rows to a file that is whole and on the disk. TableDamaged for a source that cannot be read."""
+    rows = 0
+    with target.open("wb") as file:
+        with pq.ParquetWriter(file, schema, **COMPRESSION) as writer:
+            for group in _row_groups(itertools.chain.from_iterable(_batches(path, schema) for path in sources)):
+                writer.write_table(group, row_group_size=group.num_rows)
+                rows += group.num_rows
+        file.flush()
+        os.fsync(file.fileno())
+    expected = sum(pq.read_metadata(path).num_rows for path in sources)
+    if not rows == expected == pq.read_metadata(target).num_rows:
+        raise TableDamaged(target.parent, f"{expected} rows were to be merged, and {rows} were")
+
+
+def _batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+    """A file's rows with all columns of the schema, null where it has none."""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
+            for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
+                held = pa.Table.from_batches([batch])
+                arrays = [
+                    held.column(column.name) if column.name in held.column_names else pa.nulls(len(batch), column.type)
+                    for column in schema
+                ]
+                yield pa.table(arrays, schema=schema)
+    except (pa.ArrowException, OSError) as error:
+        raise TableDamaged(path, f"cannot be read ({str(error).splitlines()[0]})") from error
+
+
+def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    held: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        held.append(table)
+        size += table.nbytes
+        if size >= _ROW_GROUP_BYTES:
+            yield pa.concat_tables(held)
+            held, size = [], 0
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _write(target: Path, data: bytes) -> None:
+    """A file that appears whole."""
+    partial = target.with_name(f".{target.name}.partial")
+    with partial.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(target)
+
+
+@contextlib.contextmanager
+def _locked(metrics: Path) -> Iterator[bool]:
+    metrics.mkdir(parents=True, exist_ok=True)
+    with (metrics / _LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True

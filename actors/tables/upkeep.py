@@ -1,0 +1,68 @@
+"""Compaction and retention of the tables in a thread of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from actors.tables.compaction import Policy, compact
+
+_log = logging.getLogger(__name__)
+_LONGEST_MS = 300_000
+_SHORTEST_MS = 1_000
+_IDLE = 19
+_CLOSE_S = 5.0
+
+
+class TablesUpkeep:
+    """Runs :func:`actors.tables.compaction.compact` on ``<storage>/metrics`` every five minutes, or more often if the
+    grace is short, at the lowest priority, until ``close``. What goes wrong is logged once.
+    """
+
+    def __init__(self, metrics: Path, policy: Policy, *, now_ms: Callable[[], int]) -> None:
+        self._metrics = metrics
+        self._policy = policy
+        self._now_ms = now_ms
+        self._wait_s = min(_LONGEST_MS, max(_SHORTEST_MS, policy.grace_ms)) / 1000
+        self._closed = threading.Event()
+        self._said: set[str] = set()
+        self._thread = threading.Thread(target=self._run, name="tables-upkeep", daemon=True)
+
+    def start(self) -> None:
+        """The first run is one interval from now."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End after the hour that is being worked on. Blocks, for seconds at most: a merge that takes longer dies
+        with the process, which does no harm."""
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join(_CLOSE_S)
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _IDLE)  # to Linux a thread is a process here
+        while not self._closed.wait(self._wait_s):
+            try:
+                self._round()
+            except Exception as error:
+                self._say_once(f"{type(error).__name__}: {error}")
+
+    def _round(self) -> None:
+        outcome = compact(self._metrics, self._policy, self._now_ms, stopped=self._closed.is_set)
+        if outcome is None:
+            return
+        if outcome.merged or outcome.expired:
+            _log.info("%d files merged into %d, %d hours expired", outcome.merged, outcome.into, outcome.expired)
+        self._said &= set(outcome.problems)
+        for problem in outcome.problems:
+            self._say_once(problem)
+
+    def _say_once(self, problem: str) -> None:
+        if problem not in self._said:
+            self._said.add(problem)
+            _log.error("upkeep of the tables: %s", problem)
