@@ -119,15 +119,23 @@ def test_a_round_looks_at_no_partition_that_did_not_move(tmp_path: Path) -> None
         cluster = Written(tmp_path, Clock())
         await cluster.produce((FLIGHTS.topic_id, 0, client_batch(2)), (FLIGHTS.topic_id, 1, client_batch(2)))
         looked: list[int] = []
-        cluster.history._tell = lambda known: looked.append(known.partition)  # type: ignore[method-assign]
+        news_of = cluster.history._news_of
+
+        def watched(known: Any) -> Any:
+            looked.append(known.partition)
+            return news_of(known)
+
+        cluster.history._news_of = watched  # type: ignore[method-assign]
         await cluster.history.round()
         await cluster.history.round()
         await cluster.produce((FLIGHTS.topic_id, 1, client_batch(1)))
         await cluster.history.round()
+        assert sorted(looked[:2]) == [0, 1]
+        assert looked[2:] == [1]
         await cluster.close()
-        assert looked[:3] == [0, 1, 1]
 
     run(main())
+    assert [row[:2] for row in ends(tmp_path)] == [("flights", 0), ("flights", 1), ("flights", 1)]
 
 
 def test_a_topic_that_is_gone_is_not_told_of(tmp_path: Path) -> None:
