@@ -1,0 +1,176 @@
+"""What the tables commits, group_events and registrations cost a commit: python benchmarks/commit_recording.py
+
+Each row sends OffsetCommit requests of a group to two coordinators in turn, one with the tables and one without, as
+many at once as a busy gateway has under way, and takes the median of the rounds, in CPU time of the event loop's
+thread. The log is real but does not sync. ``observing`` is the part of the tables alone, called directly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from actors.config import MusterConfig, group_config
+from actors.group.events import CommittedPartition, OffsetsCommitted
+from actors.group.types import Context, GroupId, MemberId
+from actors.log import LogConfig, PartitionLog
+from actors.log.disk import Disk
+from actors.offsets import OffsetsPartition
+from actors.recording.group_history import GroupHistory
+from actors.runtime import now_ms
+from actors.wire import codec
+
+ROUNDS = 20
+AT_ONCE = 100
+PARTITIONS = (1, 10, 50)
+CONTEXT = Context(client_id="rdkafka", host="10.0.0.7")
+
+
+class NoSync(Disk):
+    def sync(self, fd: int) -> None:
+        """Not what is measured."""
+
+
+class Nowhere:
+    def put(self, statements: object) -> None:
+        """No mapping."""
+
+
+class Asking:
+    """A gateway that waits for all its answers; stands where a ``Peer`` does."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.done = asyncio.Event()
+
+    def reply(self, token: int, frame: bytes) -> None:
+        self.left -= 1
+        if not self.left:
+            self.done.set()
+
+
+class Coordinator:
+    def __init__(self, storage: Path, *, recorded: bool) -> None:
+        config = MusterConfig()
+        topic_id = UUID(int=1)
+        log = PartitionLog.open(
+            storage / "log", topic_id=topic_id, epoch=1, config=LogConfig(), now_ms=now_ms, disk=NoSync()
+        )
+        self.partition = OffsetsPartition(
+            partition=0,
+            epoch=1,
+            config=group_config(config),
+            partition_log=log,
+            sink=Nowhere(),
+            topic_id=topic_id,
+        )
+        self.history = GroupHistory(self.partition, storage, config, now_ms=now_ms) if recorded else None
+        self.partition.activate()
+        if self.history:
+            self.history.start()
+
+    async def round_ns(self, frames: list[bytes]) -> float:
+        """Per commit."""
+        asking: Any = Asking()
+        asking.left = len(frames)
+        start_ns = time.thread_time_ns()
+        for token, frame in enumerate(frames):
+            self.partition.request(asking, token, CONTEXT, frame)
+        await asking.done.wait()
+        return (time.thread_time_ns() - start_ns) / len(frames)
+
+    async def stop(self) -> None:
+        await self.partition.stop()
+        if self.history:
+            await self.history.close()
+
+
+def frames(partitions: int, first_offset: int) -> list[bytes]:
+    """Of as many groups as commit at once."""
+    found = []
+    for number in range(AT_ONCE):
+        items = [
+            {"partition_index": index, "committed_offset": first_offset + number, "committed_metadata": ""}
+            for index in range(partitions)
+        ]
+        body = {
+            "group_id": f"group-{number % 25}",
+            "generation_id_or_member_epoch": -1,
+            "member_id": "",
+            "topics": [{"name": "flights", "partitions": items}],
+        }
+        found.append(codec.encode_request(8, 7, number, "rdkafka", body))
+    return found
+
+
+def observing_ns(coordinator: Coordinator, partitions: int) -> float:
+    """Per event, of the tables' observers alone."""
+    assert coordinator.history is not None
+    observers = coordinator.partition.observe[1:]  # the first is that of the metrics
+    made = [_event(partitions, offset) for offset in range(1000)]
+    start_ns = time.thread_time_ns()
+    for event in made:
+        for observe in observers:
+            observe(event, 1)
+    return (time.thread_time_ns() - start_ns) / len(made)
+
+
+def _event(partitions: int, offset: int) -> OffsetsCommitted:
+    return OffsetsCommitted(
+        group=GroupId("group-1"),
+        generation=1,
+        member_id=MemberId("m"),
+        client_id="rdkafka",
+        host="10.0.0.7",
+        partitions=tuple(CommittedPartition("flights", index, offset, offset + 1) for index in range(partitions)),
+    )
+
+
+async def measure(storage: Path, partitions: int) -> tuple[str, ...]:
+    without = Coordinator(storage / "without", recorded=False)
+    recorded = Coordinator(storage / "with", recorded=True)
+    took_ns: dict[Coordinator, list[float]] = {without: [], recorded: []}
+    for number in range(ROUNDS):
+        asked = frames(partitions, number * AT_ONCE)
+        for coordinator in _in_turn(without, recorded, number):
+            took_ns[coordinator].append(await coordinator.round_ns(asked))
+    alone_ns = statistics.median(observing_ns(recorded, partitions) for _ in range(20))
+    for coordinator in took_ns:
+        await coordinator.stop()
+    base_ns, with_ns = (statistics.median(took_ns[each]) for each in (without, recorded))
+    return (
+        f"{partitions}",
+        f"{base_ns:,.0f}",
+        f"{with_ns:,.0f}",
+        f"{with_ns / base_ns:.3f}",
+        f"{alone_ns:,.0f}",
+        f"{alone_ns / base_ns:.2%}",
+    )
+
+
+def _in_turn(one: Coordinator, other: Coordinator, number: int) -> Iterator[Coordinator]:
+    """Who is first changes, so that neither has the warm cache always."""
+    return itertools.islice(itertools.cycle((one, other)), number % 2, number % 2 + 2)
+
+
+async def main() -> None:
+    table = Table("partitions", "ns per commit", "with tables", "ratio", "observing, ns", "of a commit")
+    for partitions in PARTITIONS:
+        with tempfile.TemporaryDirectory(prefix="muster-commits-") as storage:
+            table.add_row(*await measure(Path(storage), partitions))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    uvloop.run(main())
