@@ -12,6 +12,7 @@ from tests.cluster.groups import create
 from tests.muster_process import eventually
 from tests.nodes.bench import SETTLED_S, Bench
 from tests.nodes.work import drain, moved, work
+from tests.table_rows import table_rows
 
 
 def states(bench: Bench) -> dict[str, str]:
@@ -36,6 +37,14 @@ def test_a_node_is_drained(on_nodes: Bench, fresh: Callable[[str], str]) -> None
         assert states(on_nodes)[drained] == "drained"
         stayed = {name: home for name, home in moved(before).items() if home != drained}
         assert {name: after[name]["node_id"] for name in stayed} == stayed
+        leavers = {"controller", *(name for name, home in moved(before).items() if home == drained)}
+        told = eventually(
+            lambda: [row for row in table_rows(on_nodes.muster.storage, "lifecycle") if row["actor"] in leavers],
+            lambda rows: leavers <= {row["actor"] for row in rows if row["event"] == "moved"},
+            "the table lifecycle has all moves",
+        )
+        assert "lost" not in {row["event"] for row in told if row["seen_by"] == "controller"}
+        assert {row["node_id"] for row in told if row["event"] == "moved"} == {drained}
         clients.go_on()
         assert clients.stability() == stable
         create(on_nodes.muster, fresh("made-without"))
