@@ -1,0 +1,152 @@
+"""A stream's checkpoint: Spark's own, and what Spark does not look after.
+
+* One driver at a time: a lock that the kernel releases with the process.
+* Output and checkpoint belong together: batch 7 of another checkpoint is another batch 7, so a pair that was not made
+  together is refused.
+* Nothing is missed: a stream reads the files as the actors wrote them, and compaction takes these away some time after
+  their hour. A stream that has not read a file that is gone is refused. Spark's log of the files that it read is asked:
+  ``sources/0`` below its checkpoint, a JSON object per line.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from actors.tables.hours import MERGED, Manifest, hours, manifest_of
+
+_IDENTITY = "_stream.json"
+_LOCK = "_lock"
+_MERGED_BEFORE = "_merged_before"
+
+
+class StreamRefused(RuntimeError):
+    """The stream cannot be started or continued as asked; the message is one line that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Held by this process from :meth:`open` to :meth:`release`, or to its end."""
+
+    path: Path
+    lock_fd: int
+
+    @classmethod
+    def open(cls, path: Path, output: Path, tables: Sequence[str]) -> Checkpoint:
+        """Of a stream of ``tables`` that writes to ``output``; made if there are none. StreamRefused, OSError."""
+        path.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _belong_together(path, output, tables)
+        except BlockingIOError as error:
+            os.close(fd)
+            raise StreamRefused(f"the stream of {path} is running already, in another process") from error
+        except BaseException:
+            os.close(fd)
+            raise
+        return cls(path, fd)
+
+    def release(self) -> None:
+        """Nothing of this object may be used afterwards."""
+        os.close(self.lock_fd)
+
+    def of_table(self, table: str) -> Path:
+        """Spark's own checkpoint for the query over ``table``."""
+        return self.path / table
+
+    def check(self, folder: Path) -> None:
+        """StreamRefused if files of the table in ``folder`` are gone that its query has not read.
+
+        What was merged before the query was first started is not asked about: that hour is not whole in its output.
+        """
+        table = folder.name
+        before = self.path / f"{table}{_MERGED_BEFORE}.json"
+        merged = dict(_merged(folder))
+        known = _read(before)
+        if known is None:
+            _write(before, {"hours": sorted(merged)})
+            return
+        read = _files_read(self.of_table(table))
+        missed = [
+            f"{hour}/{name}"
+            for hour in sorted(merged.keys() - set(known["hours"]))
+            for name in sorted(merged[hour])
+            if f"{hour}/{name}" not in read and not (folder / hour / name).exists()
+        ]
+        if missed:
+            raise StreamRefused(
+                f"{len(missed)} files of {table}, the first of them {missed[0]}, were compacted while the stream of "
+                f"{self.path} was away for longer than metrics.compaction.delay.ms: it would miss their rows. Begin "
+                "it anew with another output, or run the batch job"
+            )
+
+
+def _merged(folder: Path) -> Iterator[tuple[str, frozenset[str]]]:
+    """Hours of a table that were merged, as ``date=.../hour=...``, and the names of the files that were."""
+    for hour in hours(folder):
+        names: set[str] = set()
+        for merged in hour.path.glob(f"{MERGED}*.parquet"):
+            try:
+                names |= Manifest.read(manifest_of(merged)).files
+            except FileNotFoundError:
+                continue  # replaced by another one just now, which says more
+        if names:
+            yield _place(hour.path), frozenset(name for name in names if not name.startswith(MERGED))
+
+
+def _files_read(checkpoint: Path) -> set[str]:
+    """``date=.../hour=.../<name>`` of every file that the query has taken in."""
+    found = set()
+    for log in checkpoint.glob("sources/0/[0-9]*"):
+        for line in log.read_text().splitlines():
+            if line.startswith("{"):  # the first one is the log's version
+                path = Path(json.loads(line)["path"])
+                found.add(f"{_place(path.parent)}/{path.name}")
+    return found
+
+
+def _place(hour: Path) -> str:
+    return f"{hour.parent.name}/{hour.name}"
+
+
+def _belong_together(checkpoint: Path, output: Path, tables: Sequence[str]) -> None:
+    theirs, ours = _read(output / _IDENTITY), _read(checkpoint / _IDENTITY)
+    if theirs is None and ours is None:
+        theirs = {"id": uuid.uuid4().hex, "tables": list(tables)}
+        output.mkdir(parents=True, exist_ok=True)
+        _write(output / _IDENTITY, theirs)
+    if ours is None and not any(output.glob("*/batch-*")):
+        ours = theirs  # new, or killed before anything was read
+        _write(checkpoint / _IDENTITY, ours or {})
+    if ours is None or ours != theirs:
+        raise StreamRefused(
+            f"the output {output} and the checkpoint {checkpoint} were not made together: name both anew"
+        )
+    if ours["tables"] != list(tables):
+        raise StreamRefused(f"{checkpoint} is of a stream of {', '.join(ours['tables'])}, not of {', '.join(tables)}")
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        values: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise StreamRefused(f"{path} is damaged: {error}") from error
+    return values
+
+
+def _write(path: Path, values: dict[str, Any]) -> None:
+    partial = path.with_name(f"{path.name}.partial")
+    with partial.open("w") as file:
+        json.dump(values, file)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)

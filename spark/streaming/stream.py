@@ -1,0 +1,153 @@
+"""Starting and reading a job's stream.
+
+A stream that is started for the first time begins with the files that the actors wrote and that are still there; hours
+that were merged before are not whole in its output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from actors.tables.reading import folder_of
+from spark.jobs import JOBS
+from spark.jobs.folded_stream import FoldedStream
+from spark.jobs.job import Job, Options, Section, StreamPlace
+from spark.streaming.checkpoint import Checkpoint, StreamRefused
+from spark.streaming.folds import WINDOW_S, folded_schema, window_of
+from spark.streaming.output import BatchFolders
+from spark.tables import damage_in, read_table, stream_table
+
+_CHECKPOINT = "_checkpoint"
+_TRIGGER = "10 seconds"
+_POLL_S = 1
+
+
+def start_stream(session: SparkSession, place: StreamPlace, tables: Sequence[str]) -> list[StreamingQuery]:
+    """A query per table, running; the checkpoint is in ``place.out`` and locked until the process ends.
+
+    StreamRefused, TableDamaged, OSError.
+    """
+    held = Checkpoint.open(place.out / _CHECKPOINT, place.out, tables)
+    try:
+        return _start(session, place, tables, held)
+    except BaseException:
+        held.release()
+        raise
+
+
+def run_stream(
+    session: SparkSession,
+    storage: Path,
+    job_name: str,
+    *,
+    checkpoint: Path | None = None,
+    output: Path | None = None,
+    once: bool = False,
+) -> None:
+    """Run a job's stream, with ``once`` to the end of what is there now, else until something is raised in here.
+
+    ``output`` is ``<storage>/metrics/_streams/<job>`` if None, ``checkpoint`` a folder in it. Killed at any point, the
+    next run goes on with each row counted once. KeyError for an unknown job; StreamRefused for one without a stream,
+    a checkpoint of another stream, a second driver, or rows that would be missed; TableDamaged;
+    StreamingQueryException; OSError.
+    """
+    stream = _stream_of(JOBS[job_name])
+    out = (output or default_output(storage, job_name)).absolute()
+    held = Checkpoint.open((checkpoint or out / _CHECKPOINT).absolute(), out, stream.tables)
+    queries: list[StreamingQuery] = []
+    try:
+        queries = _start(session, StreamPlace(storage=storage, out=out, once=once), stream.tables, held)
+        _await(queries)
+    except StreamingQueryException as error:
+        raise damage_in(error) or error from error
+    finally:
+        _stop(queries)
+        held.release()
+
+
+def read_stream_output(
+    session: SparkSession, storage: Path, job_name: str, options: Options, *, output: Path | None = None
+) -> Mapping[str, DataFrame]:
+    """The job's tables for its ``sections``: those that its stream folds from its output, the others as they are.
+
+    Folded rows are cut to ``options`` by whole minutes of their time. StreamRefused if nothing was written yet.
+    """
+    job = JOBS[job_name]
+    stream = _stream_of(job)
+    out = (output or default_output(storage, job_name)).absolute()
+    if not out.is_dir():
+        raise StreamRefused(f"there is no output of a stream in {out}")
+    tables = {}
+    for table in job.tables:
+        start = None if table in job.history else options.start
+        if table not in stream.tables:
+            tables[table] = read_table(session, storage, table, start=start, end=options.end)
+            continue
+        rows = BatchFolders(out / table, table).read(session)
+        rows = rows if start is None else rows.where(window_of("ts") >= F.lit(start))
+        tables[table] = rows if options.end is None else rows.where(window_of("ts") < F.lit(options.end))
+    return tables
+
+
+def stream_sections(
+    session: SparkSession, storage: Path, job_name: str, options: Options, *, output: Path | None = None
+) -> Sequence[Section]:
+    """The job's answer out of its stream's output, in steps of minutes. StreamRefused."""
+    if options.bucket_seconds % WINDOW_S:
+        raise StreamRefused(f"a stream's output has steps of {WINDOW_S} s: {options.bucket_seconds} s is no multiple")
+    tables = read_stream_output(session, storage, job_name, options, output=output)
+    return JOBS[job_name].sections(tables, options)
+
+
+def default_output(storage: Path, job_name: str) -> Path:
+    """Where a job's stream writes if nothing is said."""
+    return storage / "metrics" / "_streams" / job_name
+
+
+def _start(session: SparkSession, place: StreamPlace, tables: Sequence[str], held: Checkpoint) -> list[StreamingQuery]:
+    for table in tables:
+        held.check(folder_of(place.storage, table))
+    queries: list[StreamingQuery] = []
+    try:
+        for table in tables:
+            queries.append(_query(session, place, table, held.of_table(table)))
+    except BaseException:
+        _stop(queries)
+        raise
+    return queries
+
+
+def _query(session: SparkSession, place: StreamPlace, table: str, checkpoint: Path) -> StreamingQuery:
+    folders = BatchFolders(place.out / table, table)
+    folders.path.mkdir(parents=True, exist_ok=True)
+    rows = stream_table(session, place.storage, table)
+    known = [name for name in folded_schema(table).names if name in rows.columns]
+    writer = rows.select(*known).writeStream.queryName(table).option("checkpointLocation", str(checkpoint))
+    writer = writer.trigger(availableNow=True) if place.once else writer.trigger(processingTime=_TRIGGER)
+    return writer.foreachBatch(folders.write).start()
+
+
+def _await(queries: Sequence[StreamingQuery]) -> None:
+    """Until all have ended or one has failed."""
+    running = list(queries)
+    while running:
+        running = [query for query in running if not query.awaitTermination(_POLL_S)]
+
+
+def _stop(queries: Sequence[StreamingQuery]) -> None:
+    for query in queries:
+        with suppress(StreamingQueryException):
+            query.stop()
+
+
+def _stream_of(job: Job) -> FoldedStream:
+    if not isinstance(job.stream, FoldedStream):
+        raise StreamRefused(f"job {job.name} has no streaming form")
+    return job.stream
