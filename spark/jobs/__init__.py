@@ -5,10 +5,10 @@ A module is registered by its import and its line in ``_REGISTERED``: ``from spa
 
 from __future__ import annotations
 
-from spark.jobs import consumption, lag
+from spark.jobs import consumption, failover, lag
 from spark.jobs.job import Job
 
-_REGISTERED: tuple[Job, ...] = (consumption.JOB, lag.JOB)  # in the order of the report
+_REGISTERED: tuple[Job, ...] = (consumption.JOB, lag.JOB, failover.JOB)  # in the order of the report
 
 JOBS: dict[str, Job] = {job.name: job for job in _REGISTERED}
 """Every job by its name."""
