@@ -32,7 +32,9 @@ from actors.repair_history import RepairHistory
 from actors.runtime import log_to_file, now_ms, socket_path, wall_ms
 from actors.settings import ClusterSettings
 from actors.storage import check_shared
+from actors.tables.compaction import Policy
 from actors.tables.schemas.cluster import REPAIRS
+from actors.tables.upkeep import TablesUpkeep
 from actors.wire.server import Server
 from placement.epochs import next_epoch, take_actor_epoch, when_superseded
 from placement.registration import Registration
@@ -232,7 +234,10 @@ class OffsetsActor(Actor):
 
 
 class ReconcilerActor(Actor):
-    """``reconciler``: compares what Active coordinators hold with what ZooKeeper holds, and repairs; and the audit."""
+    """``reconciler``: compares what Active coordinators hold with what ZooKeeper holds, and repairs.
+
+    Beside it the audit and the upkeep of the tables.
+    """
 
     def __init__(self, settings: ClusterSettings, secret: bytes) -> None:
         super().__init__(settings, secret, "reconciler")
@@ -255,6 +260,8 @@ class ReconcilerActor(Actor):
             dry_run=config.reconciler_dry_run,
             history=RepairHistory(self._repairs.add, wall_ms),
         )
+        self._upkeep = TablesUpkeep(Path(self.settings.storage) / "metrics", Policy.of(config), now_ms=wall_ms)
+        self._upkeep.start()
         self._task = asyncio.get_running_loop().create_task(self._reconciler.run())
         self._audit = asyncio.get_running_loop().create_task(self._run_audit())
         return Started(pid=os.getpid(), node_id=self._node()[0])
@@ -327,4 +334,5 @@ class ReconcilerActor(Actor):
         self._task.cancel()
         self._audit.cancel()
         await asyncio.to_thread(self._reconciler.close)
+        await asyncio.to_thread(self._upkeep.close)
         await self._repairs.close()

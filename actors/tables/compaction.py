@@ -20,6 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from actors.config import MusterConfig
 from actors.tables.footers import check
 from actors.tables.hours import EXPIRED, MERGED, Hour, Manifest, TableDamaged, hours, listing, manifest_of
 from actors.tables.parquet import COMPRESSION
@@ -44,6 +45,15 @@ class Policy:
     """How long what does not count any more stays for readers that began before."""
     retention_ms: int | None
     """From the end of an hour until its rows go; None: never."""
+
+    @classmethod
+    def of(cls, config: MusterConfig) -> Policy:
+        retention_ms = config.metrics_retention_ms
+        return cls(
+            delay_ms=config.metrics_compaction_delay_ms,
+            grace_ms=config.metrics_compaction_grace_ms,
+            retention_ms=None if retention_ms < 0 else retention_ms,
+        )
 
 
 @dataclass(slots=True)

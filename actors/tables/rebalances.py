@@ -17,6 +17,7 @@ import pyarrow.dataset as ds
 from actors.group.journal_entry import RebalanceEntry
 from actors.tables.events import Row, RowStore
 from actors.tables.folder import spool_files
+from actors.tables.hours import MERGED, hours, listing
 from actors.tables.schemas.rebalances import REBALANCES, REBALANCES_SCHEMA, REBALANCES_VERSION
 
 MOST_FILES_READ = 1_000
@@ -42,6 +43,7 @@ class RebalanceStore(RowStore):
     """
 
     def __init__(self, directory: Path, partition: int, *, now_ms: Callable[[], int]) -> None:
+        self._partition = partition
         owner = f"offsets-{partition}"
         super().__init__(directory, REBALANCES, owner, spools=directory / "spool", now_ms=now_ms)
 
@@ -71,15 +73,17 @@ class RebalanceStore(RowStore):
     def _stored(self, group: str, wanted: int) -> Iterator[RebalanceEntry]:
         """At least ``wanted``, if there are as many, newest hours first; whole hours."""
         files_left = MOST_FILES_READ
-        for folder in sorted(self._table.glob("date=*/hour=*"), reverse=True):
-            files = sorted(folder.glob(f"{self._owner}-*.parquet"), reverse=True)[:files_left]
+        ours = (ds.field("group") == group) & (ds.field("offsets_partition") == self._partition)
+        for hour in reversed(hours(self._table)):
+            names = [name for name in listing(hour.path).live if name.startswith((f"{self._owner}-", MERGED))]
+            files = [str(hour.path / name) for name in sorted(names, reverse=True)][:files_left]
             if wanted <= 0 or not files_left:
                 return
             if not files:
                 continue
             files_left -= len(files)
-            dataset = ds.dataset([str(file) for file in files], schema=REBALANCES_SCHEMA, format="parquet")
-            for entry in _to_entries(dataset.to_table(filter=ds.field("group") == group)):
+            dataset = ds.dataset(files, schema=REBALANCES_SCHEMA, format="parquet")
+            for entry in _to_entries(dataset.to_table(filter=ours)):
                 wanted -= 1
                 yield entry
 

@@ -70,12 +70,12 @@ def entry(number: int, **changes: Any) -> RebalanceEntry:
     return RebalanceEntry(**values | changes)
 
 
-def aborted(number: int) -> RebalanceEntry:
+def aborted(number: int, **changes: Any) -> RebalanceEntry:
     """An entry with nothing in it that may be missing."""
     nothing = dict.fromkeys(("generation", "joined_ms", "stable_ms", "culprit", "reason", "leader", "members_after"))
     kinds = dict.fromkeys(("protocol_type", "protocol", "rebalance_protocol", "stood_still"))
     lists: dict[str, Any] = {"pending": (), "added": (), "gone": (), "join_waits": Waits(), "sync_waits": Waits()}
-    return entry(number, ending=Ending.ABORTED, **nothing, **kinds, **lists)
+    return entry(number, ending=Ending.ABORTED, **nothing, **kinds, **lists, **changes)
 
 
 def main(directory: Path, first: int) -> None:

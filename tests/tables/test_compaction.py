@@ -88,11 +88,15 @@ def test_rows_that_come_late_are_merged_too_and_a_file_that_comes_again_is_not(t
 def test_nested_columns_survive(tmp_path: Path) -> None:
     for number in range(4):
         store = open_rebalances(tmp_path / "metrics", number)
-        keep(store, entry(number), aborted(10 + number))
+        of = {"offsets_partition": number}
+        keep(store, entry(number, **of), aborted(10 + number, **of))
         store.close()
     before = read(tmp_path, REBALANCES).sort_by("number").to_pylist()
     assert run(tmp_path, DUE_MS).merged == 4
     assert read(tmp_path, REBALANCES).sort_by("number").to_pylist() == before
+    run(tmp_path, DUE_MS + GRACE_MS)
+    told = open_rebalances(tmp_path / "metrics", 3).recent("billing", 100)
+    assert told == [aborted(13, offsets_partition=3), entry(3, offsets_partition=3)], "of its partition only"
 
 
 def test_files_of_other_versions_and_what_is_damaged(tmp_path: Path) -> None:
