@@ -20,7 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from actors.config import MusterConfig
 from actors.tables.spool import Sample
-from gateway.attribution.account import SampleSink
+from gateway.attribution.account import Run, SampleSink
 from gateway.attribution.kop import KopRule, java_address
 from gateway.attribution.series import group_label
 from gateway.kop_store import KopThread
@@ -117,10 +117,18 @@ class KopShadow:
         if self._connections.pop(connection_id, None) is not None:
             self._thread.do(lambda rule: rule.closed(connection_id))
 
-    def add(self, sample: Sample) -> None:
-        self._sink.add(sample)
-        self._waiting_bytes += sample.bytes
-        self._compare(self._sending_to, sample, sample.group)
+    def add(self, sample: Sample) -> _ComparedRun | None:
+        run = self._sink.add(sample)
+        self.compare(sample, sample.messages, sample.bytes)
+        return None if run is None else _ComparedRun(self, run, sample)
+
+    def compare(self, sample: Sample, messages: int, size_bytes: int) -> None:
+        """Messages and bytes with that sample's label are in the answer that goes out."""
+        self._waiting_bytes += size_bytes
+        self._compare(self._sending_to, sample.group, sample.topic, messages, size_bytes)
+
+    def save(self) -> None:
+        self._sink.save()
 
     def add_pending(self, sample: Sample) -> int:
         handle = self._sink.add_pending(sample)
@@ -133,7 +141,7 @@ class KopShadow:
     ) -> None:
         self._sink.settle(handle, group=group, member_id=member_id, evidence=evidence, reason=reason)
         connection, sample = self._pending.pop(handle)
-        self._compare(connection, sample, group)
+        self._compare(connection, group, sample.topic, sample.messages, sample.bytes)
 
     def families(self, gateway: str) -> Iterator[Metric]:
         """What a scrape says of it."""
@@ -152,13 +160,13 @@ class KopShadow:
             self._count(label, group, topic, amount.messages, amount.bytes)
         connection.waiting.clear()
 
-    def _compare(self, connection: _Connection, sample: Sample, group: str | None) -> None:
+    def _compare(self, connection: _Connection, group: str | None, topic: str, messages: int, size_bytes: int) -> None:
         if connection.label is not None:
-            self._count(connection.label, group, sample.topic, sample.messages, sample.bytes)
+            self._count(connection.label, group, topic, messages, size_bytes)
             return
-        waiting = connection.waiting[group, sample.topic]
-        waiting.messages += sample.messages
-        waiting.bytes += sample.bytes
+        waiting = connection.waiting[group, topic]
+        waiting.messages += messages
+        waiting.bytes += size_bytes
 
     def _count(self, label: str, group: str | None, topic: str, messages: int, size_bytes: int) -> None:
         name = (group_label(group or ""), topic, outcome_of(label, group))
@@ -168,6 +176,23 @@ class KopShadow:
         amount.messages += messages
         amount.bytes += size_bytes
         self._waiting_bytes -= size_bytes
+
+
+class _ComparedRun:
+    """A run of the sink's, of which every extension is compared too."""
+
+    __slots__ = ("_first", "_run", "_shadow")
+
+    def __init__(self, shadow: KopShadow, run: Run, first: Sample) -> None:
+        self._shadow = shadow
+        self._run = run
+        self._first = first
+
+    def extend(self, ts_ms: int, messages: int, size_bytes: int, first_offset: int, last_offset: int) -> bool:
+        if not self._run.extend(ts_ms, messages, size_bytes, first_offset, last_offset):
+            return False
+        self._shadow.compare(self._first, messages, size_bytes)
+        return True
 
 
 def shadow_of(config: MusterConfig, sink: SampleSink[Sample], zk_hosts: str) -> KopShadow | None:

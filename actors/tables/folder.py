@@ -33,9 +33,9 @@ class SpoolFile:
     torn: bool = False
     """The last line is one of them: the next write begins a new line and says how many there are."""
 
-    def append(self, line: bytes) -> None:
-        """Write a whole line. Never raises for a full disk: the line is then in memory only."""
-        data = b'\n{"missing":%d}\n%b' % (self.missing, line) if self.torn else line
+    def append(self, lines: bytes) -> None:
+        """Write whole lines with one ``write``. Never raises for a full disk: they are then in memory only."""
+        data = b'\n{"missing":%d}\n%b' % (self.missing, lines) if self.torn else lines
         try:
             complete = os.write(self.fd, data) == len(data)
         except OSError as error:
@@ -43,7 +43,8 @@ class SpoolFile:
                 _log.error("cannot append to %s (%s): in memory only until the next flush", self.path, error)
             complete = False
         self.torn = not complete
-        self.missing += self.torn
+        if self.torn:
+            self.missing += lines.count(b"\n")
 
 
 @dataclass(frozen=True, slots=True)

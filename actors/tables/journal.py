@@ -1,14 +1,16 @@
 """The lines of a spool file. One line is one JSON array.
 
-``s`` a sample; ``p`` a sample whose attribution is pending, under a handle; ``r`` the resolution of a handle: the
-whole sample again, as it counts now. So the rows of a spool depend on that spool alone.
+``b`` a sample with which a run begins, under a number; ``x`` one that goes on with that run, of which only the amounts
+are told; ``p`` a sample whose attribution is pending, under a handle; ``r`` the resolution of a handle: the whole
+sample again, as it counts now. So the rows of a spool depend on that spool alone. (``s``, a sample by itself, was
+written by earlier versions.)
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,12 @@ from actors.tables.rollup import Rollup, Sample
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _TEXTS = 4096
 """Combinations that are kept: a few for each client and topic."""
+EXTENSION = b'["x",%d,%d,%d,%d,%d,%d]\n'
+"""Line of a run's number, time in ms, messages, bytes, first and last offset."""
 
 
-def sample_line(sample: Sample) -> bytes:
-    return f'["s",{_values(sample)}]\n'.encode()
+def begin_line(number: int, sample: Sample) -> bytes:
+    return f'["b",{number},{_values(sample)}]\n'.encode()
 
 
 def pending_line(handle: int, sample: Sample) -> bytes:
@@ -42,7 +46,7 @@ def _values(sample: Sample) -> str:
 
 @lru_cache(maxsize=_TEXTS)
 def _texts(*values: str | None) -> str:
-    """As elements of a JSON array. One line is written per partition of a Fetch, and the same few texts come again."""
+    """As elements of a JSON array; the same few texts come again and again."""
     return _encode(values)[1:-1]
 
 
@@ -51,6 +55,8 @@ class Spool:
     """What one spool file says."""
 
     rollup: Rollup = field(default_factory=Rollup)
+    runs: dict[int, Sample] = field(default_factory=dict)
+    """What each began with, by number."""
     pending: dict[int, Sample] = field(default_factory=dict)
     resolved: set[int] = field(default_factory=set)
     lost: int = 0
@@ -64,7 +70,7 @@ def read(path: Path) -> Spool:
     for values in lines:
         try:
             _apply(spool, values)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, KeyError):
             spool.lost += 1
     return spool
 
@@ -73,6 +79,13 @@ def _apply(spool: Spool, values: Any) -> None:
     match values:
         case ["s", *rest]:
             spool.rollup.add(_sample(rest))
+        case ["b", int(number), *rest]:
+            spool.runs[number] = _sample(rest)
+            spool.rollup.add(spool.runs[number])
+        case ["x", int(number), ts_ms, messages, size_bytes, first_offset, last_offset]:
+            amounts = {"messages": messages, "bytes": size_bytes}
+            offsets = {"first_offset": first_offset, "last_offset": last_offset}
+            spool.rollup.add(replace(spool.runs[number], ts_ms=ts_ms, **amounts, **offsets))
         case ["p", int(handle), *rest]:
             spool.pending[handle] = _sample(rest)
         case ["r", int(handle), *rest]:

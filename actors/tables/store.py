@@ -40,9 +40,9 @@ class Spool(Generic[T]):
     """Lines whose meaning is decided in a later spool: until then the file stays."""
     written: bool = False
 
-    def append(self, line: bytes) -> None:
+    def append(self, lines: bytes) -> None:
         if self.file is not None:
-            self.file.append(line)
+            self.file.append(lines)
 
 
 class SpooledStore(ABC, Generic[T]):
@@ -84,6 +84,9 @@ class SpooledStore(ABC, Generic[T]):
 
     def _decide_pending(self) -> None:
         """Before the last flush, with the lock held: nothing may be pending afterwards."""
+
+    def _before_seal(self) -> None:
+        """Before the current spool is sealed, with the lock held: its last lines can be appended."""
 
     def _on_sealed(self, rows: T) -> None:
         """Once for every spool of this process, when nothing is added to it any more; in the thread that flushes."""
@@ -162,6 +165,7 @@ class SpooledStore(ABC, Generic[T]):
             full = self._current
             if full is None or not self._count(full.rows):
                 return
+            self._before_seal()
             self._current = None
             self._sealed.append(full)
         if full.file is not None:

@@ -237,22 +237,13 @@ def _account(call: Call, wanted: list[_Wanted]) -> None:
     connection, now_ms = call.connection, call.gateway.now_ms()
     if call.gateway.shadow is not None and _size_bytes(wanted):
         call.gateway.shadow.sending(connection.id, connection.host, connection.port, call.header.client_id)
+    parts = []
     for item in wanted:
-        records = item.result["records"]
-        if not records or item.named.topic is None:
+        records, topic, offset = item.result["records"], item.named.topic, item.fetch_offset
+        if not records or topic is None:
             continue
         base_offset, last_offset, messages, batches = summarize(records)
-        call.gateway.account.sent(
-            connection.attribution,
-            connection.host,
-            call.header.client_id,
-            item.named.topic.name,
-            item.named.partition,
-            item.fetch_offset,
-            max(base_offset, item.fetch_offset),
-            last_offset,
-            messages,
-            len(records),
-            now_ms,
-            batches,
-        )
+        offsets = (offset, base_offset if base_offset > offset else offset, last_offset)
+        parts.append((topic.name, item.named.partition, *offsets, messages, len(records), batches))
+    if parts:
+        call.gateway.account.sent(connection.attribution, connection.host, call.header.client_id, parts, now_ms)

@@ -40,11 +40,27 @@ Series = tuple[str | None, Reason | None, Evidence, str, int]
 """Group or reason, evidence, topic, partition."""
 
 
+Part = tuple[str, int, int, int, int, int, int, int]
+"""What a Fetch answer carries of one partition: topic, partition, fetch offset, first offset (the larger of the fetch
+offset and the first batch's base offset), last offset (of the last batch, inclusive), messages, bytes and entries
+(record batches). The last three are of whole batches, as sent."""
+
+
+class Run(Protocol):
+    """A sample that others may follow (``actors.tables.spool.Run``)."""
+
+    def extend(self, ts_ms: int, messages: int, size_bytes: int, first_offset: int, last_offset: int, /) -> bool:
+        """The next one with the same label, at this time; False, and nothing, if it does not go on with the run."""
+
+
 class SampleSink(Protocol[S]):
     """Where samples go (``actors.tables.spool.SampleStore``)."""
 
-    def add(self, sample: S, /) -> None:
-        """A sample whose attribution is final."""
+    def add(self, sample: S, /) -> Run | None:
+        """A sample whose attribution is final; the run that begins with it, if it can be extended."""
+
+    def save(self) -> None:
+        """The answer whose samples came is about to be handed to its socket."""
 
     def add_pending(self, sample: S, /) -> int:
         """A sample that waits for evidence; returns a handle."""
@@ -74,7 +90,7 @@ class Snapshot:
 class _Current:
     """A verdict for one connection and partition, and the totals it adds to, as long as it is current."""
 
-    __slots__ = ("cell", "reason", "total", "until_ms", "verdict", "version")
+    __slots__ = ("cell", "reason", "run", "total", "until_ms", "verdict", "version")
 
     def __init__(self, version: int, until_ms: int, verdict: Verdict, total: Cell, cell: Cell | None) -> None:
         self.version = version
@@ -85,6 +101,8 @@ class _Current:
         """None while evidence may still come: such bytes wait."""
         reason = Reason.PENDING if cell is None else verdict.reason
         self.reason = None if reason is None else reason.value
+        self.run: Run | None = None
+        """What the next sample may extend."""
 
 
 class Account(Generic[T]):
@@ -119,68 +137,85 @@ class Account(Generic[T]):
         connection: ConnectionState,
         host: str,
         client_id: str | None,
-        topic: str,
-        partition: int,
-        fetch_offset: int,
-        first_offset: int,
-        last_offset: int,
-        messages: int,
-        bytes: int,
+        parts: Iterable[Part],
         now_ms: int,
-        entries: int = 1,
     ) -> None:
-        """Count what one Fetch answer carries of one partition. Call it once, when the answer goes to the socket.
+        """Count what one Fetch answer carries. Call it once, when the answer goes to the socket.
 
-        ``first_offset`` is the larger of the fetch offset and the first batch's base offset, ``last_offset`` that
-        of the last batch (inclusive); ``messages``, ``bytes`` and ``entries`` (record batches) are of whole batches,
-        as sent. ``host`` is canonical and the same for the life of a connection. Nothing happens for an answer
-        without batches.
+        ``parts``: one for each partition of which there are batches. ``host`` is canonical and the same for the life
+        of a connection.
         """
-        if not bytes:
-            return
-        place = (host, client_id, topic, partition)
-        current: _Current | None = connection.settled.get(place)
-        if current is None or now_ms > current.until_ms or current.version != self.table.version(host, client_id):
-            current = self._judge(connection, host, client_id, topic, partition, fetch_offset, now_ms)
-            connection.settled[place] = current
-        verdict = current.verdict
-        cell = current.cell
-        sample = self._make_sample(
+        key = (host, client_id)
+        settled = connection.settled.get(key, {})
+        version = self.table.version(host, client_id)
+        for part in parts:
+            topic, partition, fetch_offset, first_offset, last_offset, messages, size_bytes, entries = part
+            place = (topic, partition)
+            current: _Current | None = settled.get(place)
+            if current is None or now_ms > current.until_ms or current.version != version:
+                current = self._judge(connection, host, client_id, topic, partition, fetch_offset, now_ms)
+                settled = connection.settled.setdefault(key, {})
+                settled[place] = current
+                version = current.version
+            total, cell, run = current.total, current.cell, current.run
+            total.messages += messages
+            total.bytes += size_bytes
+            total.entries += entries
+            if cell is None:
+                self._wait(connection, host, client_id, part, current, now_ms)
+                version = self.table.version(host, client_id)
+                continue
+            cell.messages += messages
+            cell.bytes += size_bytes
+            cell.entries += entries
+            if run is None or not run.extend(now_ms, messages, size_bytes, first_offset, last_offset):
+                current.run = self._sink.add(self._sample(host, client_id, part, current, now_ms))
+        self._sink.save()
+
+    def _wait(
+        self,
+        connection: ConnectionState,
+        host: str,
+        client_id: str | None,
+        part: Part,
+        current: _Current,
+        now_ms: int,
+    ) -> None:
+        """Its evidence may still come."""
+        topic, partition, _, _, _, messages, size_bytes, entries = part
+        handle = self._sink.add_pending(self._sample(host, client_id, part, current, now_ms))
+        entry = Pending(
+            connection,
+            host,
+            client_id,
+            topic,
+            partition,
+            now_ms,
+            current.verdict,
+            messages,
+            size_bytes,
+            [handle],
+            entries,
+        )
+        self._close(self._ledger.add(entry))
+
+    def _sample(self, host: str, client_id: str | None, part: Part, current: _Current, now_ms: int) -> T:
+        topic, partition, _, first_offset, last_offset, messages, size_bytes, _ = part
+        return self._make_sample(
             ts_ms=now_ms,
-            group=verdict.group,
-            member_id=verdict.member_id,
+            group=current.verdict.group,
+            member_id=current.verdict.member_id,
             client_id=client_id,
             host=host,
             topic=topic,
             partition=partition,
-            evidence=verdict.evidence.value,
+            evidence=current.verdict.evidence.value,
             reason=current.reason,
             messages=messages,
-            bytes=bytes,
+            bytes=size_bytes,
             first_offset=first_offset,
             last_offset=last_offset,
         )
-        if cell is None:
-            handle = self._sink.add_pending(sample)
-            current.total.add(messages, bytes, entries)
-            entry = Pending(
-                connection,
-                host,
-                client_id,
-                topic,
-                partition,
-                now_ms,
-                verdict,
-                messages,
-                bytes,
-                [handle],
-                entries,
-            )
-            self._close(self._ledger.add(entry))
-            return
-        self._sink.add(sample)
-        current.total.add(messages, bytes, entries)
-        cell.add(messages, bytes, entries)
 
     def fetching(
         self,

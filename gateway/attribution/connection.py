@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.attribution.fetches import Fetches
+from gateway.attribution.slot import Key, Place
 from gateway.attribution.verdict import Evidence
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -24,7 +25,7 @@ class ConnectionState:
         self.fetches: dict[str | None, Fetches] = {}
         """What it fetches, by client id."""
         self.is_open = True
-        self.settled: dict[tuple[str, str | None, str, int], Any] = {}
+        self.settled: dict[Key, dict[Place, Any]] = {}
         """The account's verdicts for this connection, while they are current."""
 
     def saw_group(self, client_id: str | None, group: str) -> bool:

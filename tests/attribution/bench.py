@@ -97,6 +97,9 @@ class Sink:
     def add(self, sample: Sample) -> None:
         self.final.append(sample)
 
+    def save(self) -> None:
+        """Nothing is put off."""
+
     def add_pending(self, sample: Sample) -> int:
         self._handles += 1
         self.waiting[self._handles] = sample
@@ -126,7 +129,7 @@ class Bench:
         size_bytes: int = 100,
     ) -> ConnectionState:
         connection = connection or ConnectionState()
-        self.account.sent(connection, host, client_id, topic, partition, 0, 0, 9, 10, size_bytes, at_ms)
+        self.account.sent(connection, host, client_id, [(topic, partition, 0, 0, 9, 10, size_bytes, 1)], at_ms)
         self.check()
         return connection
 

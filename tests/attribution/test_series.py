@@ -33,7 +33,7 @@ def send(
     size_bytes: int = 100,
 ) -> ConnectionState:
     connection = connection or ConnectionState()
-    account.sent(connection, HOST, client_id, "t", partition, 0, 0, 9, 10, size_bytes, at_ms, 2)
+    account.sent(connection, HOST, client_id, [("t", partition, 0, 0, 9, 10, size_bytes, 2)], at_ms)
     check(account)
     return connection
 

@@ -83,6 +83,49 @@ def test_contiguous_fetches_are_one_row_and_a_refetch_begins_another(store: Samp
     assert runs(tmp_path) == [(0, 29, 30, 2), (20, 34, 15, 2)]
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_run_that_is_extended_is_as_if_each_sample_had_been_added(tmp_path: Path, is_killed: bool) -> None:
+    """Interleaved with other samples, and read from the spool or not: the same rows."""
+    plain, extended = open_store(tmp_path / "plain"), open_store(tmp_path / "extended")
+    samples = [fetched(0, 9), *(fetched(10 * n, 10 * n + 9, ts_ms=NOON_MS + n) for n in (1, 2, 3))]
+    for sample in samples:
+        plain.add(sample)
+        plain.add(replace(sample, partition=1))
+    first, other = extended.add(samples[0]), extended.add(replace(samples[0], partition=1))
+    for sample in samples[1:]:
+        for run in (first, other):
+            assert run.extend(sample.ts_ms, sample.messages, sample.bytes, sample.first_offset, sample.last_offset)
+    extended.save()
+    for name, store in (("plain", plain), ("extended", extended)):
+        if is_killed:
+            die(store)
+            store = open_store(tmp_path / name)
+        store.close()
+    assert rows(tmp_path / "extended") == rows(tmp_path / "plain")
+    assert runs(tmp_path / "extended") == [(0, 39, 40, 4)] * 2
+
+
+def test_what_does_not_go_on_with_a_run_does_not_extend_it(store: SampleStore, tmp_path: Path) -> None:
+    run = store.add(fetched(0, 9))
+    assert not run.extend(NOON_MS, 10, 1000, 11, 20)  # an offset is left out
+    assert not run.extend(NOON_MS + HOUR_MS, 10, 1000, 10, 19)  # another folder
+    store.flush()
+    assert not run.extend(NOON_MS, 10, 1000, 10, 19)  # its row is written
+    assert runs(tmp_path) == [(0, 9, 10, 1)]
+
+
+def test_what_is_added_after_an_extension_is_behind_it_in_the_spool(tmp_path: Path) -> None:
+    """Rows depend on the order of samples, so lines that wait for save() must not be overtaken."""
+    store = open_store(tmp_path)
+    run = store.add(fetched(0, 9))
+    assert run.extend(NOON_MS, 10, 1000, 10, 19)
+    store.add(fetched(20, 29))
+    assert run.extend(NOON_MS, 10, 1000, 30, 39)
+    die(store)  # of the last one it was not said that it is saved
+    open_store(tmp_path).close()
+    assert runs(tmp_path) == [(0, 29, 30, 3)]
+
+
 def test_a_row_says_everything_with_units(store: SampleStore, tmp_path: Path) -> None:
     store.add(fetched(0, 9))
     store.add(fetched(10, 19, ts_ms=NOON_MS + 250))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from actors.tables.spool import Sample, SampleStore
+from actors.tables.spool import Run, Sample, SampleStore
 
 
 def sample(offset: int, *, pending: bool) -> Sample:
@@ -41,9 +41,13 @@ def main(directory: Path, first_offset: int) -> None:
 
     threading.Thread(target=flush_for_ever, daemon=True).start()
     pending: list[int] = []
+    run: Run | None = None
     for offset in range(first_offset, first_offset + 1_000_000):
         if offset % 3:
-            store.add(sample(offset, pending=False))
+            wanted = sample(offset, pending=False)
+            if run is None or not run.extend(wanted.ts_ms, 1, 100, offset, offset):
+                run = store.add(wanted)
+            store.save()
         else:
             pending.append(store.add_pending(sample(offset, pending=True)))
         if len(pending) > 100:
