@@ -25,6 +25,7 @@ _COMMANDS = {
     "user": "gateway.cli.user:user",
     "mapping": "gateway.cli.mapping:mapping",
     "log": "gateway.cli.log:log",
+    "tables": "gateway.cli.tables:tables",
     "audit": "gateway.cli.audit:audit",
     "fault": "gateway.cli.fault:fault",
     "spark": "gateway.cli.spark:spark",

@@ -1,0 +1,143 @@
+"""What lies in a table's folders: sums over what counts, and a look at every file. Nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from actors.tables.footers import check, read_footer
+from actors.tables.hours import EXPIRED, MERGED, Hour, Manifest, TableDamaged, hours, listing
+from actors.tables.schemas import TABLES, time_column_of
+
+_BATCH_ROWS = 65_536
+_SPOOL = "spool"
+
+
+@dataclass(slots=True)
+class Summary:
+    """Of the files of one table that count."""
+
+    table: str
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    oldest_ms: int | None = None
+    """By the table's time column; None without rows."""
+    newest_ms: int | None = None
+    unreadable: int = 0
+    """Files that are not in the sums."""
+
+    def take(self, oldest_ms: int, newest_ms: int) -> None:
+        self.oldest_ms = oldest_ms if self.oldest_ms is None else min(self.oldest_ms, oldest_ms)
+        self.newest_ms = newest_ms if self.newest_ms is None else max(self.newest_ms, newest_ms)
+
+
+def summary(metrics: Path, table: str) -> Summary:
+    """From footers alone."""
+    told = Summary(table)
+    time_column = time_column_of(TABLES[table])
+    for hour in hours(metrics / table):
+        try:
+            names = listing(hour.path).live
+        except TableDamaged:
+            told.unreadable += 1
+            continue
+        for name in names:
+            try:
+                check(hour.path / name, table)
+                _take_footer(told, hour.path / name, time_column)
+            except TableDamaged:
+                told.unreadable += 1
+            except FileNotFoundError:
+                continue  # its grace ended meanwhile
+    return told
+
+
+def _take_footer(told: Summary, path: Path, time_column: str) -> None:
+    footer = read_footer(path)
+    told.rows += footer.num_rows
+    told.files += 1
+    told.bytes += path.stat().st_size
+    index = next(each for each in range(footer.num_columns) if footer.schema.column(each).path == time_column)
+    for group in range(footer.num_row_groups):
+        statistics = footer.row_group(group).column(index).statistics
+        if statistics is not None and statistics.has_min_max:
+            told.take(_ms(statistics.min), _ms(statistics.max))
+
+
+def verify(metrics: Path, table: str) -> Iterator[TableDamaged]:
+    """Every file of the table that is damaged, foreign, or has rows of another hour; also those that do not count."""
+    known = {hour.path: hour for hour in hours(metrics / table)}
+    for path in _not_hours(metrics / table, set(known)):
+        yield TableDamaged(path, "is not a folder date=YYYY-MM-DD/hour=HH: no reader looks into it")
+    for hour in known.values():
+        yield from _verify_hour(hour, table)
+
+
+def foreign(metrics: Path) -> Iterator[TableDamaged]:
+    """What lies beside the tables and is none."""
+    for path in sorted(metrics.iterdir()) if metrics.is_dir() else ():
+        if path.name not in TABLES and path.name != _SPOOL and not path.name.startswith("."):
+            yield TableDamaged(path, "is not a table")
+
+
+def _not_hours(table: Path, known: set[Path]) -> Iterator[Path]:
+    for date in sorted(table.iterdir()) if table.is_dir() else ():
+        if not date.name.startswith("date=") or not date.is_dir():
+            yield date
+            continue
+        yield from sorted(path for path in date.iterdir() if path not in known)
+
+
+def _verify_hour(hour: Hour, table: str) -> Iterator[TableDamaged]:
+    try:
+        listing(hour.path)
+    except TableDamaged as damage:
+        yield damage
+    for path in sorted(hour.path.iterdir()):
+        try:
+            _verify_file(path, hour, table)
+        except TableDamaged as damage:
+            yield damage
+        except FileNotFoundError:
+            continue  # its grace ended meanwhile
+
+
+def _verify_file(path: Path, hour: Hour, table: str) -> None:
+    if path.name == EXPIRED or path.name.startswith("."):
+        return
+    if path.name.startswith("_superseded-") and path.suffix == ".json":
+        Manifest.read(path)
+    elif path.suffix != ".parquet" or path.name.startswith("_"):
+        raise TableDamaged(path, f"is not a file of a table ({MERGED}*.parquet, *.parquet)")
+    else:
+        check(path, table)
+        _verify_rows(path, hour, time_column_of(TABLES[table]))
+
+
+def _verify_rows(path: Path, hour: Hour, time_column: str) -> None:
+    """Read all of them, with the checksums of pages where there are any."""
+    outside = 0
+    begin, end = (pa.scalar(at_ms, pa.timestamp("ms", tz="UTC")) for at_ms in (hour.start_ms, hour.end_ms))
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for batch in file.iter_batches(_BATCH_ROWS):
+                times = batch.column(time_column)
+                inside = pc.and_(pc.greater_equal(times, begin), pc.less(times, end))
+                outside += len(batch) - (pc.sum(inside).as_py() or 0)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise TableDamaged(path, f"cannot be read ({str(error).splitlines()[0]})") from error
+    if outside:
+        raise TableDamaged(path, f"{outside} rows are of another hour: readers that ask for theirs do not find them")
+
+
+def _ms(moment: Any) -> int:
+    return int(moment.timestamp() * 1000)

@@ -1,0 +1,127 @@
+"""``muster tables``: the Parquet tables of a storage directory, read without asking anybody."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from actors.config import MusterConfig
+from actors.tables.compaction import Policy, compact
+from actors.tables.inspection import Summary, foreign, summary, verify
+from actors.tables.schemas import TABLES
+from gateway.cli.errors import CliError
+from gateway.cli.output import counted, print_json, print_table
+
+_COLUMNS = ("TABLE", "ROWS", "FILES", "BYTES", "OLDEST", "NEWEST")
+
+
+@click.group(epilog="Example: muster tables list --storage ./muster-data")
+def tables() -> None:
+    """Show, check and compact the tables that Muster records for analysis."""
+
+
+def _storage(command: Callable[..., None]) -> Callable[..., None]:
+    return click.option(
+        "--storage",
+        "directory",
+        type=click.Path(path_type=Path),
+        default=Path("muster-data"),
+        help="Storage directory. Default ./muster-data.",
+    )(command)
+
+
+@tables.command("list", epilog="Example: muster tables list --json")
+@_storage
+@click.option("--json", "as_json", is_flag=True, help="The same as JSON, times in ms since the epoch.")
+def list_(directory: Path, as_json: bool) -> None:
+    """Tables with their rows, files, bytes, and times of the oldest and the newest row (UTC).
+
+    Files whose rows are in merged files too do not count. A file that cannot be read is in none of the sums.
+    """
+    metrics = _metrics(directory)
+    told = [summary(metrics, table) for table in TABLES]
+    if as_json:
+        print_json([asdict(each) for each in told])
+    else:
+        print_table(_COLUMNS, [_row(each) for each in told])
+    unreadable = sum(each.unreadable for each in told)
+    if unreadable:
+        click.echo(f"{counted(unreadable, 'file')} cannot be read: muster tables verify says which", err=True)
+
+
+@tables.command("verify", epilog="Example: muster tables verify samples commits")
+@click.argument("names", nargs=-1, metavar="[TABLE]...", type=click.Choice([*TABLES]))
+@_storage
+@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+def verify_(names: tuple[str, ...], directory: Path, as_json: bool) -> None:
+    """Read all tables, or those that are named, and name files that are damaged, foreign or in a wrong folder.
+
+    Nothing is changed. The exit code is 1 if there is such a file. Each one that is named can be moved away: the
+    others do not depend on it.
+    """
+    metrics = _metrics(directory)
+    found = [] if names else [*foreign(metrics)]
+    for name in names or TABLES:
+        found += verify(metrics, name)
+    if as_json:
+        print_json([{"path": str(each.path), "problem": each.problem} for each in found])
+    else:
+        for each in found:
+            click.echo(f"DAMAGE: {each}")
+    if found:
+        raise CliError(f"{counted(len(found), 'file')} damaged or foreign")
+    if not as_json:
+        click.echo(f"{counted(len(names or TABLES), 'table')} sound")
+
+
+@tables.command("compact", epilog="Example: muster tables compact --delay-ms 0")
+@_storage
+@click.option("--delay-ms", type=click.IntRange(min=0), help="As metrics.compaction.delay.ms. Default a day.")
+@click.option("--grace-ms", type=click.IntRange(min=0), help="As metrics.compaction.grace.ms. Default 15 minutes.")
+@click.option("--retention-ms", type=click.IntRange(min=0), help="As metrics.retention.ms. Default: nothing expires.")
+@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+def compact_(
+    directory: Path, delay_ms: int | None, grace_ms: int | None, retention_ms: int | None, as_json: bool
+) -> None:
+    """Merge each hour's small files into one now, and remove those that were merged longer than the grace ago.
+
+    A running Muster does so by itself; doing it by hand beside it is harmless. The exit code is 1 if something had
+    to be left as it is.
+    """
+    policy = replace(Policy.of(MusterConfig.from_properties({})), retention_ms=retention_ms)
+    given = {"delay_ms": delay_ms, "grace_ms": grace_ms}
+    policy = replace(policy, **{name: value for name, value in given.items() if value is not None})
+    outcome = compact(_metrics(directory), policy, lambda: time.time_ns() // 1_000_000)
+    if outcome is None:
+        raise CliError(f"another compaction is at work on {directory}; try again in a minute")
+    if as_json:
+        print_json(asdict(outcome))
+    else:
+        click.echo(
+            f"{counted(outcome.merged, 'file')} merged into {outcome.into}, "
+            f"{counted(outcome.removed, 'file')} removed, {counted(outcome.expired, 'hour')} expired"
+        )
+    for problem in outcome.problems:
+        click.echo(f"left as it is: {problem}", err=True)
+    if outcome.problems:
+        raise CliError(f"{counted(len(outcome.problems), 'problem')}")
+
+
+def _metrics(directory: Path) -> Path:
+    if not directory.is_dir():
+        raise CliError(f"there is no storage directory {directory}; say with --storage where it is")
+    return directory / "metrics"
+
+
+def _row(each: Summary) -> tuple[Any, ...]:
+    return (each.table, each.rows, each.files, each.bytes, _time(each.oldest_ms), _time(each.newest_ms))
+
+
+def _time(at_ms: int | None) -> str | None:
+    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
