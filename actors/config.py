@@ -251,7 +251,7 @@ class MusterConfig(BaseModel):
         10_000, ge=100, description="How often the client-to-group mapping is compared and repaired, in ms."
     )
     reconciler_max_writes_per_second: Int = Field(
-        20_000, ge=1, description="Most nodes of the client-to-group mapping that the reconciler writes in a second."
+        50_000, ge=1, description="Most nodes of the client-to-group mapping that the reconciler writes in a second."
     )
     reconciler_dry_run: Bool = Field(
         False,

@@ -35,7 +35,7 @@ T = TypeVar("T")
 Held = Mapping[int, tuple[Registration, ...]]
 Registrations = Callable[[], Awaitable[Held]]
 
-MAX_WRITES_PER_SECOND = 20_000
+MAX_WRITES_PER_SECOND = 50_000
 _ASK_S = 5.0
 _SNAPSHOT_S = 2.0
 _AWAY = "ZooKeeper is away, or has no __consumer_offsets"
@@ -268,15 +268,20 @@ class Reconciler:
     def _write(self, todo: Plan) -> list[tuple[str, str]]:
         """What was done. Removals come last, and each plan has those of one level of nodes at most."""
         allowed = max(1, round(self._pace.per_second * _LONGEST_WRITING_S))
-        puts: tuple[Action, ...] = (*todo.creates, *todo.sets)
-        removes: tuple[Action, ...] = todo.removes
-        self._counts.deferred = max(0, len(puts) + len(removes) - allowed)
-        return [*self._carry_out(puts[:allowed]), *self._carry_out(removes[: max(0, allowed - len(puts))])]
+        batch, done = min(BATCH, self._pace.piece), []
+        creates = todo.creates[:allowed]
+        self._counts.deferred = max(0, len(todo.creates) + len(todo.sets) + len(todo.removes) - allowed)
+        nodes = ((action.path, action.data) for action in creates)
+        done += self._done(creates, self._nodes.create(nodes, seen=todo.memory.seen, batch=batch))
+        allowed -= len(creates)
+        for actions in (todo.sets[:allowed], todo.removes[: max(0, allowed - len(todo.sets))]):
+            writes = (WriteIf(action.path, action.data, action.applies_to) for action in actions)
+            done += self._done(actions, self._nodes.apply(writes, batch=batch))
+        return done
 
-    def _carry_out(self, actions: Sequence[Action]) -> list[tuple[str, str]]:
+    def _done(self, actions: Sequence[Action], outcomes: Mapping[str, Outcome]) -> list[tuple[str, str]]:
+        """Count and log; what was done."""
         named = {action.path: action for action in actions}
-        writes = (WriteIf(action.path, action.data, action.applies_to) for action in actions)
-        outcomes = self._nodes.apply(writes, batch=min(BATCH, self._pace.piece))
         done = []
         for path, outcome in outcomes.items():
             name = action_name(named[path])

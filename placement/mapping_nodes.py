@@ -13,7 +13,8 @@ their creation moves no fence. They are made in the transaction that needs them,
 
 Many changes are read with one request and then sent as several transactions without waiting in between. ZooKeeper keeps
 the last 500 transactions in memory, so they are small. It carries out a session's requests in their order: those that
-check fences go first, so that a call does not disturb itself.
+check fences go first, so that a call does not disturb itself. A creation needs no reading: it fails by itself where
+there is a node (:meth:`MappingNodes.create`).
 
 Nobody waits for anybody, and a transaction fails only because another one was carried out since this one read: one
 that created a node, or wrote one of the very nodes. What was in it is read and tried again: three times together, then
@@ -24,10 +25,10 @@ and with them what a removal can lose against.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from itertools import accumulate, islice
+from itertools import islice
 from zlib import crc32
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
@@ -41,8 +42,10 @@ BATCH = 500
 """Most changes that are under way at once."""
 LARGEST_NODE_BYTES = 900_000
 """Of path and data. ZooKeeper closes the connection of a request above jute.maxbuffer, 1 MiB by default."""
-_TOGETHER = 50
-"""Changes in one transaction, if they have no more than so many bytes:"""
+CREATED_AT_ONCE = 5_000
+"""Most nodes whose creation is under way at once."""
+_TOGETHER, _CREATED_TOGETHER = 50, 100
+"""Changes, creations, in one transaction, if they have no more than so many bytes:"""
 _LARGEST_TRANSACTION_BYTES = 64_000
 _FENCES = tuple(f"{CLIENT_GROUP_FENCES}/{number:02d}" for number in range(16))
 _ATTEMPTS = (_TOGETHER, _TOGETHER, _TOGETHER, 1, 1, 1, 1, 1)
@@ -105,6 +108,27 @@ class MappingNodes:
             outcomes |= dict.fromkeys((change.path for change in waiting), Outcome.LOST)
         return outcomes
 
+    def create(
+        self, nodes: Iterable[tuple[str, bytes]], *, seen: Container[str], batch: int = BATCH
+    ) -> dict[str, Outcome]:
+        """Create the nodes that are missing, each path once, and say what became of each.
+
+        Nothing is read first: of the nodes above, those that are not in ``seen`` are created too. What turns out to be
+        otherwise costs a reading, as in :meth:`apply`. One transaction has no more than ``batch`` of them.
+        """
+        outcomes: dict[str, Outcome] = {}
+        rest = (WriteIf(path, data, _is_missing) for path, data in nodes)
+        made: set[str] = set()
+        while some := list(islice(rest, CREATED_AT_ONCE)):
+            changes = [change for change in some if _size_bytes(change) <= LARGEST_NODE_BYTES]
+            transactions = [_Transaction(each, {}) for each in _parts(changes, min(batch, _CREATED_TOGETHER))]
+            missing = {folder for change in changes for folder in _folders(change.path) if folder not in seen} - made
+            made |= missing
+            outcomes |= dict.fromkeys((change.path for change in some), Outcome.TOO_LARGE)
+            left = self._commit(transactions, missing, outcomes)
+            outcomes |= self.apply(left, batch=batch)
+        return outcomes
+
     def _attempt(self, changes: Sequence[WriteIf], together: int, outcomes: dict[str, Outcome]) -> list[WriteIf]:
         """Read, decide and write once. What is left: somebody else wrote in between, or the connection was lost."""
         fences = sorted({fence_of(change.path) for change in changes})
@@ -120,11 +144,13 @@ class MappingNodes:
             for kind in (True, False)
             for some in _parts([change for change in todo if (change.path in nodes) is kind], together)
         ]
-        missing = {folder for folder in folders if folder not in nodes}
-        for transaction in transactions:
-            transaction.take_folders(missing)
-        self._before_write(sum(transaction.writes for transaction in transactions))
-        errors = self._zk.commit_all([each.operations() for each in transactions], timeout_s=self._timeout_s)
+        return self._commit(transactions, {folder for folder in folders if folder not in nodes}, outcomes)
+
+    def _commit(
+        self, transactions: Sequence[_Transaction], missing: set[str], outcomes: dict[str, Outcome]
+    ) -> list[WriteIf]:
+        """Carry out all, ``missing`` nodes of hosts and clients too; what is left, as of :meth:`_attempt`."""
+        errors = self._zk.commit_all(self._in_pace(transactions, set(missing)), timeout_s=self._timeout_s)
         left: list[WriteIf] = []
         for transaction, error in zip(transactions, errors, strict=True):
             if error is None:
@@ -134,6 +160,12 @@ class MappingNodes:
             else:
                 raise error
         return left
+
+    def _in_pace(self, transactions: Iterable[_Transaction], missing: set[str]) -> Iterator[list[Operation]]:
+        for transaction in transactions:
+            transaction.take_folders(missing)
+            self._before_write(transaction.writes)
+            yield transaction.operations()
 
     def _read(self, paths: Iterable[str]) -> tuple[dict[str, Node], set[str]]:
         """Those of the nodes that exist, read in this order, and which of them have children."""
@@ -207,8 +239,15 @@ def _size_bytes(change: WriteIf) -> int:
 
 def _folders(path: str) -> list[str]:
     """What has to exist above the node, the highest first."""
-    names = path.removeprefix(CLIENT_GROUP_ID).split("/")[1:-1]
-    return list(accumulate(names, "{}/{}".format, initial=CLIENT_GROUP_ID))
+    folders, end = [], len(CLIENT_GROUP_ID)
+    while end != -1:
+        folders.append(path[:end])
+        end = path.find("/", end + 1)
+    return folders
+
+
+def _is_missing(node: Node | None) -> bool:
+    return node is None
 
 
 def _applies(change: WriteIf, node: Node | None, has_children: bool) -> bool:

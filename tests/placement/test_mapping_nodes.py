@@ -214,3 +214,46 @@ def test_a_batch_never_exceeds_what_zookeeper_takes(nodes: MappingNodes, zk: Zoo
     outcomes = nodes.apply([*changes, WriteIf(too_large, bytes(LARGEST_NODE_BYTES), always)])
     assert outcomes == dict.fromkeys(large, Outcome.DONE) | {too_large: Outcome.TOO_LARGE}
     assert {path: zk.get(path)[0] for path in large} == large
+
+
+@pytest.mark.parametrize("seen", [set(), {CLIENT_GROUP_ID, FOLDER.rpartition("/")[0], FOLDER}], ids=["none", "all"])
+@pytest.mark.parametrize("there", [False, True], ids=["not there", "there"])
+def test_what_was_seen_of_the_nodes_above_need_not_be_true(
+    nodes: MappingNodes, zk: ZooKeeperClient, seen: set[str], there: bool
+) -> None:
+    if there:
+        zk.ensure_path(FOLDER)
+    wanted = {f"{PATH}-{number}": b"%d" % number for number in range(250)}
+    assert nodes.create(wanted.items(), seen=seen) == dict.fromkeys(wanted, Outcome.DONE)
+    assert {path: zk.get(path)[0] for path in wanted} == wanted
+
+
+def test_a_creation_without_reading_leaves_what_it_meets(nodes: MappingNodes, zk: ZooKeeperClient) -> None:
+    create(nodes, f"{PATH}-7", OLD)
+    wanted = [(f"{PATH}-{number}", NEW) for number in range(250)]
+    outcomes = nodes.create(wanted, seen={CLIENT_GROUP_ID, FOLDER.rpartition("/")[0], FOLDER})
+    assert [path for path, outcome in outcomes.items() if outcome is not Outcome.DONE] == [f"{PATH}-7"]
+    assert outcomes[f"{PATH}-7"] is Outcome.NEEDLESS
+    assert zk.get(f"{PATH}-7")[0] == OLD
+    assert zk.get(f"{PATH}-8")[0] == NEW
+
+
+def test_a_creation_without_reading_moves_the_fence_that_a_late_removal_checks(
+    nodes: MappingNodes, zk: ZooKeeperClient
+) -> None:
+    create(nodes, PATH, OLD)
+
+    def recreate() -> None:
+        zk.delete(PATH)
+        assert nodes.create([(PATH, NEW)], seen={FOLDER}) == {PATH: Outcome.DONE}
+
+    paused = Paused(zk, recreate)
+    is_old = WriteIf(PATH, None, lambda node: node is not None and node.data == OLD)
+    assert paused.nodes.apply([is_old]) == {PATH: Outcome.NEEDLESS}
+    assert zk.get(PATH)[0] == NEW
+
+
+def test_a_creation_that_zookeeper_would_not_take_costs_no_other(nodes: MappingNodes, zk: ZooKeeperClient) -> None:
+    outcomes = nodes.create([(PATH, bytes(LARGEST_NODE_BYTES)), (f"{PATH}-1", OLD)], seen=())
+    assert outcomes == {PATH: Outcome.TOO_LARGE, f"{PATH}-1": Outcome.DONE}
+    assert not zk.exists(PATH)
