@@ -1,0 +1,237 @@
+"""A sample gets a group from history only where nothing else is possible."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from actors.tables.schemas.groups import REGISTRATIONS
+from actors.tables.schemas.samples import SAMPLES
+from spark.jobs.reattribution import KEY, per_group, per_reason, reattributed, relabelled, tenures
+from tests.spark.rows import NOON, answer, at, table
+
+Row = dict[str, Any]
+HOUR_S = 3600.0
+
+
+def said(at_s: float, member: str, partitions: list[int] | None, *, event: str = "registered", **changes: Any) -> Row:
+    """A member says (by its name ``group/member``) that it has these partitions of ``flights``."""
+    group, _, member_id = member.partition("/")
+    is_registered = event == "registered"
+    return {
+        "ts": at(at_s),
+        "offsets_partition": 7,
+        "epoch": 1,
+        "sequence": round(1000 * at_s) + 10_000_000,
+        "event": event,
+        "group": group,
+        "member_id": member_id,
+        "kind": "member" if is_registered else None,
+        "client_id": "rdkafka" if is_registered else None,
+        "host": "10.0.0.1" if is_registered else None,
+        "partitions": None if partitions is None else [("flights", number) for number in partitions],
+        **changes,
+    }
+
+
+def nameless(at_s: float, partition: int = 0, *, lasts_s: float = 0, reason: str = "no_group", **changes: Any) -> Row:
+    return {
+        "ts": at(at_s),
+        "last_ts": at(at_s + lasts_s),
+        "gateway": 1,
+        "client_id": "rdkafka",
+        "host": "10.0.0.1",
+        "topic": "flights",
+        "partition": partition,
+        "evidence": "none",
+        "reason": reason,
+        "messages": 10,
+        "bytes": 1000,
+        "fetches": 1,
+        "first_offset": 0,
+        "last_offset": 9,
+        **changes,
+    }
+
+
+def found(spark: SparkSession, samples: list[Row], registrations: list[Row]) -> dict[tuple[float, int], Any]:
+    """Group/member by the seconds and partition of the samples that got one."""
+    frame = reattributed(table(spark, SAMPLES, samples), table(spark, REGISTRATIONS, registrations))
+    rows = answer(frame, "ts", "partition", "group", "member_id")
+    return {(_seconds(ts), partition): f"{group}/{member or '?'}" for ts, partition, group, member in rows}
+
+
+def _seconds(moment: datetime) -> float:
+    return (moment.astimezone(UTC) - NOON).total_seconds()
+
+
+def test_a_tenure_lasts_to_the_next_word_about_the_member(spark: SparkSession) -> None:
+    rows = [
+        said(0, "billing/a", None),
+        said(10, "billing/a", [0]),
+        said(30, "billing/a", None, event="withdrawn"),
+        said(5, "billing/b", [1]),
+        said(50, "/", None, event="snapshot", epoch=2, sequence=0),
+        said(50, "billing/c", [2], epoch=2, sequence=1),
+        said(60, "/", None, event="snapshot", offsets_partition=8),
+    ]
+    held = answer(tenures(table(spark, REGISTRATIONS, rows)).orderBy("since_ms"), "member_id", "since_ms", "until_ms")
+    noon_ms = int(NOON.timestamp() * 1000)
+    assert [(member, since - noon_ms, until and until - noon_ms) for member, since, until in held] == [
+        ("a", 0, 10_000),
+        ("b", 5000, 50_000),
+        ("a", 10_000, 30_000),
+        ("c", 50_000, None),
+    ]
+
+
+def test_only_what_one_group_may_have_fetched_gets_it(spark: SparkSession) -> None:
+    registrations = [
+        said(0, "billing/a", [0, 3]),
+        said(0, "billing/b", [1, 3]),
+        said(0, "archive/x", [2]),
+        said(0, "audit/y", [2]),
+        said(HOUR_S, "billing/a", None, event="withdrawn"),
+        said(0, "etl/z", [0], host="10.0.0.2", client_id=None),
+        said(0, "web/w", [0], host="10.0.0.2", client_id=""),
+    ]
+    samples = [
+        nameless(600, 0),
+        nameless(601, 1, reason="unknown"),
+        nameless(602, 2, reason="ambiguous"),  # two groups have it
+        nameless(603, 3, reason="expired"),  # two members of one group say so: the group, no member
+        nameless(604, 4),  # nobody's
+        nameless(-6, 0),  # before, by more than clocks may be off
+        nameless(-4, 1),
+        nameless(HOUR_S + 4, 0),
+        nameless(HOUR_S + 6, 0),
+        nameless(HOUR_S + 2, 0, lasts_s=5),  # ends too late
+        nameless(605, 0, reason="internal"),
+        nameless(606, 0, host="10.0.0.2", client_id=None),
+        nameless(607, 0, host="10.0.0.2", client_id=""),
+        nameless(608, 0, host="10.0.0.3"),
+        nameless(609, 0) | {"group": "billing", "reason": None},
+    ]
+    assert found(spark, samples, registrations) == {
+        (600, 0): "billing/a",
+        (601, 1): "billing/b",
+        (603, 3): "billing/?",
+        (-4, 1): "billing/b",
+        (HOUR_S + 4, 0): "billing/a",
+        (606, 0): "etl/z",
+        (607, 0): "web/w",
+    }
+
+
+def test_who_may_have_fetched_within_its_grace_time_stands_in_the_way(spark: SparkSession) -> None:
+    registrations = [
+        said(0, "billing/a", [0, 1]),
+        said(100, "archive/x", [0]),
+        said(200, "archive/x", None, event="withdrawn"),
+        said(20_000, "etl/simple", [1], kind="simple"),
+    ]
+    samples = [nameless(second, 0) for second in (69, 71, 150, 229, 231)]
+    samples += [nameless(20_000 - HOUR_S - 1, 1), nameless(20_000 - HOUR_S + 1, 1), nameless(20_001, 1)]
+    assert found(spark, samples, registrations) == {
+        (69, 0): "billing/a",
+        (231, 0): "billing/a",
+        (20_000 - HOUR_S - 1, 1): "billing/a",
+    }
+
+
+def test_an_assignment_that_is_not_known_counts_only_alone(spark: SparkSession) -> None:
+    registrations = [
+        said(0, "connect/a", None),
+        said(1000, "billing/b", [1]),
+        said(1100, "billing/b", None, event="withdrawn"),
+    ]
+    samples = [nameless(500, 0), nameless(1050, 0), nameless(1051, 1), nameless(1120, 0), nameless(1200, 1)]
+    assert found(spark, samples, registrations) == {(500, 0): "connect/?", (1200, 1): "connect/?"}
+
+
+def test_after_a_failover_only_what_was_said_again_holds(spark: SparkSession) -> None:
+    registrations = [
+        said(0, "billing/a", [0]),
+        said(0, "billing/b", [1]),
+        said(1000, "/", None, event="snapshot", epoch=2, sequence=0),
+        said(1000, "billing/a", [0], epoch=2, sequence=1),
+    ]
+    samples = [nameless(900, 0), nameless(900, 1), nameless(998, 0, lasts_s=4), nameless(1100, 0), nameless(1100, 1)]
+    assert found(spark, samples, registrations) == {
+        (900, 0): "billing/a",
+        (900, 1): "billing/b",
+        (998, 0): "billing/a",
+        (1100, 0): "billing/a",
+    }
+
+
+def test_before_and_after_by_reason_and_again(spark: SparkSession) -> None:
+    samples = table(
+        spark,
+        SAMPLES,
+        [
+            nameless(1, 0),
+            nameless(1, 0),  # the same in all that names a row: counted together
+            nameless(2, 1),
+            nameless(3, 0, reason="ambiguous"),
+            nameless(4, 0, reason="internal", bytes=7),
+            nameless(5, 0) | {"group": "billing", "reason": None},
+        ],
+    )
+    registrations = table(spark, REGISTRATIONS, [said(0, "billing/a", [0])])
+    given = reattributed(samples, registrations)
+    columns = ["reason", "bytes_before", "bytes_given", "bytes_after", "messages_given"]
+    assert answer(per_reason(samples, given), *columns) == [
+        ("ambiguous", 1000, 1000, 0, 10),
+        ("internal", 7, 0, 7, 0),
+        ("no_group", 3000, 2000, 1000, 20),
+    ]
+    assert answer(per_group(given), "group", "reason", "bytes") == [
+        ("billing", "no_group", 2000),
+        ("billing", "ambiguous", 1000),
+    ]
+    assert sorted(answer(given, "rows", "bytes")) == [(1, 1000), (2, 2000)]
+    assert sorted(answer(given, *KEY, "group")) == sorted(answer(reattributed(samples, registrations), *KEY, "group"))
+
+    better = relabelled(samples, given)
+    assert better.columns == samples.columns
+    assert sorted(answer(better, "partition", "group", "evidence", "reason", "bytes"), key=str) == [
+        (0, "billing", "history", None, 1000),
+        (0, "billing", "history", None, 1000),
+        (0, "billing", "history", None, 1000),
+        (0, "billing", "none", None, 1000),
+        (0, None, "none", "internal", 7),
+        (1, None, "none", "no_group", 1000),
+    ]
+    assert answer(reattributed(better, registrations), "group") == []
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_never_a_wrong_group(spark: SparkSession, seed: int) -> None:
+    """Clients that share address and client id take partitions over from each other; who fetched is known here.
+
+    All who hold a partition fetch it. What is given to a group was fetched by no other.
+    """
+    chance = random.Random(seed)
+    registrations: list[Row] = []
+    holders: dict[int, list[tuple[float, float, str]]] = {partition: [] for partition in range(6)}
+    for number in range(12):
+        member, owned = f"g{number % 4}/m{number}", chance.sample(range(6), 2)
+        since, until = sorted((chance.uniform(0, 4000), chance.uniform(0, 4000)))
+        registrations += [said(since, member, owned), said(until, member, None, event="withdrawn")]
+        for partition in owned:
+            holders[partition].append((since, until, member.partition("/")[0]))
+    samples = []
+    fetched: dict[tuple[float, int], set[str]] = {}
+    for number in range(400):
+        second, partition = number * 10.0, chance.randrange(6)
+        fetched[second, partition] = {group for since, until, group in holders[partition] if since <= second <= until}
+        samples.append(nameless(second, partition))
+    given = found(spark, samples, registrations)
+    assert len(given) > 50
+    for place, member in given.items():
+        assert fetched[place] <= {member.partition("/")[0]}, place
