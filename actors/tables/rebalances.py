@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 from actors.group.journal_entry import RebalanceEntry
 from actors.tables.events import Row, RowStore
 from actors.tables.folder import spool_files
-from actors.tables.hours import MERGED, hours, listing
+from actors.tables.hours import MERGED, Hour, TableDamaged, hours, listing
 from actors.tables.schemas.rebalances import REBALANCES, REBALANCES_SCHEMA, REBALANCES_VERSION
 
 MOST_FILES_READ = 1_000
@@ -75,8 +75,7 @@ class RebalanceStore(RowStore):
         files_left = MOST_FILES_READ
         ours = (ds.field("group") == group) & (ds.field("offsets_partition") == self._partition)
         for hour in reversed(hours(self._table)):
-            names = [name for name in listing(hour.path).live if name.startswith((f"{self._owner}-", MERGED))]
-            files = [str(hour.path / name) for name in sorted(names, reverse=True)][:files_left]
+            files = self._files(hour)[:files_left]
             if wanted <= 0 or not files_left:
                 return
             if not files:
@@ -86,6 +85,16 @@ class RebalanceStore(RowStore):
             for entry in _to_entries(dataset.to_table(filter=ours)):
                 wanted -= 1
                 yield entry
+
+    def _files(self, hour: Hour) -> list[str]:
+        """Those that may have rows of this partition."""
+        try:
+            names = listing(hour.path).live
+        except TableDamaged as damage:
+            _log.warning("left out of what is told of rebalances: %s", damage)
+            return []
+        ours = (name for name in names if name.startswith((f"{self._owner}-", MERGED)))
+        return [str(hour.path / name) for name in sorted(ours, reverse=True)]
 
 
 def _row(values: dict[str, Any]) -> Row:
