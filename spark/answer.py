@@ -72,16 +72,25 @@ def tables_of(job: Job, spark: SparkSession, storage: Path, options: Options) ->
 
 
 def answer_of(
-    job: Job, spark: SparkSession, storage: Path, options: Options, *, step: Callable[[str], None] = lambda _: None
+    job: Job,
+    spark: SparkSession,
+    storage: Path,
+    options: Options,
+    *,
+    tables: Mapping[str, DataFrame] | None = None,
+    step: Callable[[str], None] = lambda _: None,
 ) -> Answer:
     """Run the job and fetch its sections; ``step`` is told what is computed now.
+
+    ``tables`` are what it runs over, those below ``storage`` if None.
 
     :class:`spark.tables.TableDamaged`; JobFailed for whatever else Spark stumbles over.
     """
     zone = ZoneInfo(options.timezone)
     shown = []
     with spark_errors_in_one_line(job.name):
-        for section in job.sections(tables_of(job, spark, storage, options), options):
+        tables = tables_of(job, spark, storage, options) if tables is None else tables
+        for section in job.sections(tables, options):
             if section.bulk:
                 continue
             step(f"{job.name}: {section.title}")

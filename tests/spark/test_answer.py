@@ -1,0 +1,139 @@
+"""From a job's sections to what a person, a program and a page get."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from spark.answer import Answer, JobFailed, answer_of
+from spark.jobs.job import Job, Options, Plot, Section
+from spark.report_page import render_answers
+from spark.request import BadRequest, Request
+from spark.showing import print_answers, to_json
+
+NOON = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+OPTIONS = Options(now=NOON, timezone="Europe/Berlin", groups=frozenset({"billing"}))
+
+_ROWS = """
+    SELECT * FROM VALUES
+      (TIMESTAMP '2026-05-01 10:00:00', 'billing', 10L, 1.5D, ARRAY('a', 'b')),
+      (TIMESTAMP '2026-05-01 10:01:00', 'billing', 3000000L, 0.0D, ARRAY()),
+      (TIMESTAMP '2026-05-01 10:00:00', '<script>alert(1)</script>', NULL, 2.25D, NULL)
+    AS rows(bucket, group, bytes, rate, topics)
+"""
+
+
+@pytest.fixture(scope="module")
+def answer(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Answer:
+    def sections(tables: object, options: Options) -> list[Section]:
+        rows = spark.sql(_ROWS)
+        lines = Plot(kind="lines", x=("bucket",), y="bytes", y_label="bytes", series=("group",))
+        bars = Plot(kind="bars", x=("group",), y="rate", y_label="rate")
+        return [
+            Section("over_time", "Bytes over time", rows, "Of made-up rows.", plot=lines),
+            Section("ranking", "Rates", rows, plot=bars),
+            Section("none", "What is not", rows.where("bytes < 0"), plot=bars),
+            Section("large", "For programs", rows, bulk=True),
+        ]
+
+    job = Job(name="made_up", title="A made-up job", tables=(), sections=sections)
+    return answer_of(job, spark, tmp_path_factory.mktemp("storage"), OPTIONS)
+
+
+def test_json_has_every_row_with_times_in_the_zone_that_was_asked_for(answer: Answer) -> None:
+    told = json.loads(to_json([answer], OPTIONS))
+    assert (told["timezone"], told["groups"], told["from"]) == ("Europe/Berlin", ["billing"], None)
+    sections = told["jobs"]["made_up"]
+    assert list(sections) == ["over_time", "ranking", "none"]
+    assert sections["over_time"]["types"]["bytes"] == "bigint"
+    assert sections["over_time"]["complete"] is True
+    assert sections["over_time"]["rows"][0] == {
+        "bucket": "2026-05-01T12:00:00+02:00",
+        "group": "billing",
+        "bytes": 10,
+        "rate": 1.5,
+        "topics": ["a", "b"],
+    }
+    assert sections["none"]["rows"] == []
+
+
+def test_the_table_is_for_people(answer: Answer) -> None:
+    out = io.StringIO()
+    print_answers([answer], Console(file=out, width=160, highlight=False))
+    text = out.getvalue()
+    assert "Of made-up rows." in text
+    row = next(line for line in text.splitlines() if "3,000,000" in line)
+    assert row.split() == ["2026-05-01", "12:01:00", "billing", "3,000,000", "0"]
+    assert "nothing" in text.split("What is not")[1]
+
+
+class _Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.open: list[str] = []
+        self.unbalanced: list[str] = []
+        self.images: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        values = dict(attrs)
+        self.links += [str(value) for name, value in attrs if name in {"src", "href", "xlink:href"}]
+        self.ids += [str(values["id"])] if values.get("id") else []
+        self.images += [str(values["aria-label"])] if tag == "svg" else []
+        if tag in {"section", "table", "figure", "details", "main", "tr"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in {"section", "table", "figure", "details", "main", "tr"} and self.open.pop() != tag:
+            self.unbalanced.append(tag)
+
+
+def test_the_page_needs_no_network_and_says_in_words_what_its_plots_show(answer: Answer) -> None:
+    text = render_answers([answer], OPTIONS, ["job lag: commits/x.parquet: is damaged"])
+    page = _Page(text)
+    assert "script" not in page.tags
+    assert all(link.startswith("#") for link in page.links)
+    assert len(page.ids) == len(set(page.ids))
+    assert (page.open, page.unbalanced) == ([], [])
+    over_time, ranking = page.images
+    assert "billing at most 3,000,000" in over_time
+    assert "billing 1.5" in ranking
+    assert "&lt;script&gt;alert(1)" in text
+    assert "prefers-color-scheme: dark" in text
+    assert "Not answered: job lag: commits/x.parquet: is damaged" in text
+    assert "What is not: nothing." in text
+
+
+def test_what_spark_stumbles_over_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    def sections(tables: object, options: Options) -> list[Section]:
+        return [Section("bad", "Bad", spark.sql("SELECT raise_error('the moon is full') AS moon"))]
+
+    with pytest.raises(JobFailed, match=r"\Ajob bad: .*the moon is full\Z"):
+        answer_of(Job(name="bad", title="", tables=(), sections=sections), spark, tmp_path, OPTIONS)
+
+
+def test_a_request_is_read_back_and_a_wrong_one_refused() -> None:
+    asked = {
+        "storage": "/data",
+        "jobs": ["lag"],
+        "options": {"start": "2026-05-01T12:00:00+02:00", "top": None, "groups": ["a"], "now": NOON.isoformat()},
+        "out": None,
+        "executors": 2,
+    }
+    request = Request.from_json(json.dumps(asked))
+    assert (request.storage, request.jobs, request.executors, request.out) == (Path("/data"), ("lag",), 2, None)
+    assert request.options == Options(start=NOON.replace(hour=10), groups=frozenset({"a"}), now=NOON)
+    for text in ("", "[]", "{}", json.dumps({**asked, "more": 1}), json.dumps({**asked, "options": {"n": 1}})):
+        with pytest.raises(BadRequest, match="this is no request"):
+            Request.from_json(text)
