@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from actors.config import MusterConfig
 from actors.event_writer import EventWriter
-from actors.group.events import Event, OffsetsCommitted, OffsetsDeleted, OffsetsExpired
+from actors.group.events import Event, GroupRestored, OffsetsCommitted, OffsetsDeleted, OffsetsExpired
 from actors.offsets import OffsetsPartition
 from actors.recording.commit_window import CommitWindow, Kind
 from actors.recording.group_events import GroupEvents
@@ -88,13 +89,26 @@ class _Commits:
 class _Events:
     def __init__(self, core: OffsetsPartition, storage: Path, flush_ms: int, now_ms: Callable[[], int]) -> None:
         self._events = GroupEvents(partition=core.partition, epoch=core.epoch)
-        self.writer = EventWriter(storage, GROUP_EVENTS, _owner(core), flush_ms=flush_ms, now_ms=now_ms)
+        self._restored: list[dict[str, Any]] = []
+        """What the log says may wait for the first flush: a coordinator of many groups serves sooner."""
+        self.writer = EventWriter(
+            storage, GROUP_EVENTS, _owner(core), flush_ms=flush_ms, now_ms=now_ms, collect=self._keep_restored
+        )
         core.observe.append(self._observe)
 
     def _observe(self, event: Event, now_ms: int) -> None:
         row = self._events.observe(event, now_ms)
-        if row is not None:
+        if row is None:
+            return
+        if isinstance(event, GroupRestored):
+            self._restored.append(row)
+        else:
             self.writer.add(row)
+
+    async def _keep_restored(self) -> None:
+        restored, self._restored = self._restored, []
+        if restored:
+            await asyncio.to_thread(self.writer.add_all, restored)
 
 
 class _Registrations:
