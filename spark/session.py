@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import socket
 import sys
 import time
 import uuid
@@ -42,6 +44,7 @@ _DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 _EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 _APP_MASTER_OPTIONS = "spark.ray.raydp_app_master.extraJavaOptions"
 _NAMESPACE = "muster-spark"
+_CONNECT_S = 5
 _START_TIMEOUT_S = 120
 _START_POLL_S = 0.05
 _LOWERING_TIMEOUT_S = 30
@@ -105,6 +108,7 @@ def raydp_session(
     no Java here, Ray does not answer, or the cluster has not enough CPUs or memory free.
     """
     _use_java()
+    _check_listens(address)
     if token_path is not None:  # Ray reads both when it connects
         os.environ["RAY_AUTH_MODE"] = "token"
         os.environ["RAY_AUTH_TOKEN_PATH"] = str(token_path)
@@ -145,6 +149,17 @@ def raydp_session(
         ray.shutdown()
 
 
+def _check_listens(address: str) -> None:
+    """SparkUnavailable where nobody listens at HOST:PORT, which Ray itself takes minutes to say."""
+    host, _, port = address.rpartition(":")
+    if "://" in address or not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        raise SparkUnavailable(f"no Ray answers at {address}: {error}") from error
+
+
 def _await_executors(session: SparkSession, count: int) -> None:
     """SparkUnavailable if they do not all come, for which Spark would wait silently and for ever."""
     tracker = session.sparkContext._jsc.sc().statusTracker()
@@ -181,6 +196,21 @@ def _free_by_node() -> list[Mapping[str, float]]:
 
     per_node: Mapping[str, Mapping[str, float]] = available_resources_per_node()  # type: ignore[no-untyped-call]
     return list(per_node.values())
+
+
+def end_on_sigterm(session: SparkSession) -> None:
+    """From now on SIGTERM ends this process in order (SystemExit, 143), its jobs cancelled. In the main thread only.
+
+    Py4J keeps a connection whose answer nobody waited for: what is asked on it next, as to stop, would wait for the job
+    to end. So the jobs are cancelled in the handler, for which Py4J opens another, as PySpark does it for SIGINT.
+    """
+
+    def end(number: int, frame: object) -> None:
+        with suppress(Exception):  # the JVM may be gone
+            session.sparkContext.cancelAllJobs()
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 def _settings(shuffle_partitions: int, short_job: bool) -> dict[str, str]:
