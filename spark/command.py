@@ -19,7 +19,7 @@ from rich.console import Console
 
 from spark import priority, sizing
 from spark.jobs import JOBS
-from spark.jobs.job import Job, StreamPlace
+from spark.jobs.job import Job
 from spark.request import BadRequest, Request
 from spark.session import SparkUnavailable, local_session, raydp_session
 
@@ -63,7 +63,7 @@ def _jobs(names: tuple[str, ...]) -> list[Job]:
 
 
 def _run(request: Request, jobs: list[Job]) -> int:
-    if request.stream and (silent := [job.name for job in jobs if job.stream is None]):
+    if request.stream and (silent := [job.name for job in jobs if not job.streamed]):
         raise Refused(f"job {silent[0]} has no streaming form; {', '.join(_streaming())} have one")
     if not (request.storage / "metrics").is_dir():
         raise Refused(f"there are no tables in {request.storage}: no folder metrics in it; is it the storage.path?")
@@ -76,16 +76,18 @@ def _run(request: Request, jobs: list[Job]) -> int:
         ending.callback(progress.rest)
         progress.follow(session)
         if request.stream:
-            return _stream(request, jobs, session, progress)
-        if request.format == "parquet":
+            answers, damage = _stream(request, jobs, session, progress), list[str]()
+            request = replace(request, out=None)  # which is the stream's own
+        elif request.format == "parquet":
             return _write_parquet(request, jobs, session, progress)
-        answers, damage = _answers(request, jobs, session, progress)
+        else:
+            answers, damage = _answers(request, jobs, session, progress)
     _show(request, answers, damage)
     return 0 if not damage else _failed("; ".join(damage))
 
 
 def _streaming() -> list[str]:
-    return [job.name for job in JOBS.values() if job.stream is not None]
+    return [job.name for job in JOBS.values() if job.streamed]
 
 
 def _session(request: Request, jobs: list[Job]) -> AbstractContextManager[SparkSession]:
@@ -192,27 +194,26 @@ def _write_parquet(request: Request, jobs: list[Job], session: SparkSession, pro
     return 0
 
 
-def _stream(request: Request, jobs: list[Job], session: SparkSession, progress: Progress) -> int:
-    from spark.answer import JobFailed, spark_errors_in_one_line
+def _stream(request: Request, jobs: list[Job], session: SparkSession, progress: Progress) -> list[Answer]:
+    """What the outputs of streams that have ended say."""
+    from spark.answer import JobFailed, answer_of, spark_errors_in_one_line
+    from spark.streaming.checkpoint import StreamRefused
+    from spark.streaming.stream import read_stream_output, run_stream
+    from spark.tables import TableDamaged
 
     assert request.out is not None
+    answers = []
     for job in jobs:
         out = (request.out if len(jobs) == 1 else request.out / job.name).absolute()
         progress.step(f"{job.name}: streaming to {out}" + ("" if request.once else "; interrupt ends it"))
-        place = StreamPlace(storage=request.storage, out=out, once=request.once)
-        assert job.stream is not None
         try:
             with spark_errors_in_one_line(job.name):
-                queries = job.stream(session, place, replace(request.options))
-                try:
-                    for query in queries:
-                        query.awaitTermination()
-                finally:
-                    for query in queries:
-                        query.stop()
-        except JobFailed as error:
+                run_stream(session, request.storage, job.name, output=out, once=request.once)
+                tables = read_stream_output(session, request.storage, job.name, request.options, output=out)
+            answers.append(answer_of(job, session, request.storage, request.options, tables=tables, step=progress.step))
+        except (JobFailed, StreamRefused, TableDamaged, OSError) as error:
             raise Refused(str(error)) from error
-    return 0
+    return answers
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 
 from actors.tables.schemas.samples import SAMPLES
 from spark.jobs.buckets import Step, Unit, local_label, local_step_of, step_of
-from spark.jobs.folded_stream import FoldedStream
 from spark.jobs.job import Job, Options, Plot, Section
 from spark.jobs.runs import length, merged_runs
 
@@ -213,5 +212,5 @@ JOB = Job(
     title="Who consumed how much, how fast, and what it costs",
     tables=(SAMPLES,),
     sections=sections,
-    stream=FoldedStream((SAMPLES,)),
+    streamed=(SAMPLES,),
 )

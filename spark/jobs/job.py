@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Literal
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.query import StreamingQuery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,23 +84,6 @@ Sections = Callable[[Mapping[str, DataFrame], Options], Sequence[Section]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamPlace:
-    """Where a stream reads and writes."""
-
-    storage: Path
-    """``storage.path`` of the cluster: :func:`spark.tables.stream_table` reads below it."""
-    out: Path
-    """A folder of the stream's own: Parquet, one sub-folder per section, with hidden ones for the checkpoints. The
-    same folder again continues where the stream ended, each row counted once."""
-    once: bool
-    """End when everything that is there now is processed (Spark's trigger AvailableNow)."""
-
-
-Stream = Callable[[SparkSession, StreamPlace, Options], Sequence[StreamingQuery]]
-"""Starts a job's Structured Streaming queries and returns them running; it awaits none of them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     name: str
     """As in ``muster spark NAME``."""
@@ -114,5 +95,6 @@ class Job:
     history: tuple[str, ...] = ()
     """Those of ``tables`` that are read from their first row on whatever ``Options.start`` is, because what holds at
     the start was written before it (the last commit, a registration)."""
-    stream: Stream | None = None
-    """None: the job has no streaming form."""
+    streamed: tuple[str, ...] = ()
+    """Those of ``tables`` that its streaming form takes in as they grow (:mod:`spark.streaming`); none: it has no such
+    form."""

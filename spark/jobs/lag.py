@@ -319,4 +319,5 @@ JOB = Job(
     tables=(COMMITS, END_OFFSETS),
     sections=sections,
     history=(COMMITS, END_OFFSETS),
+    streamed=(COMMITS, END_OFFSETS),
 )

@@ -16,30 +16,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from actors.tables.reading import folder_of
+from actors.tables.schemas.samples import SAMPLES
 from spark.jobs import JOBS
-from spark.jobs.folded_stream import FoldedStream
-from spark.jobs.job import Job, Options, Section, StreamPlace
+from spark.jobs.job import Job, Options, Section
 from spark.streaming.checkpoint import Checkpoint, StreamRefused
-from spark.streaming.folds import WINDOW_S, folded_schema, window_of
+from spark.streaming.folds import SAMPLES_STEP_S, folded_schema, time_of
 from spark.streaming.output import BatchFolders
 from spark.tables import damage_in, read_table, stream_table
 
 _CHECKPOINT = "_checkpoint"
 _TRIGGER = "10 seconds"
 _POLL_S = 1
-
-
-def start_stream(session: SparkSession, place: StreamPlace, tables: Sequence[str]) -> list[StreamingQuery]:
-    """A query per table, running; the checkpoint is in ``place.out`` and locked until the process ends.
-
-    StreamRefused, TableDamaged, OSError.
-    """
-    held = Checkpoint.open(place.out / _CHECKPOINT, place.out, tables)
-    try:
-        return _start(session, place, tables, held)
-    except BaseException:
-        held.release()
-        raise
 
 
 def run_stream(
@@ -58,12 +45,13 @@ def run_stream(
     a checkpoint of another stream, a second driver, or rows that would be missed; TableDamaged;
     StreamingQueryException; OSError.
     """
-    stream = _stream_of(JOBS[job_name])
+    tables = _streamed(JOBS[job_name])
     out = (output or default_output(storage, job_name)).absolute()
-    held = Checkpoint.open((checkpoint or out / _CHECKPOINT).absolute(), out, stream.tables)
+    held = Checkpoint.open((checkpoint or out / _CHECKPOINT).absolute(), out, tables)
     queries: list[StreamingQuery] = []
     try:
-        queries = _start(session, StreamPlace(storage=storage, out=out, once=once), stream.tables, held)
+        for table in tables:
+            queries.append(_start(session, storage, table, held, out, once=once))
         _await(queries)
     except StreamingQueryException as error:
         raise damage_in(error) or error from error
@@ -77,31 +65,32 @@ def read_stream_output(
 ) -> Mapping[str, DataFrame]:
     """The job's tables for its ``sections``: those that its stream folds from its output, the others as they are.
 
-    Folded rows are cut to ``options`` by whole minutes of their time. StreamRefused if nothing was written yet.
+    Samples are cut to ``options`` by whole minutes. StreamRefused if there is no output, or none as fine as is asked.
     """
     job = JOBS[job_name]
-    stream = _stream_of(job)
+    streamed = _streamed(job)
     out = (output or default_output(storage, job_name)).absolute()
     if not out.is_dir():
         raise StreamRefused(f"there is no output of a stream in {out}")
+    if SAMPLES in streamed and options.bucket_seconds % SAMPLES_STEP_S:
+        step = f"{options.bucket_seconds} s"
+        raise StreamRefused(f"a stream keeps samples in steps of {SAMPLES_STEP_S} s, of which {step} is no multiple")
     tables = {}
     for table in job.tables:
         start = None if table in job.history else options.start
-        if table not in stream.tables:
+        if table not in streamed:
             tables[table] = read_table(session, storage, table, start=start, end=options.end)
             continue
         rows = BatchFolders(out / table, table).read(session)
-        rows = rows if start is None else rows.where(window_of("ts") >= F.lit(start))
-        tables[table] = rows if options.end is None else rows.where(window_of("ts") < F.lit(options.end))
+        rows = rows if start is None else rows.where(time_of(table) >= F.lit(start))
+        tables[table] = rows if options.end is None else rows.where(time_of(table) < F.lit(options.end))
     return tables
 
 
 def stream_sections(
     session: SparkSession, storage: Path, job_name: str, options: Options, *, output: Path | None = None
 ) -> Sequence[Section]:
-    """The job's answer out of its stream's output, in steps of minutes. StreamRefused."""
-    if options.bucket_seconds % WINDOW_S:
-        raise StreamRefused(f"a stream's output has steps of {WINDOW_S} s: {options.bucket_seconds} s is no multiple")
+    """The job's answer out of its stream's output; of samples in steps of minutes. StreamRefused."""
     tables = read_stream_output(session, storage, job_name, options, output=output)
     return JOBS[job_name].sections(tables, options)
 
@@ -111,26 +100,15 @@ def default_output(storage: Path, job_name: str) -> Path:
     return storage / "metrics" / "_streams" / job_name
 
 
-def _start(session: SparkSession, place: StreamPlace, tables: Sequence[str], held: Checkpoint) -> list[StreamingQuery]:
-    for table in tables:
-        held.check(folder_of(place.storage, table))
-    queries: list[StreamingQuery] = []
-    try:
-        for table in tables:
-            queries.append(_query(session, place, table, held.of_table(table)))
-    except BaseException:
-        _stop(queries)
-        raise
-    return queries
-
-
-def _query(session: SparkSession, place: StreamPlace, table: str, checkpoint: Path) -> StreamingQuery:
-    folders = BatchFolders(place.out / table, table)
+def _start(
+    session: SparkSession, storage: Path, table: str, held: Checkpoint, out: Path, *, once: bool
+) -> StreamingQuery:
+    held.check(folder_of(storage, table))
+    folders = BatchFolders(out / table, table)
     folders.path.mkdir(parents=True, exist_ok=True)
-    rows = stream_table(session, place.storage, table)
-    known = [name for name in folded_schema(table).names if name in rows.columns]
-    writer = rows.select(*known).writeStream.queryName(table).option("checkpointLocation", str(checkpoint))
-    writer = writer.trigger(availableNow=True) if place.once else writer.trigger(processingTime=_TRIGGER)
+    rows = stream_table(session, storage, table).select(*folded_schema(table).names)
+    writer = rows.writeStream.queryName(table).option("checkpointLocation", str(held.of_table(table)))
+    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=_TRIGGER)
     return writer.foreachBatch(folders.write).start()
 
 
@@ -147,7 +125,7 @@ def _stop(queries: Sequence[StreamingQuery]) -> None:
             query.stop()
 
 
-def _stream_of(job: Job) -> FoldedStream:
-    if not isinstance(job.stream, FoldedStream):
+def _streamed(job: Job) -> tuple[str, ...]:
+    if not job.streamed:
         raise StreamRefused(f"job {job.name} has no streaming form")
-    return job.stream
+    return job.streamed

@@ -10,22 +10,20 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from actors.tables.hours import Manifest, manifest_of
-from actors.tables.reading import folder_of
 from actors.tables.schemas.offsets import COMMITS, END_OFFSETS
 from actors.tables.schemas.samples import SAMPLES
 from spark.jobs import JOBS
 from spark.jobs.job import Options, Section
 from spark.streaming import output
 from spark.streaming.checkpoint import Checkpoint, StreamRefused
-from spark.streaming.folds import FOLDS, fold_commits
+from spark.streaming.folds import fold_samples
 from spark.streaming.output import BatchFolders
 from spark.streaming.stream import default_output, run_stream, stream_sections
 from spark.tables import read_table
-from tests.spark.arrivals import sample, write_samples
-from tests.spark.rows import NOON, answer, at, table
+from tests.spark.arrivals import sample, write_file, write_samples
+from tests.spark.rows import NOON, at, table
 
 OPTIONS = Options(timezone="Europe/Berlin", price_per_gib=2.0, now=datetime(2027, 1, 1, tzinfo=UTC))
 
@@ -104,72 +102,40 @@ def test_batches_are_put_together_and_say_the_same(
         *(f"tier-{number:09d}" for number in (0, 1)),
     ]
     everything = rows[0].union(rows[1]).union(rows[2]).union(rows[3]).union(rows[4])
-    assert in_some_order(folders.read(spark)) == in_some_order(FOLDS[SAMPLES](everything))
+    assert in_some_order(folders.read(spark)) == in_some_order(fold_samples(everything))
     folders.write(rows[1], 1)  # run again after it was put together
-    assert in_some_order(folders.read(spark)) == in_some_order(FOLDS[SAMPLES](everything))
+    assert in_some_order(folders.read(spark)) == in_some_order(fold_samples(everything))
 
 
-@pytest.mark.parametrize("name", [SAMPLES, COMMITS, END_OFFSETS])
-def test_a_fold_of_folds_is_the_fold_of_everything(spark: SparkSession, name: str) -> None:
+def test_a_fold_of_folds_is_the_fold_of_everything(spark: SparkSession) -> None:
     chance = random.Random(6)
-    make = {SAMPLES: sample, COMMITS: commit, END_OFFSETS: end_offset}[name]
-    rows = table(spark, name, [make(chance) for _ in range(300)]).withColumn("part", F.lit(0))
-    rows = rows.withColumn("part", F.xxhash64(*rows.columns) % 2 == 0).cache()
-    fold = FOLDS[name]
-    parts = [fold(rows.where(F.col("part") == part).drop("part")) for part in (True, False)]
-    assert min(part.count() for part in parts) > 0
-    folded = fold(parts[0].unionByName(parts[1]))
-    assert in_some_order(folded) == in_some_order(fold(rows.drop("part")))
+    rows = [sample(chance) for _ in range(300)]
+    parts = [fold_samples(table(spark, SAMPLES, half)) for half in (rows[::2], rows[1::2])]
+    folded = fold_samples(parts[0].union(parts[1]))
+    assert in_some_order(folded) == in_some_order(fold_samples(table(spark, SAMPLES, rows)))
+    assert folded.count() < 300
 
 
 def in_some_order(frame: DataFrame) -> list[str]:
     return sorted(str(row) for row in frame.collect())
 
 
-def commit(chance: random.Random) -> dict[str, Any]:
-    offset, before = chance.randrange(100), chance.randrange(100)
-    return {
-        "ts": at(chance.randrange(300)),
-        "offsets_partition": 7,
-        "epoch": chance.randrange(2),
-        "group": f"g-{chance.randrange(2)}",
-        "topic": "flights",
-        "partition": chance.randrange(2),
-        "kind": "commit",
-        "offset": offset,
-        "lowest": min(offset, before),
-        "previous": before,
-        "commits": chance.randrange(1, 9),
-    }
-
-
-def end_offset(chance: random.Random) -> dict[str, Any]:
-    return {
-        "ts": at(chance.randrange(300)),
-        "log": 0,
-        "topic": "flights",
-        "partition": chance.randrange(3),
-        "epoch": chance.randrange(2),
-        "log_start_offset": 0,
-        "log_end_offset": chance.randrange(1000),
-        "last_append": at(chance.randrange(300)),
-        "size_bytes": chance.randrange(1000),
-    }
-
-
-def test_commits_of_a_minute_are_one_window(spark: SparkSession) -> None:
-    window = {"offsets_partition": 7, "epoch": 3, "group": "billing", "topic": "flights", "partition": 0}
-    rows = [
-        {**window, "ts": at(5), "kind": "commit", "offset": 20, "lowest": 15, "previous": 10, "commits": 2},
-        {**window, "ts": at(35), "kind": "commit", "offset": 8, "lowest": 8, "previous": 20, "commits": 1},
-        {**window, "ts": at(59.999), "kind": "deleted", "previous": 8, "commits": 0},
-        {**window, "ts": at(60), "kind": "commit", "offset": 30, "lowest": 30, "commits": 1},
-    ]
-    folded = fold_commits(table(spark, COMMITS, rows)).orderBy("ts")
-    assert answer(folded, "kind", "offset", "lowest", "previous", "commits") == [
-        ("deleted", None, 8, 10, 3),
-        ("commit", 30, 30, None, 1),
-    ]
+def test_lag_of_a_stream_is_lag(spark: SparkSession, tmp_path: Path) -> None:
+    partition = {"topic": "flights", "partition": 0, "epoch": 1}
+    commit = {**partition, "offsets_partition": 7, "group": "billing", "kind": "commit", "commits": 1}
+    end = {**partition, "log": 0, "log_start_offset": 0, "size_bytes": 0}
+    now = NOON + timedelta(seconds=45)
+    for number, seconds in enumerate((0, 10, 20)):
+        offset, name = 10 * number, f"run-{number:08d}"
+        committed = {**commit, "ts": at(seconds), "offset": offset, "lowest": offset, "member_id": "m-1"}
+        write_file(tmp_path, COMMITS, f"offsets-7-{name}", [committed])
+        write_file(tmp_path, END_OFFSETS, f"log-0-{name}", [{**end, "ts": at(seconds), "log_end_offset": 3 * offset}])
+        run_stream(spark, tmp_path, "lag", once=True)
+    options = Options(now=now, end=now)
+    by_batch = {name: read_table(spark, tmp_path, name, end=now) for name in (COMMITS, END_OFFSETS)}
+    said = said_by(stream_sections(spark, tmp_path, "lag", options), frozenset())
+    assert said == said_by(JOBS["lag"].sections(by_batch, options), frozenset())
+    assert any("billing" in row and 40 in row for rows in said.values() for row in rows)  # 60 written, 20 committed
 
 
 def test_a_stream_that_read_a_file_before_it_was_merged_goes_on(spark: SparkSession, tmp_path: Path) -> None:
@@ -225,9 +191,9 @@ def test_one_driver_at_a_time_and_output_and_checkpoint_of_one_stream(tmp_path: 
     Checkpoint.open(checkpoint, out, [SAMPLES]).release()
 
 
-def test_a_stream_is_asked_for_whole_minutes(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(StreamRefused, match="90 s is no multiple"):
-        stream_sections(spark, tmp_path, "consumption", Options(bucket_seconds=90))
+def test_what_a_stream_has_no_answer_to(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(StreamRefused, match="no output of a stream"):
         stream_sections(spark, tmp_path, "consumption", Options())
-    assert not folder_of(tmp_path, SAMPLES).exists()
+    default_output(tmp_path, "consumption").mkdir(parents=True)
+    with pytest.raises(StreamRefused, match="steps of 60 s, of which 90 s is no multiple"):
+        stream_sections(spark, tmp_path, "consumption", Options(bucket_seconds=90))
