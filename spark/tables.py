@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote
@@ -17,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DateType, IntegerType, StructType
 
 from actors.tables.footers import check
-from actors.tables.hours import Hour, Listing, TableDamaged, hours, listing
+from actors.tables.hours import MERGED, Hour, Listing, TableDamaged, hours, listing
 from actors.tables.reading import folder_of
 from actors.tables.schemas import TABLES, time_column_of
 from actors.tables.schemas.samples import SAMPLES
@@ -99,7 +100,7 @@ def _frame(spark: SparkSession, folder: Path, name: str, start_ms: int | None, e
         if not paths:
             return None
         frame = _load(spark, folder, name, paths)
-        if _merged_or_expired(_listings(folder, start_ms, end_ms)) == _merged_or_expired(found):
+        if _what_counts(_listings(folder, start_ms, end_ms)) == _what_counts(found):
             return frame
     raise TableDamaged(folder, "is compacted all the time")
 
@@ -117,10 +118,12 @@ def _paths(hour: Hour, held: Listing, name: str) -> list[str]:
     return [str(hour.path / file) for file in held.live]
 
 
-def _merged_or_expired(found: Sequence[tuple[Hour, Listing]]) -> list[tuple[Path, list[str], bool]]:
-    names = [(hour.path, [*held.live, *held.superseded], held.expired) for hour, held in found]
-    kept = [(path, sorted(each for each in files if each.startswith("merged-")), gone) for path, files, gone in names]
-    return [each for each in kept if each[1] or each[2]]
+def _what_counts(found: Sequence[tuple[Hour, Listing]]) -> list[tuple[Path, list[str], Listing]]:
+    """Of hours with more than files as their writers made them; such files may come at any time."""
+    merged = ((hour.path, [name for name in held.live if name.startswith(MERGED)], held) for hour, held in found)
+    return [
+        (path, names, replace(held, live=())) for path, names, held in merged if names or held != Listing(held.live)
+    ]
 
 
 def _load(spark: SparkSession, folder: Path, name: str, paths: Sequence[str]) -> DataFrame:

@@ -32,6 +32,7 @@ MOST_BYTES = 256 << 20
 """That are merged into one file."""
 _BATCH_ROWS = 65_536
 _ROW_GROUP_BYTES = 64 << 20
+_MOST_CHUNKS = 256
 _LOCK = ".compaction.lock"
 
 
@@ -237,22 +238,25 @@ def _concatenate(sources: Sequence[Path], target: Path, schema: pa.Schema) -> No
                 rows += group.num_rows
         file.flush()
         os.fsync(file.fileno())
-    expected = sum(pq.read_metadata(path).num_rows for path in sources)
-    if not rows == expected == pq.read_metadata(target).num_rows:
-        raise TableDamaged(target.parent, f"{expected} rows were to be merged, and {rows} were")
+    if (written := pq.read_metadata(target).num_rows) != rows:
+        raise TableDamaged(target.parent, f"{rows} rows were to be merged, and {written} were")
 
 
 def _batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
     """A file's rows with all columns of the schema, null where it has none."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
+            missing = file.metadata.num_rows
             for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
                 held = pa.Table.from_batches([batch])
                 arrays = [
                     held.column(column.name) if column.name in held.column_names else pa.nulls(len(batch), column.type)
                     for column in schema
                 ]
+                missing -= len(batch)
                 yield pa.table(arrays, schema=schema)
+            if missing:
+                raise TableDamaged(path, f"has {missing} rows less than it says")
     except (pa.ArrowException, OSError) as error:
         raise TableDamaged(path, f"cannot be read ({str(error).splitlines()[0]})") from error
 
@@ -263,6 +267,8 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     for table in tables:
         held.append(table)
         size += table.nbytes
+        if len(held) == _MOST_CHUNKS:
+            held = [pa.concat_tables(held).combine_chunks()]
         if size >= _ROW_GROUP_BYTES:
             yield pa.concat_tables(held)
             held, size = [], 0
