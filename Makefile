@@ -1,10 +1,10 @@
-# make setup | demo | test | test-recovery | simulate | chaos | chaos-planted | conformance | bench-groups | bench-log | bench-failover | bench-attribution | bench-fetch-cost | lint | lock | dist | clean.
+# make setup | demo | test | test-recovery | simulate | chaos | chaos-planted | conformance | bench-groups | bench-log | bench-failover | bench-attribution | bench-fetch-cost | bench-spark | bench-spark-beside | lint | lock | dist | clean.
 # Needs Python 3.11 and nothing else; conformance also needs mvn, node and npm.
 
 PYTHON := .venv/bin/python
 STAMP := .venv/.requirements.lock
 
-.PHONY: help setup demo test test-recovery simulate chaos chaos-planted conformance bench-groups bench-log bench-failover bench-attribution bench-fetch-cost lint lock dist clean
+.PHONY: help setup demo test test-recovery simulate chaos chaos-planted conformance bench-groups bench-log bench-failover bench-attribution bench-fetch-cost bench-spark bench-spark-beside lint lock dist clean
 
 help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
@@ -17,6 +17,8 @@ help:
 	@echo "make bench-failover   50 times SIGKILL to actors of each kind: how long they are missed"
 	@echo "make bench-attribution   bytes right, wrong and unattributed where the truth is known, by KoP's rule and by ours"
 	@echo "make bench-fetch-cost   fetches with and without attribution"
+	@echo "make bench-spark MILLIONS=50   every Spark job over so many million samples, by local Spark and through RayDP"
+	@echo "make bench-spark-beside   heartbeats through a gateway with and without a Spark job beside it"
 	@echo "make simulate SEEDS=1000 FIRST=200   the group coordinator against any history; a bad one is printed with its command"
 	@echo "make chaos SEED=1 MINUTES=3   real clients under random faults, checked; a bad run keeps its journals"
 	@echo "make chaos-planted   that its checker finds a bug that is planted in a whole Muster"
@@ -73,6 +75,13 @@ bench-attribution: setup
 
 bench-fetch-cost: setup
 	$(PYTHON) -m bench.fetch_cost
+
+MILLIONS ?= 50
+bench-spark: setup
+	$(PYTHON) -m bench.spark_scale --samples $(MILLIONS)
+
+bench-spark-beside: setup
+	$(PYTHON) -m bench.spark_beside
 
 SEEDS ?= 1000
 FIRST ?= 200

@@ -25,8 +25,10 @@ _SKEWED_SHARE = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """What a job has to find. Times in ms since the Unix epoch."""
+    """What a job has to find, and until when it has to look. Times in ms since the Unix epoch."""
 
+    end_ms: int
+    """Where the tables end; "now" for what is current."""
     storm_group: str
     """It rebalances again and again."""
     storm_from_ms: int
@@ -110,6 +112,7 @@ class World:
             track_stalled=np.arange(len(tracks)) == stalled,
             track_messages=np.array([messages_of(t, p, window_ms) for _, t, p in tracks], np.int64),
             planted=Planted(
+                end_ms=end_ms,
                 storm_group=storm,
                 storm_from_ms=middle,
                 storm_rebalances=120,

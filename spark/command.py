@@ -21,7 +21,7 @@ from spark import priority, sizing
 from spark.jobs import JOBS
 from spark.jobs.job import Job
 from spark.request import BadRequest, Request
-from spark.session import SparkUnavailable, local_session, raydp_session
+from spark.session import SparkUnavailable, end_on_sigterm, local_session, raydp_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,7 +71,8 @@ def _run(request: Request, jobs: list[Job]) -> int:
 
     with Progress() as progress, ExitStack() as ending:
         progress.step("starting Spark" + (f" on Ray at {request.ray_address}" if request.ray_address else ""))
-        session = ending.enter_context(_session(request, jobs))
+        session = ending.enter_context(session_for(request, jobs))
+        end_on_sigterm(session)
         ending.callback(progress.step, "ending Spark")
         ending.callback(progress.rest)
         progress.follow(session)
@@ -90,7 +91,8 @@ def _streaming() -> list[str]:
     return [job.name for job in JOBS.values() if job.streamed]
 
 
-def _session(request: Request, jobs: list[Job]) -> AbstractContextManager[SparkSession]:
+def session_for(request: Request, jobs: list[Job]) -> AbstractContextManager[SparkSession]:
+    """Spark where the request wants it, set up for the size of what the jobs read. SparkUnavailable."""
     cores = request.executor_cores * (request.executors if request.ray_address else 1)
     names = {name for job in jobs for name in job.tables}
     size = sizing.size_of(request.storage, sorted(names), request.options.start, request.options.end, cores=cores)

@@ -1,0 +1,134 @@
+"""``muster spark`` and ``muster report`` as a user runs them. What they compute is tested in tests/spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gateway.cli.times import moment
+from tests.cli.conftest import ROOT, Muster, one_line
+
+NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Path:
+    """With tables that nobody has written to yet."""
+    (tmp_path / "storage" / "metrics").mkdir(parents=True)
+    return tmp_path / "storage"
+
+
+@pytest.mark.parametrize(
+    ("text", "iso"),
+    [
+        ("2026-05-01", "2026-05-01T00:00:00+00:00"),
+        ("2026-05-01T12:30", "2026-05-01T12:30:00+00:00"),
+        ("2026-05-01T12:30:00+02:00", "2026-05-01T10:30:00+00:00"),
+        ("-1h", "2026-05-01T11:00:00+00:00"),
+        ("-1d12h", "2026-04-30T00:00:00+00:00"),
+        ("-PT90M", "2026-05-01T10:30:00+00:00"),
+        ("now", "2026-05-01T12:00:00+00:00"),
+    ],
+)
+def test_moments(text: str, iso: str) -> None:
+    assert moment(text, NOW).isoformat() == iso
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "1h", "-", "-1 parsec", "-99999999999d", "2026-13-01"])
+def test_what_is_no_moment(text: str) -> None:
+    with pytest.raises(ValueError, match="ISO 8601"):
+        moment(text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("spark", "lag"), "no muster runs on storage muster-data"),
+        (("report", "--out", "r.html"), "--local reads its tables without it"),
+        (("spark", "lag", "--from", "later"), "'later' is neither an ISO 8601 time"),
+        (("spark", "lag", "--local", "--from", "-1h", "--to", "-2h"), "is not before --to"),
+        (("spark", "lag", "--local", "--format", "parquet"), "--format parquet needs --out"),
+        (("spark", "lag", "--local", "--format", "html"), "--format html needs --out"),
+        (("spark", "lag", "--local", "--stream"), "--stream needs --out"),
+        (("spark", "lag", "--local", "--once"), "give --stream, too"),
+        (("spark", "lag", "--local", "--executor-memory", "64m"), "450m of memory or more"),
+        (("spark", "lag", "--local", "--executor-memory", "much"), "'much' is not a size"),
+        (("spark", "lag", "--local", "--timezone", "Mars/Olympus"), "is no time zone"),
+        (("spark", "lag", "--local", "--storage", "nowhere"), "there are no tables in"),
+        (("spark", "lag", "--address", "127.0.0.1:1"), "there are no tables in"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_is_said_in_one_line(muster: Muster, arguments: tuple[str, ...], says: str) -> None:
+    assert says in one_line(muster(*arguments))
+
+
+def test_an_unknown_job_is_answered_with_those_that_are(muster: Muster, storage: Path) -> None:
+    line = one_line(muster("spark", "chargeback", "--local", "--storage", str(storage)))
+    assert line.startswith("muster: there is no job chargeback; there are consumption, ")
+
+
+def test_a_ray_that_is_not_there(muster: Muster, storage: Path) -> None:
+    done = muster("spark", "lag", "--address", "127.0.0.1:1", "--storage", str(storage))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("muster: no Ray answers at 127.0.0.1:1: ")
+
+
+def test_empty_tables_have_an_answer(muster: Muster, storage: Path, tmp_path: Path) -> None:
+    done = muster("spark", "consumption", "--local", "--storage", str(storage), "--format", "json", "--group", "a")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["groups"] == ["a"]
+    assert told["jobs"]["consumption"]
+    assert all(section["rows"] == [] for section in told["jobs"]["consumption"].values())
+
+
+def test_a_damaged_table_is_named_and_the_file_is_not_written(muster: Muster, storage: Path, tmp_path: Path) -> None:
+    hour = storage / "metrics/samples/date=2026-05-01/hour=12"
+    hour.mkdir(parents=True)
+    (hour / "gateway-1-x-1.parquet").write_bytes(b"PAR1 not really PAR1")
+    out = tmp_path / "out.json"
+    done = muster(
+        *("spark", "consumption", "--local", "--storage", str(storage)), *("--format", "json", "--out", str(out))
+    )
+    assert done.returncode == 1
+    assert "gateway-1-x-1.parquet" in done.stderr.splitlines()[-1]
+    assert done.stdout == ""
+    assert not out.exists()
+
+
+def test_sigterm_in_the_middle_of_a_job_ends_it_and_its_jvm(storage: Path, tmp_path: Path) -> None:
+    """Spark is asked for far more than it can do before the signal comes."""
+    endless = tmp_path / "endless.py"
+    endless.write_text(
+        "import sys\n"
+        "from spark.session import end_on_sigterm, local_session\n"
+        "with local_session(cores=1) as session:\n"
+        "    end_on_sigterm(session)\n"
+        "    job = session.range(10**15).selectExpr('sum(id * id)')\n"
+        "    print('runs', flush=True)\n"
+        "    job.collect()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(endless)], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout
+        assert process.stdout.readline() == "runs\n"
+        jvms = psutil.Process(process.pid).children(recursive=True)
+        while not any(jvm.cpu_percent(0.2) > 30 for jvm in jvms):  # it computes
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+        assert psutil.wait_procs(jvms, timeout=60)[1] == []
+    finally:
+        process.kill()
+        process.wait()
