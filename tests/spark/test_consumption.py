@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from actors.tables.schemas.samples import SAMPLES
 from spark.jobs.consumption import (
     chargeback,
     local_rates,
@@ -24,14 +27,15 @@ from spark.jobs.consumption import (
     unattributed,
 )
 from spark.jobs.job import Options
-from spark.tables import samples_schema
+from spark.tables import read_table, schema_of
+from tests.spark.arrivals import write_samples
+from tests.spark.rows import NOON
 
-NOON = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 LATER = datetime(2027, 1, 1, tzinfo=UTC)
 
 
 def table(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
-    return spark.createDataFrame([_row(**row) for row in rows], samples_schema())
+    return spark.createDataFrame([_row(**row) for row in rows], schema_of(SAMPLES))
 
 
 def _row(first: int = 0, last: int = 9, *, at_s: float = 0, **changes: Any) -> tuple[Any, ...]:
@@ -56,7 +60,7 @@ def _row(first: int = 0, last: int = 9, *, at_s: float = 0, **changes: Any) -> t
         "date": ts.date(),
         "hour": ts.hour,
     } | changes
-    return tuple(values[name] for name in samples_schema().names)
+    return tuple(values[name] for name in schema_of(SAMPLES).names)
 
 
 def collected(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
@@ -263,7 +267,7 @@ def test_the_consumer_that_reads_everything_twice_and_the_one_that_reads_the_mos
             rows.append({**consumer, "first": 10_000, "last": 29_999})
         if chance.random() < 0.5:
             rows.append({**consumer, "first": 0, "last": 9, "at_s": 60})
-    by_name = {section.name: section.frame for section in sections({"samples": table(spark, *rows)}, Options(top=3))}
+    by_name = {section.name: section.frame for section in sections({SAMPLES: table(spark, *rows)}, Options(top=3))}
     assert collected(by_name["resent"], "group", "member_id", "resent_percent")[0] == ("g-7", "m-23", 100.0)
     assert collected(by_name["top_consumers"], "member_id")[0] == ("m-6",)
     assert collected(by_name["chargeback"], "group")[0] == ("g-6",)
@@ -281,5 +285,35 @@ def test_two_members_that_were_sent_the_same_are_two_consumers_and_one_group(spa
 
 def test_a_question_about_one_group_is_about_that_group_only(spark: SparkSession) -> None:
     samples = table(spark, {}, {"group": "archive"}, {"group": None, "reason": "no_group"})
-    answer = sections({"samples": samples}, Options(groups=frozenset({"archive"})))
+    answer = sections({SAMPLES: samples}, Options(groups=frozenset({"archive"})))
     assert {row.group for section in answer for row in section.frame.collect() if "group" in row} == {"archive"}
+
+
+def test_only_the_folders_and_columns_that_are_needed_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    chance = random.Random(1)
+    for hour in range(3):
+        write_samples(tmp_path, "gateway-0-run-00000001", chance, hour=hour, rows=3)
+    start, end = NOON + timedelta(hours=1), NOON + timedelta(hours=2)
+    samples = read_table(spark, tmp_path, SAMPLES, start=start, end=end)
+    plan = physical_plan(chargeback(samples, None))
+    assert set(read_columns(plan)) == {"ts", "group", "messages", "bytes"}
+    assert "date#" in re.findall(r"PartitionFilters: \[(.*)\]", plan)[0]
+    assert [file.split("/")[-2] for file in samples.inputFiles()] == ["hour=13"]
+    of_one_group = physical_plan(unattributed(samples))
+    assert set(read_columns(of_one_group)) == {
+        "ts", "group", "reason", "topic", "client_id", "host", "messages", "bytes",
+    }  # fmt: skip
+    assert "IsNull(group)" in re.findall(r"PushedFilters: \[(.*)\]", of_one_group)[0]
+
+
+def physical_plan(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().explainString(explain_mode(frame)))
+
+
+def explain_mode(frame: DataFrame) -> Any:
+    return frame.sparkSession._jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
+
+
+def read_columns(plan: str) -> list[str]:
+    (schema,) = re.findall(r"ReadSchema: struct<(.*)>", plan)
+    return [column.split(":")[0] for column in schema.split(",")]

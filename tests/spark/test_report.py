@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from spark.job import Consumption, GroupPartition, GroupTotal, Sent, Unattributed, analyse
 from spark.report import Check, Event, GroupLine, Report, render
-from spark.tables import samples_schema
+from spark.tables import schema_of
 
 START_S = 1_777_636_800
 
@@ -104,4 +104,4 @@ def test_a_run_without_samples_still_has_a_page(empty: Consumption) -> None:
 
 def test_the_jobs_result_survives_json(spark: SparkSession) -> None:
     assert Consumption.from_json(CONSUMPTION.to_json()) == CONSUMPTION
-    assert analyse(spark.createDataFrame([], samples_schema())).groups == ()
+    assert analyse(spark.createDataFrame([], schema_of("samples"))).groups == ()
