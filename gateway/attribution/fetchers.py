@@ -37,8 +37,11 @@ class Fetchers:
         self, connection: ConnectionState, host: str, client_id: str | None, offsets: Mapping[Place, int], now_ms: int
     ) -> None:
         """A Fetch names exactly these partitions and fetch offsets."""
-        self.tick(now_ms)
-        fetches = self.of(connection, host, client_id)
+        if now_ms > self.now_ms:
+            self.now_ms = now_ms
+        fetches = connection.fetches.get(client_id)
+        if fetches is None:
+            fetches = self.of(connection, host, client_id)
         if fresh := fetches.saw(offsets, now_ms):
             self._index(fetches, fresh)
 
