@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.gateway.group_client import Fresh
+from actors.runtime import now_ms
+from actors.wire.codec import ErrorCode
+from tests.gateway.group_client import Fresh, Member
 from tests.gateway.real_clients import reachable
 from tests.gateway.serving import Serving
+from tests.group.driver import assignment
 from tests.recording.history import held_at
 from tests.table_rows import table_rows
 from tests.zookeeper_fixture import eventually
@@ -88,3 +92,40 @@ def registrations_are_those_of_its_membership(full: Serving, topic: str, group: 
     assert held["principal"] == "User:ANONYMOUS"
     assert held["partitions"] == [{"topic": topic, "partition": partition} for partition in range(2)]
     assert (group, member_id) not in held_at(every, said[-1]["ts"])
+
+
+def test_the_next_coordinator_says_what_it_has_found(full: Serving, fresh: Fresh) -> None:
+    group = fresh("g")
+    partition = full.gateway.partition_of(group)
+    assert full.run(full.gateway.coordinator_ready(partition, 10))
+    member = Member(full.client, group)
+    assert member.join().error_code is ErrorCode.none
+    assert member.sync({member.id: assignment(("t", 0))}).error_code is ErrorCode.none
+    epoch = next_coordinator(full, partition)
+    (restored,) = eventually(
+        lambda: [row for row in rows(full, "group_events", group) if row["event"] == "restored"], "what was found"
+    )
+    assert (restored["epoch"], restored["generation"], restored["members"]) == (epoch, 1, 1)
+    assert full.actors is not None
+    storage = full.actors.storage
+    held = eventually(lambda: held_now(storage, epoch).get((group, member.id)), "the next snapshot")
+    assert (held["partitions"], held["principal"]) == ([{"topic": "t", "partition": 0}], None)
+
+
+def held_now(storage: Path, epoch: int) -> dict[tuple[str, str], Any]:
+    """What coordinators of that epoch say."""
+    held = held_at(table_rows(storage, "registrations"), now_ms())
+    return {who: row for who, row in held.items() if row["epoch"] == epoch}
+
+
+def next_coordinator(full: Serving, partition: int) -> int:
+    """The partition's coordinator resigns, another one serves; its leader epoch."""
+    actors = full.actors
+    assert actors is not None
+
+    async def hand_over() -> None:
+        await actors.offsets[partition].stop()
+        full.controller.offsets[partition] = await actors.start_offsets(partition)
+
+    full.run(hand_over())
+    return actors.offsets[partition].epoch
