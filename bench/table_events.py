@@ -55,7 +55,7 @@ def _write_columns(metrics: Path, table: str, hour_ms: int, columns: Mapping[str
 def _steps(world: World, hour_ms: int, step_ms: int) -> Any:
     """Beginnings of the hour's windows after which something is written: every so often, or after each."""
     every = max(1, step_ms // world.window_ms)
-    windows = np.arange(world.start_ms, world.end_ms, world.window_ms, dtype=np.int64)[every - 1 :: every]
+    windows = world.windows()[every - 1 :: every]
     ends = windows + world.window_ms - 1
     return windows[(ends >= hour_ms) & (ends < hour_ms + HOUR_MS)]
 

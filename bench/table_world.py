@@ -132,6 +132,10 @@ class World:
             ),
         )
 
+    def windows(self) -> Any:
+        """When each begins, in ms."""
+        return np.arange(self.start_ms, self.end_ms, self.window_ms, dtype=np.int64)
+
     def offsets_after(self, window: Any, messages: Any) -> Any:
         """The offset after the window that begins then (ms), where each has that many messages."""
         return ((window - self.start_ms) // self.window_ms + 1) * messages

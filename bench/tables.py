@@ -76,7 +76,8 @@ def _write_hour(out: Path, world: World, hour: int) -> int:
 def _blocks(world: World, began_ms: int) -> Iterator[pa.Table]:
     """The hour's rows: in each window every track, which is a group on a partition, is sent one run."""
     tracks = len(world.track_group)
-    windows = np.arange(began_ms, began_ms + HOUR_MS, world.window_ms, dtype=np.int64)
+    windows = world.windows()
+    windows = windows[(windows >= began_ms) & (windows < began_ms + HOUR_MS)]
     at_once = max(1, _BLOCK_ROWS // tracks)
     chance = np.random.default_rng((world.seed, began_ms))
     for first in range(0, len(windows), at_once):

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from spark.sizing import Size, size_of
+
+HOUR_13 = datetime(2026, 5, 1, 13, tzinfo=UTC)
+
+
+def put(storage: Path, hour: int, size_bytes: int, name: str = "gateway-1-a-1.parquet") -> None:
+    file = storage / "metrics/samples/date=2026-05-01" / f"hour={hour}" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("wb") as sparse:
+        sparse.truncate(size_bytes)
+
+
+def test_only_the_hours_that_are_asked_about_count(tmp_path: Path) -> None:
+    put(tmp_path, 12, 1 << 30)
+    put(tmp_path, 13, 1 << 20)
+    (tmp_path / "metrics/samples/lost+found/hour=x").mkdir(parents=True)
+    small = Size(shuffle_partitions=1, short_job=True)
+    assert size_of(tmp_path, ["samples", "commits"], HOUR_13, None, cores=2) == small
+    assert size_of(tmp_path, ["samples"], None, HOUR_13, cores=2) == Size(shuffle_partitions=32, short_job=False)
+    assert size_of(tmp_path, ["samples"], None, HOUR_13.replace(hour=12), cores=2) == small
+    assert size_of(tmp_path, ["samples"], None, None, cores=64).shuffle_partitions == 64
+
+
+def test_what_is_being_written_does_not_count(tmp_path: Path) -> None:
+    put(tmp_path, 12, 1 << 30, ".gateway-1-a-1.parquet.partial")
+    assert size_of(tmp_path, ["samples"], None, None, cores=1).short_job
