@@ -1,0 +1,106 @@
+"""Attribution: how much was sent without a group, where that jumped and why, and what history says whose it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from actors.tables.schemas.cluster import LIFECYCLE
+from actors.tables.schemas.groups import REGISTRATIONS
+from actors.tables.schemas.offsets import COMMITS
+from actors.tables.schemas.samples import SAMPLES
+from spark.jobs.attribution_drift import drift
+from spark.jobs.attribution_holes import INTERNAL, holes, volumes
+from spark.jobs.job import Job, Options, Plot, Section
+from spark.jobs.reattribution import per_group, per_reason, reattributed
+
+REASONS = ("no_group", "ambiguous", "unknown", "expired")
+"""Those with a column of their own in :func:`shares`."""
+
+
+def shares(volumes: DataFrame) -> DataFrame:
+    """bucket, gateway, bytes, unattributed_bytes, unattributed_share (0 to 1) and the bytes of each reason; ordered.
+
+    From :func:`spark.jobs.attribution_holes.volumes`. One aggregation. Muster's own readers (internal_bytes) count in
+    neither: they are no consumers. The share is null where nothing else was sent.
+    """
+    reason, sent = F.col("reason"), F.col("bytes")
+    is_internal = F.coalesce(reason == INTERNAL, F.lit(False))
+
+    def total(condition: Column) -> Column:
+        return F.coalesce(F.sum(F.when(condition, sent)), F.lit(0))
+
+    without = reason.isNotNull() & ~is_internal
+    summed = volumes.groupBy("bucket", "gateway").agg(
+        total(~is_internal).alias("bytes"),
+        total(without).alias("unattributed_bytes"),
+        *(total(reason == name).alias(f"{name}_bytes") for name in REASONS),
+        total(without & ~reason.isin(*REASONS)).alias("other_reason_bytes"),
+        total(is_internal).alias("internal_bytes"),
+    )
+    share = F.when(F.col("bytes") > 0, F.col("unattributed_bytes") / F.col("bytes"))
+    keys, parts = summed.columns[:4], summed.columns[4:]
+    return summed.select(*keys, share.alias("unattributed_share"), *parts).orderBy("bucket", "gateway")
+
+
+def reasons(volumes: DataFrame) -> DataFrame:
+    """reason (null: has a group), messages, bytes, share of all bytes; the largest first."""
+    sums = volumes.groupBy("reason").agg(F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes"))
+    whole = volumes.agg(F.sum("bytes").alias("all_bytes"))
+    share = F.when(F.col("all_bytes") > 0, F.col("bytes") / F.col("all_bytes")).alias("share")
+    return sums.join(F.broadcast(whole)).select("reason", "messages", "bytes", share).orderBy(F.desc("bytes"), "reason")
+
+
+def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Section]:
+    samples, registrations = tables[SAMPLES], tables[REGISTRATIONS]
+    sent = volumes(samples, seconds=options.bucket_seconds).persist()  # small, and asked thrice
+    found = reattributed(samples, registrations).persist()
+    lines = Plot(
+        kind="lines",
+        x=("bucket",),
+        y="unattributed_share",
+        y_label="share of the bytes without a group",
+        series=("gateway",),
+    )
+    return [
+        Section("reasons", "Bytes by why they have no group", reasons(sent), "Without a reason: they have one."),
+        Section(
+            "holes",
+            "Gateways whose share without a group jumped and stayed",
+            holes(sent, tables[LIFECYCLE], seconds=options.bucket_seconds),
+            "lost_bytes: beyond what was usual there. The cause is the likely one, by who restarted shortly before.",
+        ),
+        Section(
+            "reattribution",
+            "What history knows better, by reason",
+            per_reason(samples, found),
+            "Only where one group had such a client and the partition at that time; the samples stay as they are.",
+        ),
+        Section("reattributed_groups", "Groups that history gives bytes to", options.of_groups(per_group(found))),
+        Section(
+            "drift",
+            "What commits imply against what was attributed",
+            options.of_groups(drift(samples, tables[COMMITS])).limit(options.top),
+            "missing: committed past, and not sent under the group's name. Bytes are estimated from mean record sizes.",
+        ),
+        Section("shares", "Share without a group per gateway and step of time", shares(sent), plot=lines),
+        Section(
+            "reattributed",
+            "Samples without a group that history gives one",
+            options.of_groups(found).orderBy("ts", *(name for name in found.columns if name != "ts")),
+            "A row per sample. For joins with the table samples; the columns up to reason are the key.",
+            bulk=True,
+        ),
+    ]
+
+
+JOB = Job(
+    name="attribution",
+    title="Whose bytes: what has no group, where that jumped, and what history says",
+    tables=(SAMPLES, REGISTRATIONS, COMMITS, LIFECYCLE),
+    sections=sections,
+    history=(REGISTRATIONS, LIFECYCLE),
+    streamed=(SAMPLES, COMMITS),
+)

@@ -1,0 +1,139 @@
+"""Drift: what a group's commits imply that it read, against what was attributed to it.
+
+A group that commits from o1 to o2 has read what is between, so the gateways sent it; and if they did not send it under
+the group's name, they sent it without a name, or to others only, or the group skipped it (a reset, an admin's commit,
+a read before the table begins). No label, registration or connection is needed to see it. The reverse, more attributed
+than committed, is what was read and not committed yet.
+
+Both sides are compared as sets of offsets, so that what was sent twice counts once. Offsets become bytes by the mean
+size per offset of the samples that begin in the same block of :data:`BLOCK` offsets of the partition, whoever read it:
+an estimate, exact where records are of one size. Offsets below the first that the table has for the partition are left
+out.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark.jobs.attribution_holes import INTERNAL
+from spark.jobs.runs import length, merged_runs
+
+BLOCK = 4096
+"""Offsets, for which one mean size holds."""
+_PLACE = ("topic", "partition")
+_GROUP = ("group", *_PLACE)
+_KINDS = ("implied", "attributed", "nameless", "sent")
+
+
+def drift(samples: DataFrame, commits: DataFrame) -> DataFrame:
+    """One row per group and partition of which something was committed; the most missing bytes first.
+
+    group, topic, partition; implied_offsets and implied_bytes (committed past), attributed_offsets and
+    attributed_bytes (sent under the group's name), missing_offsets and missing_bytes (implied, not attributed), of
+    those nameless_bytes (sent to somebody without a group) and skipped_bytes (sent to nobody), ahead_bytes (attributed,
+    not implied), missing_share, and the largest part of what is missing as cause: ``none``, ``nameless``, ``skipped``,
+    ``other_groups_only``.
+    """
+    rows = samples.where(F.coalesce("reason", F.lit("")) != INTERNAL)
+    sent = merged_runs(rows.select(*_GROUP, "first_offset", "last_offset"), _GROUP)
+    sent = sent.persist()  # few rows, needed thrice; gone with the session
+    segments = _segments(_changes(implied(commits), sent, _densities(rows)))
+    return _verdicts(_sums(segments)).orderBy(F.desc("missing_bytes"), *_GROUP)
+
+
+def implied(commits: DataFrame) -> DataFrame:
+    """group, topic, partition, first_offset, last_offset of what the group's commits went past, in runs."""
+    steps = commits.where((F.col("kind") == "commit") & (F.col("offset") > F.col("previous"))).select(
+        *_GROUP, F.col("previous").alias("first_offset"), (F.col("offset") - 1).alias("last_offset")
+    )
+    return merged_runs(steps, _GROUP)
+
+
+def _densities(rows: DataFrame) -> DataFrame:
+    """topic, partition, offset (where a block begins), density (bytes per offset)."""
+    block = (F.floor(F.col("first_offset") / BLOCK) * BLOCK).alias("offset")
+    density = F.sum("bytes") / F.sum(length())
+    return rows.groupBy(*_PLACE, block).agg(density.alias("density"))
+
+
+def _changes(implied: DataFrame, sent: DataFrame, densities: DataFrame) -> DataFrame:
+    """For each group, topic, partition and offset: by how much the number of runs of each kind changes there."""
+    everybody = merged_runs(sent.select(*_PLACE, "first_offset", "last_offset"), _PLACE)
+    known_from = everybody.groupBy(*_PLACE).agg(F.min("first_offset").alias("known_from"))
+    groups = implied.select(*_GROUP).distinct()
+    nameless = sent.where(F.col("group").isNull()).select(*_PLACE, "first_offset", "last_offset")
+    committed = (
+        implied.join(known_from, [*_PLACE], "left")
+        .where(F.col("known_from").isNull() | (F.col("last_offset") >= F.col("known_from")))
+        .withColumn("first_offset", F.greatest("first_offset", "known_from"))
+    )
+    parts = [
+        _edges(committed, "implied"),
+        _edges(sent.join(groups, [*_GROUP], "left_semi"), "attributed"),
+        _edges(nameless.join(groups, [*_PLACE]), "nameless"),
+        _edges(everybody.join(groups, [*_PLACE]), "sent"),
+        densities.join(groups, [*_PLACE]).select(*_GROUP, "offset", *_deltas(None, 0), "density"),
+    ]
+    union = parts[0]
+    for part in parts[1:]:
+        union = union.unionByName(part)
+    sums = [F.sum(kind).alias(kind) for kind in _KINDS]
+    return union.groupBy(*_GROUP, "offset").agg(*sums, F.max("density").alias("density"))
+
+
+def _edges(runs: DataFrame, kind: str) -> DataFrame:
+    """A row where each run begins and one behind its end."""
+    no_density = F.lit(None).cast("double").alias("density")
+    begins = runs.select(*_GROUP, F.col("first_offset").alias("offset"), *_deltas(kind, 1), no_density)
+    ends = runs.select(*_GROUP, (F.col("last_offset") + 1).alias("offset"), *_deltas(kind, -1), no_density)
+    return begins.unionByName(ends)
+
+
+def _deltas(kind: str | None, change: int) -> list[Column]:
+    return [F.lit(change if kind == name else 0).alias(name) for name in _KINDS]
+
+
+def _segments(changes: DataFrame) -> DataFrame:
+    """Stretches of offsets in which nothing changes: of which kinds they are, offsets and bytes."""
+    ordered = Window.partitionBy(*_GROUP).orderBy("offset")
+    so_far = ordered.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    states = [(F.sum(kind).over(so_far) > 0).alias(kind) for kind in _KINDS]
+    density = F.coalesce(F.last("density", ignorenulls=True).over(so_far), F.lit(0.0)).alias("density")
+    offsets = F.coalesce(F.lead("offset").over(ordered) - F.col("offset"), F.lit(0)).alias("offsets")
+    measured = changes.select(*_GROUP, *states, density, offsets)
+    return measured.withColumn("bytes", F.col("offsets") * F.col("density"))
+
+
+def _sums(segments: DataFrame) -> DataFrame:
+    implied, attributed = F.col("implied"), F.col("attributed")
+    nameless, sent = F.col("nameless"), F.col("sent")
+    missing = implied & ~attributed
+    return segments.groupBy(*_GROUP).agg(
+        _sum("offsets", implied).alias("implied_offsets"),
+        _sum("bytes", implied).alias("implied_bytes"),
+        _sum("offsets", attributed).alias("attributed_offsets"),
+        _sum("bytes", attributed).alias("attributed_bytes"),
+        _sum("offsets", missing).alias("missing_offsets"),
+        _sum("bytes", missing).alias("missing_bytes"),
+        _sum("bytes", missing & nameless).alias("nameless_bytes"),
+        _sum("bytes", missing & ~sent).alias("skipped_bytes"),
+        _sum("bytes", attributed & ~implied).alias("ahead_bytes"),
+    )
+
+
+def _sum(column: str, condition: Column) -> Column:
+    return F.round(F.sum(F.when(condition, F.col(column)).otherwise(0))).cast("long")
+
+
+def _verdicts(sums: DataFrame) -> DataFrame:
+    nameless, skipped = F.col("nameless_bytes"), F.col("skipped_bytes")
+    others = F.col("missing_bytes") - nameless - skipped
+    cause = (
+        F.when(F.col("missing_offsets") == 0, "none")
+        .when((nameless >= skipped) & (nameless >= others) & (nameless > 0), "nameless")
+        .when((skipped >= others) | (others == 0), "skipped")
+        .otherwise("other_groups_only")
+    )
+    share = F.when(F.col("implied_bytes") > 0, F.col("missing_bytes") / F.col("implied_bytes"))
+    return sums.withColumn("missing_share", share).withColumn("cause", cause)

@@ -1,0 +1,270 @@
+"""Holes of attribution: times in which a gateway's share of bytes without a group jumped up and stayed.
+
+The rule, step of time by step of time (those in which the gateway sent nothing do not count):
+
+* *expected* is the median share of the gateway's own 15 steps before; where it has not three of these yet, and
+  came later than the others, the share of all other gateways in the same step;
+* the *limit* is the expected share plus 0.1, or plus four standard deviations of the gateway's own steps (estimated
+  by the median of their absolute deviations, which outliers do not move) if that is more;
+* a hole begins with a step at the limit or above if the median of it and the four that follow is so, too (there must
+  be two): a single bad step is none;
+* it ends with the first of two successive steps below the limit.
+
+What the other gateways did meanwhile is told beside it: if their share rose by as much, it is no single gateway's hole.
+In the incident at vivo the hole was not in the broker that restarted but in the one that took its partitions over, so
+the restart of another gateway is a probable cause, too. A gateway whose clients never had a group anywhere has no hole
+but a reader without a group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+INTERNAL = "internal"
+"""The reason of Muster's own readers, who are no consumers."""
+_SIGMAS_OF_MAD = 1.4826
+"""Standard deviations per median absolute deviation, of a normal distribution."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """When a share without a group is a hole; times are counted in steps with traffic."""
+
+    least_rise: float = 0.1
+    """Of the share (0 to 1)."""
+    deviations: float = 4.0
+    """Standard deviations of the steps before that a rise has at least."""
+    steps_before: int = 15
+    steps_after: int = 5
+    """With the one that it begins with."""
+    least_steps: int = 3
+    """For a median of either."""
+    restart_within_seconds: int = 600
+    """Between the end of a restart and the hole that it may have caused; clocks of two nodes are compared."""
+
+
+RULE = Rule()
+_CLIENT = ("host", "client_id", "topic")
+
+
+def volumes(samples: DataFrame, *, seconds: int) -> DataFrame:
+    """bucket (start of the step), gateway, reason (null: has a group), host, client_id, topic, messages, bytes.
+
+    A row of ``samples`` counts where it begins. ValueError for less than 1 s.
+    """
+    if seconds < 1:
+        raise ValueError("a bucket has at least one second")
+    bucket = F.timestamp_seconds(F.floor(F.unix_timestamp("ts") / seconds) * seconds).alias("bucket")
+    reason = F.when(F.col("group").isNull(), F.coalesce("reason", F.lit("unknown"))).alias("reason")
+    keys = ["bucket", "gateway", "reason", *_CLIENT]
+    rows = samples.select(bucket, "gateway", reason, *_CLIENT, "messages", "bytes")
+    return rows.groupBy(*keys).agg(F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes"))
+
+
+def holes(volumes: DataFrame, lifecycle: DataFrame, *, seconds: int, rule: Rule = RULE) -> DataFrame:
+    """One row per hole, by gateway and time, from :func:`volumes` (in steps of ``seconds``) and ``lifecycle``.
+
+    gateway; began and ended (of steps; null: it goes on); bytes and unattributed_bytes of that time; lost_bytes:
+    unattributed beyond the expected share; expected_share, share, others_share; is_everywhere: the others' rose as
+    well; had_group_bytes: of unattributed_bytes, those of clients that had a group on that topic elsewhere in the
+    table; reason, client_id, host: of the largest part of it; cause; restarted (actor), restart_began,
+    restart_ended. The causes: ``gateway_restarted``, ``other_gateway_restarted`` (its partitions came here),
+    ``labels_lost`` (no restart is known), ``reader_without_group``.
+    """
+    consumers = volumes.where(F.coalesce("reason", F.lit("")) != INTERNAL)
+    steps = _steps(consumers).persist()  # a row per gateway and step, needed thrice; gone with the session
+    found = _with_sums(_outermost(_with_end(_beginnings(steps, rule), steps)), steps, rule)
+    parts = _with_clients(found, consumers)
+    return _with_cause(_with_restart(parts, restarts(lifecycle), seconds, rule)).orderBy("gateway", "began")
+
+
+def restarts(lifecycle: DataFrame) -> DataFrame:
+    """actor, restart_began, restart_ended (null: it did not serve again): of gateways, from ``lifecycle``.
+
+    An actor that only begins to serve, with nothing before it, was found and did not restart.
+    """
+    events = lifecycle.where(F.col("kind") == "gateway").select("actor", "ts", "event")
+    served = F.when(F.col("event") == "serving", 1).otherwise(0)
+    before = Window.partitionBy("actor").orderBy("ts").rowsBetween(Window.unboundedPreceding, -1)
+    numbered = events.withColumn("life", F.coalesce(F.sum(served).over(before), F.lit(0)))
+    began = F.min(F.when(F.col("event") != "serving", F.col("ts"))).alias("restart_began")
+    ended = F.max(F.when(F.col("event") == "serving", F.col("ts"))).alias("restart_ended")
+    return numbered.groupBy("actor", "life").agg(began, ended).where(F.col("restart_began").isNotNull()).drop("life")
+
+
+def _steps(consumers: DataFrame) -> DataFrame:
+    """gateway, bucket, bytes, unattributed_bytes, share; the first two of all other gateways, too."""
+    without = F.when(F.col("reason").isNotNull(), F.col("bytes")).otherwise(0)
+    steps = consumers.groupBy("gateway", "bucket").agg(
+        F.sum("bytes").alias("bytes"), F.sum(without).alias("unattributed_bytes")
+    )
+    all_gateways = Window.partitionBy("bucket")
+    return (
+        steps.where(F.col("bytes") > 0)
+        .withColumn("share", _share("unattributed_bytes", "bytes"))
+        .withColumn("others_bytes", F.sum("bytes").over(all_gateways) - F.col("bytes"))
+        .withColumn(
+            "others_unattributed_bytes",
+            F.sum("unattributed_bytes").over(all_gateways) - F.col("unattributed_bytes"),
+        )
+    )
+
+
+def _beginnings(steps: DataFrame, rule: Rule) -> DataFrame:
+    """gateway, began, expected_share, limit, others_before of each step that a hole may begin with."""
+    in_time = Window.partitionBy("gateway").orderBy("bucket")
+    before = in_time.rowsBetween(-rule.steps_before, -1)
+    after = in_time.rowsBetween(0, rule.steps_after - 1)
+    first_of_all = F.min("bucket").over(Window.partitionBy(F.lit(0)))  # few rows: of gateways and steps
+    is_new = F.min("bucket").over(Window.partitionBy("gateway")) > first_of_all
+    own = F.when(F.size("before") >= rule.least_steps, _median(F.col("before")))
+    spread = F.transform("before", lambda share: F.abs(share - F.col("expected_share")))
+    noise = F.when(F.size("before") >= rule.least_steps, _median(spread) * _SIGMAS_OF_MAD * rule.deviations)
+    judged = (
+        steps.withColumn("before", F.collect_list("share").over(before))
+        .withColumn("after", F.collect_list("share").over(after))
+        .withColumn(
+            "others_before", F.sum("others_unattributed_bytes").over(before) / F.sum("others_bytes").over(before)
+        )
+        .withColumn(
+            "expected_share", F.coalesce(own, F.when(is_new, _share("others_unattributed_bytes", "others_bytes")))
+        )
+        .withColumn(
+            "limit", F.col("expected_share") + F.greatest(F.lit(rule.least_rise), F.coalesce(noise, F.lit(0.0)))
+        )
+    )
+    stays = (F.size("after") >= rule.least_steps) & (_median(F.col("after")) >= F.col("limit"))
+    begins = judged.where((F.col("share") >= F.col("limit")) & stays)
+    return begins.select("gateway", F.col("bucket").alias("began"), "expected_share", "limit", "others_before")
+
+
+def _with_end(beginnings: DataFrame, steps: DataFrame) -> DataFrame:
+    """With ``ended``; null: it did not. Equi-join by gateway, of aggregated steps."""
+    in_time = Window.partitionBy("gateway").orderBy("bucket")
+    following = F.coalesce(F.lead("share").over(in_time), F.col("share"))
+    calm = steps.select("gateway", "bucket", F.greatest("share", following).alias("highest"))
+    is_end = (F.col("bucket") > F.col("began")) & (F.col("highest") < F.col("limit"))
+    keys = beginnings.columns
+    return beginnings.join(calm, "gateway").groupBy(*keys).agg(F.min(F.when(is_end, F.col("bucket"))).alias("ended"))
+
+
+def _outermost(found: DataFrame) -> DataFrame:
+    """Without those that begin while an earlier one of the same gateway goes on."""
+    before = Window.partitionBy("gateway").orderBy("began").rowsBetween(Window.unboundedPreceding, -1)
+    reached = F.max(_or_forever("ended")).over(before)
+    return (
+        found.withColumn("reached", reached)
+        .where(F.col("reached").isNull() | (F.col("began") >= F.col("reached")))
+        .drop("reached")
+    )
+
+
+def _with_sums(found: DataFrame, steps: DataFrame, rule: Rule) -> DataFrame:
+    """With what was sent meanwhile."""
+    sums = ["bytes", "unattributed_bytes", "others_bytes", "others_unattributed_bytes"]
+    keys = found.columns
+    joined = found.join(steps.select("gateway", "bucket", *sums), "gateway").where(_within("bucket"))
+    summed = joined.groupBy(*keys).agg(*(F.sum(name).alias(name) for name in sums))
+    expected = F.round(F.col("expected_share") * F.col("bytes")).cast("long")
+    rise = F.col("others_share") - F.coalesce("others_before", F.lit(0.0))
+    return (
+        summed.withColumn("lost_bytes", F.col("unattributed_bytes") - expected)
+        .withColumn("share", _share("unattributed_bytes", "bytes"))
+        .withColumn("others_share", _share("others_unattributed_bytes", "others_bytes"))
+        .withColumn("is_everywhere", F.coalesce(rise >= rule.least_rise, F.lit(False)))
+    )
+
+
+def _with_clients(found: DataFrame, consumers: DataFrame) -> DataFrame:
+    """With whose bytes are without a group: how many had one elsewhere, and the largest part."""
+    known = (
+        consumers.where(F.col("reason").isNull())
+        .select(*(F.col(name).alias(f"known_{name}") for name in _CLIENT))
+        .distinct()
+    )
+    same = [F.col(name).eqNullSafe(F.col(f"known_{name}")) for name in _CLIENT]
+    nameless = consumers.where(F.col("reason").isNotNull()).join(known, same, "left")
+    nameless = nameless.select(
+        "gateway",
+        "bucket",
+        "reason",
+        "host",
+        "client_id",
+        F.col("bytes").alias("part"),
+        F.col("known_topic").isNotNull().alias("had_group"),
+    )
+    within = found.join(nameless, "gateway").where(_within("bucket"))
+    parts = within.groupBy(*found.columns, "reason", "host", "client_id").agg(
+        F.sum(F.when(F.col("had_group"), F.col("part")).otherwise(0)).alias("known"), F.sum("part").alias("part")
+    )
+    largest = F.max_by(F.struct("reason", "client_id", "host"), F.struct("part", "reason", "host", "client_id"))
+    return parts.groupBy(*found.columns).agg(F.sum("known").alias("had_group_bytes"), largest.alias("largest"))
+
+
+def _with_restart(found: DataFrame, restarts: DataFrame, seconds: int, rule: Rule) -> DataFrame:
+    """With the restart that fits best: the latest, and of those in one step of time the gateway's own.
+
+    Both sides are a handful of rows, so there is nothing to be gained by an equi-join.
+    """
+    began_s, restarted_s = F.unix_timestamp("began"), F.unix_timestamp("restart_began")
+    served_s = F.coalesce(F.unix_timestamp("restart_ended"), began_s)
+    fits = (restarted_s <= began_s + seconds) & (served_s >= began_s - rule.restart_within_seconds)
+    keys = found.columns
+    is_own = F.col("actor") == F.concat(F.lit("gateway-"), F.col("gateway"))
+    step = F.floor(restarted_s / seconds).alias("step")
+    restart = F.struct(step, is_own.alias("own"), "restart_began", "actor", "restart_ended")
+    return (
+        found.join(F.broadcast(restarts), fits, "left")
+        .groupBy(*keys)
+        .agg(F.max(F.when(F.col("actor").isNotNull(), restart)).alias("restart"))
+    )
+
+
+def _with_cause(found: DataFrame) -> DataFrame:
+    cause = (
+        F.when(F.col("had_group_bytes") * 2 < F.col("unattributed_bytes"), "reader_without_group")
+        .when(F.col("restart.own"), "gateway_restarted")
+        .when(F.col("restart").isNotNull(), "other_gateway_restarted")
+        .otherwise("labels_lost")
+    )
+    return found.select(
+        "gateway",
+        "began",
+        "ended",
+        "bytes",
+        "unattributed_bytes",
+        "lost_bytes",
+        "had_group_bytes",
+        "expected_share",
+        "share",
+        "others_share",
+        "is_everywhere",
+        cause.alias("cause"),
+        F.col("restart.actor").alias("restarted"),
+        F.col("restart.restart_began").alias("restart_began"),
+        F.col("restart.restart_ended").alias("restart_ended"),
+        F.col("largest.reason").alias("reason"),
+        F.col("largest.client_id").alias("client_id"),
+        F.col("largest.host").alias("host"),
+    )
+
+
+def _within(moment: str) -> Column:
+    return (F.col(moment) >= F.col("began")) & (F.col(moment) < _or_forever("ended"))
+
+
+def _or_forever(moment: str) -> Column:
+    return F.coalesce(moment, F.lit("9999-12-31 00:00:00").cast("timestamp"))
+
+
+def _share(part: str, whole: str) -> Column:
+    return F.when(F.col(whole) > 0, F.col(part) / F.col(whole))
+
+
+def _median(values: Column) -> Column:
+    """Of an array of numbers, the lower one of the middle two; null of an empty one."""
+    middle = F.ceil(F.size(values) / 2).cast("int")
+    return F.when(F.size(values) > 0, F.element_at(F.array_sort(values), F.greatest(middle, F.lit(1))))

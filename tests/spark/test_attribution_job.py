@@ -1,0 +1,301 @@
+"""Shares, holes and drift: small tables worked out by hand, and a generated hole that the job must name."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from actors.tables.schemas.cluster import LIFECYCLE
+from actors.tables.schemas.groups import REGISTRATIONS
+from actors.tables.schemas.offsets import COMMITS
+from actors.tables.schemas.samples import SAMPLES
+from spark.jobs.attribution import JOB, reasons, shares
+from spark.jobs.attribution_drift import drift
+from spark.jobs.attribution_holes import holes, restarts, volumes
+from spark.jobs.job import Options
+from tests.spark.rows import answer, at, table
+
+Row = dict[str, Any]
+
+
+def sample(at_s: float, *, first: int = 0, last: int = 9, **changes: Any) -> Row:
+    return {
+        "ts": at(at_s),
+        "last_ts": at(at_s),
+        "gateway": 0,
+        "group": None if "reason" in changes else "billing",
+        "client_id": "rdkafka",
+        "host": "10.0.0.1",
+        "topic": "flights",
+        "partition": 0,
+        "evidence": "none" if "reason" in changes else "assignment",
+        "messages": last - first + 1,
+        "bytes": 100 * (last - first + 1),
+        "fetches": 1,
+        "first_offset": first,
+        "last_offset": last,
+        **changes,
+    }
+
+
+def life(at_s: float, actor: str, event: str) -> Row:
+    return {"ts": at(at_s), "actor": actor, "kind": actor.partition("-")[0], "event": event, "seen_by": "controller"}
+
+
+def minutes(gateway: int, shares_without: Iterable[float], *, first: int = 0) -> list[Row]:
+    """For each share and minute samples of 10,000 bytes together, some with a group and some without."""
+    rows = []
+    for minute, share in enumerate(shares_without, start=first):
+        without = round(10_000 * share)
+        if without < 10_000:
+            rows.append(sample(60 * minute + 5, gateway=gateway, bytes=10_000 - without))
+        if without:
+            rows.append(sample(60 * minute + 5, gateway=gateway, bytes=without, reason="no_group"))
+    return rows
+
+
+def seconds_of(moment: datetime | None) -> float | None:
+    """Since noon; Spark hands local times without a zone to Python."""
+    return None if moment is None else (moment.astimezone(at(0).tzinfo) - at(0)) / timedelta(seconds=1)
+
+
+def found(spark: SparkSession, samples: list[Row], events: list[Row], *columns: str) -> list[tuple[Any, ...]]:
+    frame = holes(volumes(table(spark, SAMPLES, samples), seconds=60), table(spark, LIFECYCLE, events), seconds=60)
+    return [
+        tuple(seconds_of(value) if isinstance(value, datetime) else value for value in row)
+        for row in answer(frame, *columns)
+    ]
+
+
+def test_shares_by_reason(spark: SparkSession) -> None:
+    sent = volumes(
+        table(
+            spark,
+            SAMPLES,
+            [
+                sample(1, bytes=600),
+                sample(59.9, bytes=150),
+                sample(2, bytes=200, reason="no_group"),
+                sample(3, bytes=50, reason="pending"),
+                sample(4, bytes=5000, reason="internal"),
+                sample(60, bytes=10, reason="ambiguous"),
+                sample(61, bytes=7, reason="internal", gateway=1),
+            ],
+        ),
+        seconds=60,
+    )
+    columns = ["gateway", "bytes", "unattributed_bytes", "unattributed_share"]
+    by_reason = ["no_group_bytes", "ambiguous_bytes", "other_reason_bytes", "internal_bytes"]
+    assert answer(shares(sent), *columns, *by_reason) == [
+        (0, 1000, 250, 0.25, 200, 0, 50, 5000),
+        (0, 10, 10, 1.0, 0, 10, 0, 0),
+        (1, 0, 0, None, 0, 0, 0, 7),
+    ]
+    assert answer(reasons(sent), "reason", "bytes")[:2] == [("internal", 5007), (None, 750)]
+    with pytest.raises(ValueError, match="second"):
+        volumes(table(spark, SAMPLES, []), seconds=0)
+
+
+def test_a_hole_after_the_gateways_own_restart(spark: SparkSession) -> None:
+    samples = minutes(0, [0] * 12) + minutes(1, [0, 0, 0, 0, 0.5, 0.8, 0.8, 0.8, 0, 0, 0, 0])
+    events = [
+        life(-50, "gateway-1", "starting"),
+        life(-40, "gateway-1", "serving"),
+        life(235, "gateway-1", "lost"),
+        life(236, "gateway-1", "starting"),
+        life(239, "gateway-1", "serving"),
+        life(230, "log-0", "lost"),
+    ]
+    columns = ["gateway", "began", "ended", "bytes", "unattributed_bytes", "lost_bytes", "share", "others_share"]
+    assert found(spark, samples, events, *columns) == [(1, 240.0, 480.0, 40_000, 29_000, 29_000, 0.725, 0.0)]
+    cause = ["cause", "restarted", "restart_began", "restart_ended", "is_everywhere", "reason", "client_id", "host"]
+    assert found(spark, samples, events, *cause) == [
+        ("gateway_restarted", "gateway-1", 235.0, 239.0, False, "no_group", "rdkafka", "10.0.0.1")
+    ]
+
+
+def test_the_hole_of_the_article_is_in_the_gateway_that_took_over(spark: SparkSession) -> None:
+    """Broker A restarts; its partition goes to C, which finds no group, until C restarts and the hole moves to A."""
+    samples = minutes(0, [0] * 5) + minutes(0, [0.6] * 7, first=13)
+    samples += minutes(1, [0] * 20) + minutes(2, [0] * 5 + [0.6] * 8 + [0] * 7)
+    events = [
+        life(290, "gateway-0", "lost"),
+        life(310, "gateway-0", "serving"),
+        life(770, "gateway-2", "moved"),
+        life(785, "gateway-2", "serving"),
+    ]
+    columns = ["gateway", "began", "ended", "lost_bytes", "cause", "restarted"]
+    assert found(spark, samples, events, *columns) == [
+        (0, 780.0, None, 42_000, "other_gateway_restarted", "gateway-2"),
+        (2, 300.0, 780.0, 48_000, "other_gateway_restarted", "gateway-0"),
+    ]
+
+
+def test_what_is_no_hole(spark: SparkSession) -> None:
+    blip = minutes(0, [0, 0, 0, 0, 1, 0, 0, 0, 0, 0])
+    noisy = minutes(1, [0.1, 0.9, 0.3, 0.7, 0.2, 0.8, 0.5, 0.9, 0.8, 0.9])
+    always = minutes(2, [0.5] * 10)
+    beginning = minutes(3, [0, 0.5, 0.5, 0.5, 0.5])  # too little before it
+    assert found(spark, blip + noisy + always + beginning, [], "gateway") == []
+
+
+def test_a_gateway_that_is_new_is_compared_with_the_others(spark: SparkSession) -> None:
+    samples = minutes(0, [0] * 8) + minutes(1, [0] * 8) + minutes(2, [0.7] * 5, first=3)
+    columns = ["gateway", "began", "ended", "expected_share", "cause", "restarted"]
+    assert found(spark, samples, [], *columns) == [(2, 180.0, None, 0.0, "labels_lost", None)]
+
+
+def test_a_reader_without_a_group_lost_nothing(spark: SparkSession) -> None:
+    samples = minutes(0, [0] * 10) + minutes(1, [0] * 10)
+    samples += [sample(60 * n + 7, gateway=1, bytes=9000, client_id="export", reason="no_group") for n in range(5, 10)]
+    columns = ["gateway", "cause", "client_id", "had_group_bytes"]
+    restart = [life(280, "gateway-1", "lost"), life(290, "gateway-1", "serving")]
+    assert found(spark, samples, restart, *columns) == [(1, "reader_without_group", "export", 0)]
+
+
+def test_a_hole_in_all_gateways_is_said_to_be_everywhere(spark: SparkSession) -> None:
+    samples = [row for gateway in range(3) for row in minutes(gateway, [0] * 5 + [0.5] * 5)]
+    assert found(spark, samples, [], "gateway", "is_everywhere") == [(0, True), (1, True), (2, True)]
+
+
+def test_a_restart_is_what_ended_and_not_what_was_found(spark: SparkSession) -> None:
+    events = table(
+        spark,
+        LIFECYCLE,
+        [
+            life(0, "gateway-0", "serving"),
+            life(10, "gateway-0", "lost"),
+            life(11, "gateway-0", "starting"),
+            life(20, "gateway-0", "serving"),
+            life(30, "gateway-0", "stopped"),
+            life(5, "offsets-1", "lost"),
+        ],
+    )
+    rows = answer(restarts(events).orderBy("restart_began"), "actor", "restart_began", "restart_ended")
+    assert [(actor, seconds_of(began), seconds_of(ended)) for actor, began, ended in rows] == [
+        ("gateway-0", 10.0, 20.0),
+        ("gateway-0", 30.0, None),
+    ]
+
+
+def test_a_planted_hole_among_noise_is_the_one_that_is_named(spark: SparkSession) -> None:
+    """Five gateways for three hours, a share of 1 to 5% without a group, idle minutes; gateway-3 restarts at 01:20."""
+    chance = random.Random(5)
+    samples: list[Row] = []
+    planted = 0
+    for gateway in range(5):
+        for minute in range(180):
+            if chance.random() < 0.1:
+                continue
+            is_hole = gateway == 3 and 80 <= minute < 131
+            size = chance.randrange(5_000, 50_000)
+            without = round(size * (chance.uniform(0.5, 0.7) if is_hole else chance.uniform(0.01, 0.05)))
+            planted += without if is_hole else 0
+            client: Row = {"gateway": gateway, "client_id": chance.choice(["rdkafka", "sarama"])}
+            samples.append(sample(60 * minute + 1, bytes=size - without, **client))
+            samples.append(sample(60 * minute + 2, bytes=without, reason="no_group", **client))
+    events = [life(4790, "gateway-3", "lost"), life(4797, "gateway-3", "serving")]
+    columns = ["gateway", "began", "ended", "unattributed_bytes", "lost_bytes", "cause", "restarted"]
+    [(gateway, began, ended, without, lost, cause, restarted)] = found(spark, samples, events, *columns)
+    assert (gateway, cause, restarted, without) == (3, "gateway_restarted", "gateway-3", planted)
+    assert 4800 <= began <= 4860
+    assert 131 * 60 <= ended <= 133 * 60
+    assert 0.9 * planted < lost < planted
+
+
+def committed(at_s: float, previous: int | None, offset: int | None, **changes: Any) -> Row:
+    return {
+        "ts": at(at_s),
+        "offsets_partition": 7,
+        "epoch": 1,
+        "group": "billing",
+        "topic": "flights",
+        "partition": 0,
+        "kind": "commit",
+        "previous": previous,
+        "offset": offset,
+        "lowest": offset,
+        "commits": 1,
+        **changes,
+    }
+
+
+def drifts(spark: SparkSession, samples: list[Row], commits: list[Row], *columns: str) -> list[tuple[Any, ...]]:
+    return answer(drift(table(spark, SAMPLES, samples), table(spark, COMMITS, commits)), *columns)
+
+
+IMPLIED = ("group", "implied_bytes", "attributed_bytes", "missing_bytes", "ahead_bytes", "cause")
+
+
+def test_commits_and_samples_agree(spark: SparkSession) -> None:
+    samples = [
+        sample(1, first=0, last=49),
+        sample(2, first=50, last=99),
+        sample(3, first=40, last=59),  # sent again
+        sample(4, first=0, last=99, group="archive"),
+    ]
+    commits = [committed(5, 0, 60), committed(6, 60, 90), committed(7, None, 10), committed(8, 90, 30)]
+    assert drifts(spark, samples, commits, *IMPLIED) == [("billing", 9000, 10_000, 0, 1000, "none")]
+
+
+def test_what_is_missing_and_where_it_went(spark: SparkSession) -> None:
+    samples = [
+        sample(1, first=0, last=29),
+        sample(2, first=30, last=79, reason="no_group"),
+        sample(3, first=0, last=99, group="archive"),
+        sample(4, first=0, last=9, partition=1),
+        sample(5, first=20, last=29, partition=1),
+        sample(6, first=0, last=99, partition=1, reason="internal"),
+        sample(7, first=0, last=99, partition=2, group="archive"),
+    ]
+    commits = [
+        committed(9, 0, 100),  # 0-29 its own, 30-79 without a name, 80-99 only the archive's
+        committed(9, 0, 30, partition=1),  # 10-19 sent to nobody
+        committed(9, 0, 50, partition=2),
+        committed(9, 100, None, partition=2, kind="expired"),
+    ]
+    columns = ["partition", "implied_bytes", "attributed_bytes", "missing_bytes", "nameless_bytes", "skipped_bytes"]
+    assert drifts(spark, samples, commits, *columns, "cause") == [
+        (0, 10_000, 3000, 7000, 5000, 0, "nameless"),
+        (2, 5000, 0, 5000, 0, 0, "other_groups_only"),
+        (1, 3000, 2000, 1000, 0, 1000, "skipped"),
+    ]
+
+
+def test_bytes_per_offset_are_those_of_the_block(spark: SparkSession) -> None:
+    """Records of 100 bytes up to 4096, of 10 bytes behind it; what was read before the table begins is not missing."""
+    samples = [
+        sample(1, first=1000, last=4095),
+        sample(2, first=4096, last=5095, bytes=10_000, reason="no_group"),
+    ]
+    columns = ["implied_offsets", "implied_bytes", "missing_bytes", "missing_share"]
+    assert drifts(spark, samples, [committed(9, 0, 5096)], *columns) == [
+        (4096, 309_600 + 10_000, 10_000, pytest.approx(10_000 / 319_600))
+    ]
+
+
+def test_empty_tables_and_plans_with_what_is_needed_only(spark: SparkSession, tmp_path: Path) -> None:
+    """Columns that no answer needs are not read, and rows of samples are joined by equal keys."""
+    tables: dict[str, DataFrame] = {}
+    for name in JOB.tables:
+        table(spark, name, []).write.parquet(str(tmp_path / name))
+        tables[name] = spark.read.parquet(str(tmp_path / name))
+    for section in JOB.sections(tables, Options()):
+        plan = _plan(section.frame)
+        assert section.frame.collect() == [], section.name
+        assert "ReadSchema" in plan
+        for unwanted in ("fetches", "Cartesian", "PythonUDF", "EvalPython"):
+            assert unwanted not in plan, (section.name, unwanted)
+        if section.name in ("drift", "reattributed"):
+            assert "NestedLoop" not in plan, section.name
+    assert REGISTRATIONS in JOB.history
+
+
+def _plan(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().executedPlan().toString())
