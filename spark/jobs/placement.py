@@ -1,0 +1,178 @@
+"""Placement: what each partition of ``__consumer_offsets`` carries, how uneven that is, who is to blame, and what if.
+
+The load of a partition is that of the groups that hash to it: commits, changes of the group (``group_events``), members
+(the most that there were), and bytes that gateways sent to them, which says how much work hangs on the coordinator.
+The actor ``offsets-<p>`` owns the partition, and the node is the one where it serves by ``lifecycle``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from actors.tables.schemas.cluster import LIFECYCLE
+from actors.tables.schemas.groups import GROUP_EVENTS, REGISTRATIONS
+from actors.tables.schemas.offsets import COMMITS
+from actors.tables.schemas.samples import SAMPLES
+from spark.jobs.job import Job, Options, Plot, Section
+from spark.jobs.placement_skew import LOADS, long_loads, skew
+from spark.jobs.placement_what_if import what_if
+
+_SUMS = ("commits", "events", "bytes")
+
+
+def group_loads(samples: DataFrame, commits: DataFrame, group_events: DataFrame, registrations: DataFrame) -> DataFrame:
+    """group, offsets_partition, groups (1), members (the most), commits, events, bytes; not ordered.
+
+    offsets_partition is null for a group of which only samples tell.
+    """
+    parts = [
+        commits.select("group", "offsets_partition", "ts", *_loads(commits=F.col("commits"))),
+        group_events.select("group", "offsets_partition", "ts", *_loads(events=F.lit(1), members=F.col("members"))),
+        registrations.where(F.col("event") != "snapshot").select("group", "offsets_partition", "ts", *_loads()),
+        samples.where(F.col("group").isNotNull()).select(
+            "group", F.lit(None).cast("int").alias("offsets_partition"), "ts", *_loads(bytes=F.col("bytes"))
+        ),
+    ]
+    union = parts[0]
+    for part in parts[1:]:
+        union = union.unionByName(part)
+    last_known = F.max_by("offsets_partition", F.when(F.col("offsets_partition").isNotNull(), F.col("ts")))
+    return union.groupBy("group").agg(
+        last_known.alias("offsets_partition"),
+        F.lit(1).alias("groups"),
+        F.max("members").alias("members"),
+        *(F.sum(name).alias(name) for name in _SUMS),
+    )
+
+
+def partition_loads(groups: DataFrame, homes: DataFrame) -> DataFrame:
+    """offsets_partition, actor, node_id (null: not known), :data:`LOADS`, heaviest_group (by commits); ordered.
+
+    Every partition has a row, up to the highest that any table names.
+    """
+    sums = (
+        groups.where(F.col("offsets_partition").isNotNull())
+        .groupBy("offsets_partition")
+        .agg(
+            *(F.sum(name).alias(name) for name in LOADS),
+            F.max_by("group", F.struct("commits", "events", "bytes", "group")).alias("heaviest_group"),
+        )
+    )
+    number = F.regexp_extract("actor", "^offsets-([0-9]+)$", 1).cast("int").alias("offsets_partition")
+    served = homes.select(number, "node_id").where(F.col("offsets_partition").isNotNull())
+    known = sums.select("offsets_partition").unionByName(served.select("offsets_partition"))
+    every = known.agg(F.max("offsets_partition").alias("last")).where(F.col("last").isNotNull())
+    every = every.select(F.explode(F.sequence(F.lit(0), "last")).alias("offsets_partition"))
+    return (
+        every.join(served, "offsets_partition", "left")
+        .join(sums, "offsets_partition", "left")
+        .fillna(0, list(LOADS))
+        .select(
+            "offsets_partition",
+            F.concat(F.lit("offsets-"), F.col("offsets_partition")).alias("actor"),
+            "node_id",
+            *LOADS,
+            "heaviest_group",
+        )
+        .orderBy("offsets_partition")
+    )
+
+
+def homes(lifecycle: DataFrame) -> DataFrame:
+    """actor, node_id where it served last."""
+    served = lifecycle.where((F.col("event") == "serving") & F.col("node_id").isNotNull())
+    return served.groupBy("actor").agg(F.max_by("node_id", "ts").alias("node_id"))
+
+
+def node_loads(partitions: DataFrame, homes: DataFrame) -> DataFrame:
+    """node_id, partitions (how many), :data:`LOADS`, of every node on which some actor is; ordered."""
+    summed = partitions.groupBy("node_id").agg(
+        F.count(F.lit(1)).alias("partitions"), *(F.sum(name).alias(name) for name in LOADS)
+    )
+    every = homes.select("node_id").distinct()
+    return every.join(summed, "node_id", "left").fillna(0).orderBy("node_id")
+
+
+def blame(groups: DataFrame, partitions: DataFrame, *, top: int) -> DataFrame:
+    """Of the heaviest partition of each load the ``top`` heaviest groups; by load and rank.
+
+    load, offsets_partition, partition_over_mean, rank, group, value, share_of_partition, share_of_all. A group whose
+    share of all is above 1/partitions is too heavy for any partition: more partitions do not help, splitting it does.
+    """
+    name = F.col("offsets_partition")
+    by_place = long_loads(partitions, "partition", name)
+    worst = (
+        by_place.groupBy("load")
+        .agg(
+            F.max_by("name", F.struct("value", "name")).cast("int").alias("offsets_partition"),
+            F.max("value").alias("partition_value"),
+            F.sum("value").alias("all_value"),
+            F.avg("value").alias("mean"),
+        )
+        .where(F.col("all_value") > 0)
+    )
+    of_groups = long_loads(groups.where(name.isNotNull()), "group", F.col("group")).withColumnRenamed("name", "group")
+    placed = of_groups.join(groups.select("group", "offsets_partition"), "group")
+    rank = F.row_number().over(Window.partitionBy("load").orderBy(F.desc("value"), "group"))
+    joined = placed.join(worst, ["load", "offsets_partition"]).where((F.col("value") > 0) & (F.col("load") != "groups"))
+    return (
+        joined.withColumn("rank", rank)
+        .where(F.col("rank") <= top)
+        .select(
+            "load",
+            "offsets_partition",
+            (F.col("partition_value") / F.col("mean")).alias("partition_over_mean"),
+            "rank",
+            "group",
+            "value",
+            (F.col("value") / F.col("partition_value")).alias("share_of_partition"),
+            (F.col("value") / F.col("all_value")).alias("share_of_all"),
+        )
+        .orderBy("load", "rank")
+    )
+
+
+def _loads(**given: Column) -> list[Column]:
+    names = (*_SUMS, "members")
+    return [given.get(name, F.lit(None)).cast("long").alias(name) for name in names]
+
+
+def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Section]:
+    groups = group_loads(tables[SAMPLES], tables[COMMITS], tables[GROUP_EVENTS], tables[REGISTRATIONS])
+    groups = groups.fillna(0, [*_SUMS, "members"]).persist()  # a row per group, asked by every section
+    at = homes(tables[LIFECYCLE]).persist()
+    partitions = partition_loads(groups, at).persist()
+    by_node = node_loads(partitions, at)
+    now = long_loads(partitions, "partition", F.col("offsets_partition")).unionByName(
+        long_loads(by_node, "node", F.col("node_id"))
+    )
+    bars = Plot(kind="bars", x=("actor",), y="commits", y_label="commits")
+    return [
+        Section("partitions", "Load of each partition of __consumer_offsets", partitions, plot=bars),
+        Section("nodes", "Load of each node, by the coordinators on it", by_node),
+        Section("skew", "How uneven it is", skew(now), "max_over_mean: 1 is even. highest_name is where most is."),
+        Section(
+            "blame",
+            "The heaviest groups of the heaviest partitions",
+            blame(groups, partitions, top=options.top),
+            "A group that is heavier than the mean partition stays the heaviest with any number of partitions.",
+        ),
+        Section(
+            "what_if",
+            "With other numbers of partitions and nodes",
+            what_if(groups, partitions, at, options),
+            "The real groups by Kafka's hash, partitions by rendezvous hashing; names of nodes to come are made up.",
+        ),
+    ]
+
+
+JOB = Job(
+    name="placement",
+    title="What each coordinator carries, how uneven that is, and what other numbers would change",
+    tables=(SAMPLES, COMMITS, GROUP_EVENTS, REGISTRATIONS, LIFECYCLE),
+    sections=sections,
+    history=(REGISTRATIONS, LIFECYCLE),
+)

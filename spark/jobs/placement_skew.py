@@ -1,0 +1,45 @@
+"""How uneven a load is over places: partitions of ``__consumer_offsets``, or nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+LOADS = ("groups", "members", "commits", "events", "bytes")
+"""What is balanced, or not."""
+
+
+def long_loads(loads: DataFrame, level: str, name: Column, *others: str) -> DataFrame:
+    """``others``, level (partition, node), name, load (of :data:`LOADS`), value: a row per place and load."""
+    values = F.explode(
+        F.array(*(F.struct(F.lit(load).alias("load"), F.col(load).cast("double").alias("value")) for load in LOADS))
+    )
+    rows = loads.select(*others, F.lit(level).alias("level"), name.cast("string").alias("name"), values.alias("of"))
+    return rows.select(*others, "level", "name", "of.load", "of.value")
+
+
+def skew(loads: DataFrame, keys: Sequence[str] = ("level", "load")) -> DataFrame:
+    """``keys``, places, mean, highest, highest_name, max_over_mean, variation, gini; from :func:`long_loads`; ordered.
+
+    max_over_mean is 1 where all is even and the number of places where one has all. variation: standard deviation over
+    mean. gini: 0 even, 1 - 1/places where one has all. The last three are null where there is no load.
+    """
+    rank = F.row_number().over(Window.partitionBy(*keys).orderBy("value", "name"))
+    ranked = loads.withColumn("rank", rank)
+    total, places = F.sum("value"), F.count(F.lit(1))
+    gini = 2 * F.sum(F.col("rank") * F.col("value")) / (places * total) - (places + 1) / places
+    return (
+        ranked.groupBy(*keys)
+        .agg(
+            places.alias("places"),
+            F.avg("value").alias("mean"),
+            F.max("value").alias("highest"),
+            F.max_by("name", "rank").alias("highest_name"),
+            F.when(total > 0, F.max("value") / F.avg("value")).alias("max_over_mean"),
+            F.when(total > 0, F.stddev_pop("value") / F.avg("value")).alias("variation"),
+            F.when(total > 0, gini).alias("gini"),
+        )
+        .orderBy(*keys)
+    )

@@ -1,0 +1,132 @@
+"""What another number of partitions, or of nodes, would change: the real groups, placed by the real rules.
+
+A group's partition is Kafka's hash of its name, computed in Spark. A partition's node is rendezvous hashing, as the
+controller does it for the actor ``offsets-<p>``: computed on the driver, since there is one row per partition and no
+group in it. Nodes that are not there yet have made-up names, so theirs is one outcome of many; the real one differs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from placement.rendezvous import choose
+from spark.jobs.java_hash import partition_for
+from spark.jobs.job import Options
+from spark.jobs.placement_skew import LOADS, long_loads, skew
+
+NOW = "now"
+_KEYS = ("scenario", "level", "load")
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    name: str
+    partitions: int
+    nodes: tuple[str, ...]
+
+
+def scenarios(partitions: int, nodes: list[str], options: Options) -> list[Scenario]:
+    """How it is, by the same rules, and what was asked for. ValueError for no partition or no node."""
+    real = tuple(sorted(nodes)) or ("node-1",)
+    found = [Scenario(NOW, partitions, real)]
+    more, count = options.what_if_partitions, options.what_if_nodes
+    if count is not None:
+        if count < 1:
+            raise ValueError(f"there is at least one node, not {count}")
+        imagined = (*real[:count], *(f"new-{number}" for number in range(1, count - len(real) + 1)))
+        found.append(Scenario(f"{count} nodes", partitions, imagined))
+    if more is not None:
+        if more < 1:
+            raise ValueError(f"a topic has at least one partition, not {more}")
+        found.append(Scenario(f"{more} partitions", more, real))
+        if count is not None:
+            found.append(Scenario(f"{more} partitions, {count} nodes", more, imagined))
+    return found
+
+
+def what_if(groups: DataFrame, partitions: DataFrame, homes: DataFrame, options: Options) -> DataFrame:
+    """scenario, level (partition, node), load, moved_groups, largest_group_over_mean, and :func:`skew`'s; ordered.
+
+    moved_groups: those whose partition, or node, is another than in the scenario ``now``. No number of partitions makes
+    max_over_mean smaller than largest_group_over_mean.
+    """
+    spark = groups.sparkSession
+    node_ids = [row.node_id for row in homes.select("node_id").distinct().collect()]
+    asked = scenarios(max(partitions.count(), 1), node_ids, options)
+    places = spark.createDataFrame(
+        [
+            (scenario.name, partition, choose(f"offsets-{partition}", scenario.nodes))
+            for scenario in asked
+            for partition in range(scenario.partitions)
+        ],
+        "scenario string, partition int, node string",
+    )
+    nodes = spark.createDataFrame(
+        [(scenario.name, node) for scenario in asked for node in scenario.nodes], "scenario string, node string"
+    )
+    placed = _placed(groups, places, asked)
+    sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in LOADS]
+    by_partition = places.join(placed.drop("node"), ["scenario", "partition"], "left").groupBy("scenario", "partition")
+    by_node = nodes.join(placed, ["scenario", "node"], "left").groupBy("scenario", "node")
+    loads = long_loads(by_partition.agg(*sums), "partition", F.col("partition"), "scenario").unionByName(
+        long_loads(by_node.agg(*sums), "node", F.col("node"), "scenario")
+    )
+    largest = long_loads(groups, "group", F.col("group")).groupBy("load").agg(F.max("value").alias("largest_group"))
+    return (
+        skew(loads, _KEYS)
+        .join(_moved(placed), ["scenario", "level"], "left")
+        .join(largest, "load", "left")
+        .withColumn("largest_group_over_mean", F.when(F.col("mean") > 0, F.col("largest_group") / F.col("mean")))
+        .select(
+            *_KEYS,
+            "places",
+            F.coalesce("moved_groups", F.lit(0)).alias("moved_groups"),
+            "mean",
+            "highest",
+            "highest_name",
+            "max_over_mean",
+            "largest_group_over_mean",
+            "variation",
+            "gini",
+        )
+        .orderBy(F.col("scenario") != NOW, *_KEYS)
+    )
+
+
+def _placed(groups: DataFrame, places: DataFrame, asked: list[Scenario]) -> DataFrame:
+    """scenario, group, loads, partition, node, of each group in each scenario."""
+    hashed = [
+        groups.select(
+            F.lit(scenario.name).alias("scenario"),
+            "group",
+            *LOADS,
+            partition_for(F.col("group"), scenario.partitions).alias("partition"),
+        )
+        for scenario in asked
+    ]
+    union = hashed[0]
+    for part in hashed[1:]:
+        union = union.unionByName(part)
+    return union.join(places, ["scenario", "partition"])
+
+
+def _moved(placed: DataFrame) -> DataFrame:
+    """scenario, level, moved_groups."""
+    now = placed.where(F.col("scenario") == NOW).select(
+        "group", F.col("partition").alias("now_partition"), F.col("node").alias("now_node")
+    )
+    levels = F.explode(
+        F.array(
+            *(
+                F.struct(
+                    F.lit(level).alias("level"), (F.col(level) != F.col(f"now_{level}")).cast("int").alias("moved")
+                )
+                for level in ("partition", "node")
+            )
+        )
+    )
+    rows = placed.join(now, "group").select("scenario", levels.alias("of"))
+    return rows.groupBy("scenario", "of.level").agg(F.sum("of.moved").alias("moved_groups"))
