@@ -57,13 +57,18 @@ class SampleStore(SpooledStore[Rollup]):
         self.recover()
         self._own_folder()
 
-    def add(self, sample: Sample) -> Run:
-        """Count a sample whose attribution is final; those that follow it may extend the run that it begins."""
+    def add(self, sample: Sample) -> Run | None:
+        """Count a sample whose attribution is final; those that follow it may extend the run that it begins.
+
+        None if it is in memory only (full disk): lines that go on with it would mean nothing.
+        """
         with self._lock:
             spool = self._writable()
             number = next(self._numbers)
             self._append(journal.begin_line(number, sample))
-            return Run(self, spool, spool.rows.add(sample), number)
+            row = spool.rows.add(sample)
+            is_on_disk = spool.file is not None and not spool.file.torn
+            return Run(self, spool, row, number) if is_on_disk else None
 
     def add_pending(self, sample: Sample) -> int:
         """Keep a sample out of the table until :meth:`settle`; returns its handle, unique in this store."""

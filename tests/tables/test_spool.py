@@ -15,7 +15,7 @@ import pytest
 
 from actors.tables import recovery
 from actors.tables.schemas.samples import SAMPLES_SCHEMA
-from actors.tables.spool import Sample, SampleStore
+from actors.tables.spool import Run, Sample, SampleStore
 
 HOUR_MS = 3_600_000
 NOON_MS = 1_700_049_600_000  # 2023-11-15T12:00:00Z
@@ -83,6 +83,30 @@ def test_contiguous_fetches_are_one_row_and_a_refetch_begins_another(store: Samp
     assert runs(tmp_path) == [(0, 29, 30, 2), (20, 34, 15, 2)]
 
 
+def begun(store: SampleStore, sample: Sample) -> Run:
+    run = store.add(sample)
+    assert run is not None
+    return run
+
+
+def test_on_a_full_disk_no_run_begins_so_that_a_kill_costs_only_what_was_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path)
+    run = begun(store, fetched(0, 9))
+    with monkeypatch.context() as patch:
+        patch.setattr("actors.tables.folder.os.write", lambda fd, data: _raise(OSError(28, "No space left on device")))
+        assert run.extend(NOON_MS, 10, 1000, 10, 19)
+        store.save()
+        assert store.add(fetched(0, 9, partition=1)) is None
+    for first in (20, 30):
+        assert run.extend(NOON_MS, 10, 1000, first, first + 9)
+    store.add(fetched(10, 19, partition=1))
+    die(store)
+    open_store(tmp_path).close()
+    assert runs(tmp_path) == [(0, 9, 10, 1), (10, 19, 10, 1), (20, 39, 20, 2)]
+
+
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_run_that_is_extended_is_as_if_each_sample_had_been_added(tmp_path: Path, is_killed: bool) -> None:
     """Interleaved with other samples, and read from the spool or not: the same rows."""
@@ -91,7 +115,7 @@ def test_a_run_that_is_extended_is_as_if_each_sample_had_been_added(tmp_path: Pa
     for sample in samples:
         plain.add(sample)
         plain.add(replace(sample, partition=1))
-    first, other = extended.add(samples[0]), extended.add(replace(samples[0], partition=1))
+    first, other = begun(extended, samples[0]), begun(extended, replace(samples[0], partition=1))
     for sample in samples[1:]:
         for run in (first, other):
             assert run.extend(sample.ts_ms, sample.messages, sample.bytes, sample.first_offset, sample.last_offset)
@@ -106,7 +130,7 @@ def test_a_run_that_is_extended_is_as_if_each_sample_had_been_added(tmp_path: Pa
 
 
 def test_what_does_not_go_on_with_a_run_does_not_extend_it(store: SampleStore, tmp_path: Path) -> None:
-    run = store.add(fetched(0, 9))
+    run = begun(store, fetched(0, 9))
     assert not run.extend(NOON_MS, 10, 1000, 11, 20)  # an offset is left out
     assert not run.extend(NOON_MS + HOUR_MS, 10, 1000, 10, 19)  # another folder
     store.flush()
@@ -117,7 +141,7 @@ def test_what_does_not_go_on_with_a_run_does_not_extend_it(store: SampleStore, t
 def test_what_is_added_after_an_extension_is_behind_it_in_the_spool(tmp_path: Path) -> None:
     """Rows depend on the order of samples, so lines that wait for save() must not be overtaken."""
     store = open_store(tmp_path)
-    run = store.add(fetched(0, 9))
+    run = begun(store, fetched(0, 9))
     assert run.extend(NOON_MS, 10, 1000, 10, 19)
     store.add(fetched(20, 29))
     assert run.extend(NOON_MS, 10, 1000, 30, 39)
