@@ -1,14 +1,20 @@
 """The jobs of ``muster spark``, one module each.
 
-A module is registered by its import and its line in ``_REGISTERED``: ``from spark.jobs import ``., ``lag.JOB, attribution, lag``, placement
+A module is registered by its import and its line in ``_REGISTERED``: ``from spark.jobs import lag``, ``lag.JOB,``.
 """
 
 from __future__ import annotations
 
-from spark.jobs import consumption, failover, lag
+from spark.jobs import attribution, consumption, failover, lag, placement
 from spark.jobs.job import Job
 
-_REGISTERED: tuple[Job, ...] = (attribution.JOB, placement.JOB)  # in the order of the report
+_REGISTERED: tuple[Job, ...] = (  # in the order of the report
+    consumption.JOB,
+    lag.JOB,
+    attribution.JOB,
+    placement.JOB,
+    failover.JOB,
+)
 
 JOBS: dict[str, Job] = {job.name: job for job in _REGISTERED}
 """Every job by its name."""
