@@ -31,6 +31,8 @@ from tests.cluster.members import (
     everything,
 )
 from tests.muster_process import Muster, eventually
+from tests.recording.history import held_at
+from tests.table_rows import table_rows
 
 pytestmark = pytest.mark.cluster
 
@@ -89,7 +91,37 @@ def test_a_group_outlives_its_coordinator(
     assert all(after[partition] >= offset for partition, offset in committed.items())
     assert sum(after.values()) == 2 * COUNT
     assert sum(len(member.read) for member in members) == 2 * COUNT, "nothing is read twice"
+    assert_the_tables_tell_it(muster, group, {identity[0] for identity, _, _ in before}, after)
     measured(record_property, "offsets actor killed, longest commit gap", max(m.gap.longest_s for m in members))
+
+
+def assert_the_tables_tell_it(muster: Muster, group: str, member_ids: set[str], committed: dict[int, int]) -> None:
+    """Of a group whose members have left: who was in it, and how far it was, under more than one coordinator."""
+
+    def rows(table: str) -> list[dict[str, Any]]:
+        return [row for row in table_rows(muster.storage, table) if row["group"] == group]
+
+    def stood() -> dict[int, int]:
+        return {row["partition"]: row["offset"] for row in rows("commits")}
+
+    def events() -> list[dict[str, Any]]:
+        return sorted(rows("group_events"), key=lambda row: (row["epoch"], row["number"]))
+
+    eventually(stood, lambda offsets: offsets == committed, "the last commits are in the table", WAIT_S)
+    told = eventually(events, lambda told: bool(told) and told[-1]["members"] == 0, "the group is Empty", WAIT_S)
+    for event in ("member_added", "member_left"):
+        assert {row["member_id"] for row in told if row["event"] == event} == member_ids
+    later = sorted({row["epoch"] for row in told})[1:]
+    restored = {row["epoch"]: row["members"] for row in told if row["event"] == "restored"}
+    assert restored == dict.fromkeys(later, len(member_ids))
+    assert later
+    eventually(lambda: rows("registrations")[-1]["event"], lambda event: event == "withdrawn", "withdrawn", WAIT_S)
+    every = table_rows(muster.storage, "registrations")
+    before_ms = next(row["ts"] for row in rows("registrations") if row["event"] == "withdrawn") - 1
+    held = [row for row in held_at(every, before_ms).values() if row["group"] == group]
+    assert {row["member_id"] for row in held} == member_ids
+    assert sorted(each["partition"] for row in held for each in row["partitions"]) == [*range(PARTITIONS)]
+    assert {row["epoch"] for row in held} <= set(later)
 
 
 def test_an_acknowledged_commit_is_never_lost(
