@@ -16,7 +16,29 @@ import pytest
 from gateway.cli.times import moment
 from tests.cli.conftest import ROOT, Muster, one_line
 
+PATIENCE_S = 300
+"""Spark has a low priority (:mod:`spark.priority`), and other tests run beside it."""
+
+pytestmark = pytest.mark.timeout(PATIENCE_S + 20)
+
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def muster(tmp_path: Path) -> Muster:
+    """As that of the other commands, with more time."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "gateway.cli.main", *arguments],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+
+    return run
 
 
 @pytest.fixture
@@ -127,8 +149,8 @@ def test_sigterm_in_the_middle_of_a_job_ends_it_and_its_jvm(storage: Path, tmp_p
         while not any(jvm.cpu_percent(0.2) > 30 for jvm in jvms):  # it computes
             assert process.poll() is None
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 143
-        assert psutil.wait_procs(jvms, timeout=60)[1] == []
+        assert process.wait(PATIENCE_S) == 143
+        assert psutil.wait_procs(jvms, timeout=PATIENCE_S)[1] == []
     finally:
         process.kill()
         process.wait()
