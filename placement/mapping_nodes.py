@@ -127,6 +127,8 @@ class MappingNodes:
             outcomes |= dict.fromkeys((change.path for change in some), Outcome.TOO_LARGE)
             left = self._commit(transactions, missing, outcomes)
             outcomes |= self.apply(left, batch=batch)
+            if len(left) == len(changes):  # what was seen is out of date, or there are no fences yet
+                outcomes |= self.apply(rest, batch=batch)
         return outcomes
 
     def _attempt(self, changes: Sequence[WriteIf], together: int, outcomes: dict[str, Outcome]) -> list[WriteIf]:

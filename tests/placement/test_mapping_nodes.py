@@ -219,8 +219,9 @@ def test_a_batch_never_exceeds_what_zookeeper_takes(nodes: MappingNodes, zk: Zoo
 @pytest.mark.parametrize("seen", [set(), {CLIENT_GROUP_ID, FOLDER.rpartition("/")[0], FOLDER}], ids=["none", "all"])
 @pytest.mark.parametrize("there", [False, True], ids=["not there", "there"])
 def test_what_was_seen_of_the_nodes_above_need_not_be_true(
-    nodes: MappingNodes, zk: ZooKeeperClient, seen: set[str], there: bool
+    nodes: MappingNodes, zk: ZooKeeperClient, seen: set[str], there: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("placement.mapping_nodes.CREATED_AT_ONCE", 110)
     if there:
         zk.ensure_path(FOLDER)
     wanted = {f"{PATH}-{number}": b"%d" % number for number in range(250)}
