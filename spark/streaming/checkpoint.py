@@ -4,8 +4,8 @@
 * Output and checkpoint belong together: batch 7 of another checkpoint is another batch 7, so a pair that was not made
   together is refused.
 * Nothing is missed: a stream reads the files as the actors wrote them, and compaction takes these away some time after
-  their hour. A stream that has not read a file that is gone is refused. Spark's log of the files that it read is asked:
-  ``sources/0`` below its checkpoint, a JSON object per line.
+  their hour. A stream that has not read a file that is gone is refused. Spark's own notes say which it read:
+  ``sources/0``, ``offsets`` and ``commits`` below its checkpoint, a JSON object per line.
 """
 
 from __future__ import annotations
@@ -102,14 +102,25 @@ def _merged(folder: Path) -> Iterator[tuple[str, frozenset[str]]]:
 
 
 def _files_read(checkpoint: Path) -> set[str]:
-    """``date=.../hour=.../<name>`` of every file that the query has taken in."""
+    """``date=.../hour=.../<name>`` of every file whose rows are in a batch that Spark will not run again."""
+    done = _offset_done(checkpoint)
     found = set()
     for log in checkpoint.glob("sources/0/[0-9]*"):
-        for line in log.read_text().splitlines():
-            if line.startswith("{"):  # the first one is the log's version
-                path = Path(json.loads(line)["path"])
+        for line in log.read_text().splitlines()[1:]:  # the first one is the log's version
+            entry = json.loads(line)
+            if entry["batchId"] <= done:
+                path = Path(entry["path"])
                 found.add(f"{_place(path.parent)}/{path.name}")
     return found
+
+
+def _offset_done(checkpoint: Path) -> int:
+    """How far the source had come with the last batch that is noted as done; -1 for none."""
+    batches = [int(path.name) for path in checkpoint.glob("commits/[0-9]*")]
+    if not batches:
+        return -1
+    of_source = (checkpoint / "offsets" / str(max(batches))).read_text().splitlines()[-1]
+    return int(json.loads(of_source)["logOffset"])
 
 
 def _place(hour: Path) -> str:

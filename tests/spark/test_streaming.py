@@ -54,10 +54,10 @@ def run(spark: SparkSession, storage: Path) -> None:
 
 def test_files_that_arrive_and_one_that_comes_hours_late(spark: SparkSession, tmp_path: Path) -> None:
     chance = random.Random(3)
-    for number, hour in enumerate((0, 1, 2, 0)):  # the last: a dead gateway's spool, recovered by its successor
+    for number, hour in enumerate((0, 1, 0)):  # the last: a dead gateway's spool, recovered by its successor
         write_samples(tmp_path, f"gateway-1-run-{number:08d}", chance, hour=hour)
         run(spark, tmp_path)
-    assert len(list(BatchFolders(default_output(tmp_path, "consumption") / SAMPLES, SAMPLES).path.glob("batch-*"))) == 4
+    assert len(list(BatchFolders(default_output(tmp_path, "consumption") / SAMPLES, SAMPLES).path.glob("batch-*"))) == 3
     every = frozenset[str]()
     assert streamed(spark, tmp_path, names=every) == batch(spark, tmp_path, names=every)
     hour = Options(start=NOON + timedelta(hours=1), end=NOON + timedelta(minutes=90), now=OPTIONS.now)
@@ -69,12 +69,16 @@ def test_a_batch_that_was_written_and_not_noted_is_not_written_twice(spark: Spar
     chance = random.Random(4)
     write_samples(tmp_path, "gateway-1-run-00000001", chance)
     run(spark, tmp_path)
-    noted = default_output(tmp_path, "consumption") / "_checkpoint" / SAMPLES / "commits"
-    for file in (*noted.glob("0"), *noted.glob(".0.crc")):
-        file.unlink()
+    forget_that_it_was_done(tmp_path)
     write_samples(tmp_path, "gateway-1-run-00000002", chance)
     run(spark, tmp_path)
     assert streamed(spark, tmp_path) == batch(spark, tmp_path)
+
+
+def forget_that_it_was_done(storage: Path) -> None:
+    noted = default_output(storage, "consumption") / "_checkpoint" / SAMPLES / "commits"
+    for name in ("0", ".0.crc"):
+        (noted / name).unlink()
 
 
 def test_a_batch_that_was_half_written_is_written_anew(spark: SparkSession, tmp_path: Path) -> None:
@@ -125,8 +129,8 @@ def test_lag_of_a_stream_is_lag(spark: SparkSession, tmp_path: Path) -> None:
     commit = {**partition, "offsets_partition": 7, "group": "billing", "kind": "commit", "commits": 1}
     end = {**partition, "log": 0, "log_start_offset": 0, "size_bytes": 0}
     now = NOON + timedelta(seconds=45)
-    for number, seconds in enumerate((0, 10, 20)):
-        offset, name = 10 * number, f"run-{number:08d}"
+    for number, seconds in enumerate((0, 20)):
+        offset, name = 20 * number, f"run-{number:08d}"
         committed = {**commit, "ts": at(seconds), "offset": offset, "lowest": offset, "member_id": "m-1"}
         write_file(tmp_path, COMMITS, f"offsets-7-{name}", [committed])
         write_file(tmp_path, END_OFFSETS, f"log-0-{name}", [{**end, "ts": at(seconds), "log_end_offset": 3 * offset}])
@@ -155,6 +159,15 @@ def test_a_stream_that_missed_a_file_is_refused_and_says_which(spark: SparkSessi
     missed = write_samples(tmp_path, "gateway-1-run-00000002", chance, hour=1)
     merge(missed)
     with pytest.raises(StreamRefused, match=r"hour=13/gateway-1-run-00000002\.parquet.*metrics\.compaction\.delay\.ms"):
+        run(spark, tmp_path)
+
+
+def test_a_file_of_a_batch_that_has_to_run_again_is_missed_too(spark: SparkSession, tmp_path: Path) -> None:
+    file = write_samples(tmp_path, "gateway-1-run-00000001", random.Random(8))
+    run(spark, tmp_path)
+    forget_that_it_was_done(tmp_path)
+    merge(file)
+    with pytest.raises(StreamRefused, match=r"gateway-1-run-00000001\.parquet"):
         run(spark, tmp_path)
 
 
