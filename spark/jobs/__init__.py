@@ -5,12 +5,13 @@ A module is registered by its import and its line in ``_REGISTERED``: ``from spa
 
 from __future__ import annotations
 
-from spark.jobs import attribution, consumption, failover, lag, placement
+from spark.jobs import attribution, consumption, failover, lag, placement, rebalances
 from spark.jobs.job import Job
 
 _REGISTERED: tuple[Job, ...] = (  # in the order of the report
     consumption.JOB,
     lag.JOB,
+    rebalances.JOB,
     attribution.JOB,
     placement.JOB,
     failover.JOB,

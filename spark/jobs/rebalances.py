@@ -1,0 +1,213 @@
+"""Rebalances: how often, how long, why, because of whom, and what they cost; storms, members that flap, and advice.
+
+What a rebalance cost is the sum over partitions of the time for which nobody consumed them, as the table says
+(docs/tables.md). Medians and 99th percentiles are nearest ranks: times that were measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from actors.group.journal_entry import Ending
+from actors.tables.schemas.groups import GROUP_EVENTS
+from actors.tables.schemas.rebalances import REBALANCES
+from spark.jobs.buckets import step_of
+from spark.jobs.job import Job, Options, Plot, Section
+from spark.jobs.membership import FLAP_RULES, comings_and_goings, flapping, returns
+from spark.jobs.rebalance_advice import advice
+from spark.jobs.storms import STORM_RULES, storms
+
+_ENDINGS = (Ending.STABLE, Ending.EMPTY, Ending.RESTARTED, Ending.ABORTED)
+_MS_PER_HOUR = 3_600_000
+
+
+def per_group(rebalances: DataFrame, *, start: datetime | None = None, end: datetime | None = None) -> DataFrame:
+    """group, rebalances, stable, empty, restarted, aborted (how they ended), per_hour, median_seconds, p99_seconds,
+    max_seconds (from begin to end), lost_partition_seconds, most_members, cause (of the most), cause_rebalances.
+
+    ``per_hour`` is over the time from ``start`` to ``end``: if not given, from the first rebalance of any group to
+    the last; null if that is no time. Most expensive groups first.
+    """
+    by_cause = rebalances.withColumn("of_cause", F.count("*").over(Window.partitionBy("group", "cause")))
+    groups = by_cause.groupBy("group").agg(
+        F.count("*").alias("rebalances"),
+        *(F.count_if(F.col("ending") == ending.value).alias(ending.value) for ending in _ENDINGS),
+        F.min(F.unix_millis("began")).alias("first_ms"),
+        F.max(F.unix_millis("ended")).alias("last_ms"),
+        *_durations(),
+        _lost_seconds(),
+        F.max(F.greatest("members_before", "members_after")).alias("most_members"),
+        F.max_by("cause", F.struct("of_cause", "cause")).alias("cause"),
+        F.max("of_cause").alias("cause_rebalances"),
+    )
+    everybody = Window.partitionBy()  # of a row per group
+    from_ms = F.min("first_ms").over(everybody) if start is None else F.lit(_ms(start))
+    to_ms = F.max("last_ms").over(everybody) if end is None else F.lit(_ms(end))
+    counts = [name for name in groups.columns if name not in ("first_ms", "last_ms")]
+    place = counts.index("median_seconds")
+    per_hour = F.try_divide(F.col("rebalances") * _MS_PER_HOUR, to_ms - from_ms).alias("per_hour")
+    return groups.select(*counts[:place], per_hour, *counts[place:]).orderBy(
+        F.col("lost_partition_seconds").desc(), F.col("rebalances").desc(), "group"
+    )
+
+
+def per_cause(rebalances: DataFrame) -> DataFrame:
+    """group, cause, rebalances, share (of the group's), median_seconds, p99_seconds, max_seconds,
+    lost_partition_seconds."""
+    counted = rebalances.groupBy("group", "cause").agg(F.count("*").alias("rebalances"), *_durations(), _lost_seconds())
+    share = F.col("rebalances") / F.sum("rebalances").over(Window.partitionBy("group"))
+    return counted.select("group", "cause", "rebalances", share.alias("share"), *counted.columns[3:]).orderBy(
+        F.col("rebalances").desc(), "group", "cause"
+    )
+
+
+def culprits(rebalances: DataFrame) -> DataFrame:
+    """group, client_id, host, group_instance_id, rebalances (that it caused), share (of the group's), member_ids,
+    cause (the last one), reason (the last that it gave), lost_partition_seconds; most expensive first.
+
+    A rebalance that no single member caused has no culprit.
+    """
+    by = ["group", "client_id", "host", "group_instance_id"]
+    known = rebalances.select(
+        "*",
+        *(F.col(f"culprit.{name}").alias(name) for name in (*by[1:], "member_id")),
+        F.count("*").over(Window.partitionBy("group")).alias("of_group"),
+    ).where("culprit IS NOT NULL")
+    return (
+        known.groupBy(*by)
+        .agg(
+            F.count("*").alias("rebalances"),
+            (F.count("*") / F.max("of_group")).alias("share"),
+            F.count_distinct("member_id").alias("member_ids"),
+            F.max_by("cause", "began").alias("cause"),
+            F.max_by("reason", F.when(F.col("reason").isNotNull(), F.col("began"))).alias("reason"),
+            _lost_seconds(),
+        )
+        .orderBy(F.col("lost_partition_seconds").desc(), F.col("rebalances").desc(), *by)
+    )
+
+
+def longest(rebalances: DataFrame) -> DataFrame:
+    """group, began, seconds, cause, client_id, host (of the culprit), reason, members, rebalance_protocol, ending,
+    lost_partition_seconds; the longest first."""
+    return rebalances.select(
+        "group",
+        "began",
+        (_duration_ms() / 1000).alias("seconds"),
+        "cause",
+        "culprit.client_id",
+        "culprit.host",
+        "reason",
+        F.coalesce("members_after", "members_before").alias("members"),
+        "rebalance_protocol",
+        "ending",
+        (F.col("lost_partition_ms") / 1000).alias("lost_partition_seconds"),
+    ).orderBy(F.col("seconds").desc(), "group", "began")
+
+
+def lost_by_partition(rebalances: DataFrame) -> DataFrame:
+    """group, topic, partition, rebalances (in which it stood still), lost_seconds; most first.
+
+    A row of the table names its 100 longest partitions, so beyond that these sum up to less than the group's.
+    """
+    stood = rebalances.select("group", F.explode("partitions").alias("still"))
+    by = ["group", "topic", "partition"]
+    return (
+        stood.select("group", "still.*")
+        .groupBy(*by)
+        .agg(F.count("*").alias("rebalances"), (F.sum("ms") / 1000).alias("lost_seconds"))
+        .orderBy(F.col("lost_seconds").desc(), *by)
+    )
+
+
+def over_time(rebalances: DataFrame, *, seconds: int) -> DataFrame:
+    """bucket (its start), group, rebalances (that began in it), lost_partition_seconds (of these)."""
+    bucket = step_of(F.col("began"), seconds).start.alias("bucket")
+    return (
+        rebalances.select(bucket, "group", "lost_partition_ms")
+        .groupBy("bucket", "group")
+        .agg(F.count("*").alias("rebalances"), _lost_seconds())
+        .orderBy("group", "bucket")
+    )
+
+
+def _durations() -> tuple[Column, ...]:
+    seconds = _duration_ms()
+    return (
+        (F.percentile_approx(seconds, 0.5) / 1000).alias("median_seconds"),
+        (F.percentile_approx(seconds, 0.99) / 1000).alias("p99_seconds"),
+        (F.max(seconds) / 1000).alias("max_seconds"),
+    )
+
+
+def _duration_ms() -> Column:
+    return F.unix_millis("ended") - F.unix_millis("began")
+
+
+def _lost_seconds() -> Column:
+    return (F.coalesce(F.sum("lost_partition_ms"), F.lit(0)) / 1000).alias("lost_partition_seconds")
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Section]:
+    rebalances, events = (options.of_groups(tables[name]) for name in (REBALANCES, GROUP_EVENTS))
+    changes = comings_and_goings(rebalances, events)
+    returned = returns(changes, rejoin_seconds=FLAP_RULES.rejoin_seconds)
+    flaps = flapping(returned)
+    return [
+        Section(
+            "groups",
+            "Rebalances per group, most expensive first",
+            per_group(rebalances, start=options.start, end=options.end).limit(options.top),
+            "lost_partition_seconds: for how long partitions had nobody who consumed them, summed.",
+        ),
+        Section("causes", "Why groups rebalanced", per_cause(rebalances).limit(options.top)),
+        Section(
+            "culprits",
+            "Clients that caused most",
+            culprits(rebalances).limit(options.top),
+            "By instance id, client id and host, for member ids change.",
+        ),
+        Section(
+            "storms",
+            "Storms",
+            storms(rebalances).limit(options.top),
+            f"{STORM_RULES.rebalances} or more rebalances of a group within {STORM_RULES.within_minutes:g} minutes; "
+            "cause and culprit of the most of them.",
+        ),
+        Section(
+            "flapping",
+            "Members that flap",
+            flaps.limit(options.top),
+            f"Clients that came back {FLAP_RULES.returns} times or more within {FLAP_RULES.within_minutes} minutes, "
+            "for each instance that they run.",
+        ),
+        Section(
+            "advice",
+            "Advice, with the evidence for it",
+            advice(rebalances, changes, returned, flaps).limit(options.top),
+        ),
+        Section("longest", "The longest rebalances", longest(rebalances).limit(options.top)),
+        Section("partitions", "Partitions that stood still", lost_by_partition(rebalances).limit(options.top)),
+        Section(
+            "over_time",
+            "Rebalances over time",
+            over_time(rebalances, seconds=options.bucket_seconds),
+            plot=Plot(kind="lines", x=("bucket",), y="rebalances", y_label="rebalances", series=("group",)),
+        ),
+    ]
+
+
+JOB = Job(
+    name="rebalances",
+    title="How often groups rebalance, why, because of whom, what it costs, and what would help",
+    tables=(REBALANCES, GROUP_EVENTS),
+    sections=sections,
+)

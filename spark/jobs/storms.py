@@ -1,0 +1,80 @@
+"""Storms: a group that rebalances again and again in a short time.
+
+A rebalance is part of a storm if it is one of ``rebalances`` successive ones of its group that began within
+``within_minutes``. Such rebalances of one group are one storm as long as none begins more than ``within_minutes``
+after the one before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StormRules:
+    rebalances: int = 5
+    """2 or more."""
+    within_minutes: float = 10
+
+
+STORM_RULES = StormRules()
+
+
+def storms(rebalances: DataFrame, *, rules: StormRules = STORM_RULES) -> DataFrame:
+    """group, began, ended, rebalances, per_minute, most_members, lost_partition_seconds, cause and culprit (client_id,
+    host) of the most of them with cause_rebalances and culprit_rebalances; the one that cost most first.
+
+    A group's rebalances are in the order of their beginning, by the clocks of its coordinators.
+    """
+    rows = rebalances.select(
+        "group",
+        F.unix_millis("began").alias("at_ms"),
+        F.unix_millis("ended").alias("ended_ms"),
+        "number",
+        "cause",
+        "culprit.client_id",
+        "culprit.host",
+        F.greatest("members_before", "members_after").alias("members"),
+        "lost_partition_ms",
+    )
+    order = Window.partitionBy("group").orderBy("at_ms", "number")
+    within_ms = round(rules.within_minutes * 60_000)
+    others = rules.rebalances - 1
+    closes = F.col("at_ms") - F.lag("at_ms", others).over(order) <= within_ms
+    rows = rows.withColumn("closes", F.coalesce(closes, F.lit(False)))
+    rows = rows.withColumn("stormy", F.max("closes").over(order.rowsBetween(0, others)))
+    rows = rows.where("stormy")
+    begins = F.coalesce(F.col("at_ms") - F.lag("at_ms").over(order) > within_ms, F.lit(False)).cast("int")
+    rows = rows.withColumn("begins", begins)
+    rows = rows.withColumn("storm", F.sum("begins").over(order.rowsBetween(Window.unboundedPreceding, 0)))
+    of_cause, of_culprit = (Window.partitionBy("group", "storm", *by) for by in (("cause",), ("client_id", "host")))
+    named = F.col("client_id").isNotNull() | F.col("host").isNotNull()
+    rows = rows.withColumns(
+        {
+            "of_cause": F.count("*").over(of_cause),
+            "of_culprit": F.when(named, F.count("*").over(of_culprit)),
+        }
+    )
+    span_minutes = (F.max("at_ms") - F.min("at_ms")) / 60_000
+    return (
+        rows.groupBy("group", "storm")
+        .agg(
+            F.timestamp_millis(F.min("at_ms")).alias("began"),
+            F.timestamp_millis(F.max("ended_ms")).alias("ended"),
+            F.count("*").alias("rebalances"),
+            (F.count("*") / span_minutes).alias("per_minute"),
+            F.max("members").alias("most_members"),
+            (F.coalesce(F.sum("lost_partition_ms"), F.lit(0)) / 1000).alias("lost_partition_seconds"),
+            F.max_by("cause", F.struct("of_cause", "cause")).alias("cause"),
+            F.max("of_cause").alias("cause_rebalances"),
+            F.max_by(F.struct("client_id", "host"), F.struct("of_culprit", "client_id", "host")).alias("culprit"),
+            F.max("of_culprit").alias("culprit_rebalances"),
+        )
+        .withColumn("client_id", F.when(F.col("culprit_rebalances").isNotNull(), F.col("culprit.client_id")))
+        .withColumn("host", F.when(F.col("culprit_rebalances").isNotNull(), F.col("culprit.host")))
+        .drop("storm", "culprit")
+        .orderBy(F.col("lost_partition_seconds").desc(), F.col("rebalances").desc(), "group", "began")
+    )
