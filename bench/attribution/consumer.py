@@ -22,6 +22,7 @@ _SESSION_MS, _REBALANCE_MS = 30_000, 30_000
 _MAX_WAIT_MS = 250
 _MAX_BYTES = 8 << 20
 _RETRY_S = 0.2
+_LAST_COMMIT_S = 60
 _COMES_BACK = (ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation, ErrorCode.unknown_member_id)
 
 
@@ -374,14 +375,32 @@ class Simple(Consumer):
                     first = {place: self._team.first.get(place[1], 0) for place in self._places}
                     self._begin(await self._committed(self._places) if self._asks_first else first)
                     begun = True
-                await self._commit(self._identity())
             except (Lost, OSError, Refused):
                 pass
+            await self._commits()
             await self._wait(HEARTBEAT_S)
             await self._heed()
         await self._rest()
-        with suppress(Lost, OSError, Refused):
-            await self._commit(self._identity())
+        async with asyncio.timeout(_LAST_COMMIT_S):
+            await self._commit_at_last()
+
+    async def _commit_at_last(self) -> None:
+        """Without one commit that is taken nothing on the wire names the group."""
+        while True:
+            if await self._commits():
+                return
+            await asyncio.sleep(_RETRY_S)
+
+    async def _commits(self) -> bool:
+        """Commit; whether the coordinator took it. It may have just been started for this group."""
+        try:
+            error = await self._commit(self._identity())
+        except (Lost, OSError, Refused):
+            return False
+        if error is ErrorCode.not_coordinator and self._coordinator is not None:
+            self._coordinator.close()
+            self._coordinator = None
+        return error is ErrorCode.none
 
     def _identity(self) -> dict[str, Any]:
         none = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
