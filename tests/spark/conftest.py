@@ -11,4 +11,6 @@ from spark.session import local_session
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     with local_session(cores=1, shuffle_partitions=1) as session:
+        # What is cut off a plan proves nothing.
+        session.conf.set("spark.sql.maxMetadataStringLength", "100000")
         yield session
