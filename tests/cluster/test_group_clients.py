@@ -176,7 +176,7 @@ def test_a_static_member_comes_back_without_a_rebalance(muster: Muster, fresh: F
     with contextlib.ExitStack() as stack:
 
         def started(instance: str, beside: Sequence[Member] = ()) -> list[Member]:
-            config = {"group_instance_id": instance, "session_timeout_ms": 60_000}
+            config = {"group_instance_id": instance, "session_timeout_ms": 300_000}
             members = [kind.member(muster, topic, **config) for kind in groups]
             stack.callback(leave, members)
             for member in members:
