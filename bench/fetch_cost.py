@@ -1,7 +1,7 @@
 """``python -m bench.fetch_cost``: what attribution costs a Fetch.
 
 One process has two gateways, one that attributes what it sends and one that does not, over the same log actor, which
-is a process of its own. The client reads one partition forward through either in turn, round by round, so that
+is a process of its own. Connections of one client read forward through either in turn, round by round, so that
 whatever else the machine does meets both. Two neighbouring rounds make one ratio; their median counts.
 """
 
@@ -14,7 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.context import SpawnProcess
@@ -226,27 +226,32 @@ class Round:
 
 
 class Reader:
-    """Connections to one gateway that each have one Fetch under way, and read the load's partitions forward."""
+    """Connections to one gateway that each have one Fetch under way, and read the load's partitions forward.
+
+    Each by itself, from a place of its own, as consumers do: what one connection is sent goes on where it ended.
+    """
 
     def __init__(self, connections: Sequence[Connection], load: Load) -> None:
         self._connections = connections
         self._size_bytes = load.batch_bytes * load.batches * load.partitions
-        self._requests = itertools.cycle([_fetch(load, number * load.batches) for number in range(load.length)])
+        frames = [_fetch(load, number * load.batches) for number in range(load.length)]
+        starts = [number * load.length // len(connections) for number in range(len(connections))]
+        self._requests = [itertools.cycle(frames[start:] + frames[:start]) for start in starts]
 
     async def read(self, duration_s: float, gateway: psutil.Process) -> Round:
         until_s, fetches = time.perf_counter() + duration_s, 0
 
-        async def read(connection: Connection) -> None:
+        async def read(connection: Connection, requests: Iterator[bytes]) -> None:
             nonlocal fetches
             while time.perf_counter() < until_s:
-                answer = await connection.call_raw(next(self._requests))
+                answer = await connection.call_raw(next(requests))
                 if len(answer) < self._size_bytes:
                     raise RuntimeError(f"an answer of {len(answer):,} bytes instead of {self._size_bytes:,}")
                 fetches += 1
 
         began_s, used_s = time.perf_counter(), _cpu_s(gateway)
         async with asyncio.timeout(duration_s + _END_S):
-            await asyncio.gather(*(read(connection) for connection in self._connections))
+            await asyncio.gather(*map(read, self._connections, self._requests))
         return Round(fetches, time.perf_counter() - began_s, _cpu_s(gateway) - used_s)
 
 
