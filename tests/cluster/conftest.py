@@ -16,8 +16,8 @@ def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Muster]:
     properties = {
         "group.initial.rebalance.delay.ms": "300",
         "metrics.samples.flush.ms": "500",
-        "metrics.commits.flush.ms": "500",
-        "metrics.events.flush.ms": "500",
+        "metrics.commits.flush.ms": "3000",
+        "metrics.events.flush.ms": "3000",
         "reconciler.interval.ms": "1000",
         "audit.interval.ms": "1000",
         "fault.injection.enable": "true",
