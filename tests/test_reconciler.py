@@ -62,13 +62,12 @@ def expected(held: Mapping[int, tuple[Registration, ...]]) -> dict[str, bytes]:
 
 
 def wipe(zk: ZooKeeperClient) -> None:
-    """Delete everything under the root and the root, at one moment."""
+    """Delete everything under the root and the root, at one moment; the reconciler may have made it again since."""
 
     def below(path: str) -> list[str]:
         return [found for child in zk.get_children(path) for found in (*below(f"{path}/{child}"), f"{path}/{child}")]
 
     zk.commit([("delete", path) for path in (*below(CLIENT_GROUP_ID), CLIENT_GROUP_ID)])
-    assert not zk.exists(CLIENT_GROUP_ID)
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]], what: str) -> None:
