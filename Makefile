@@ -51,7 +51,7 @@ demo: setup
 
 # Each starts a Muster of its own, most of them with more processes than two cores take beside other tests.
 RECOVERY := tests/nodes tests/restart tests/cluster/test_standby.py tests/cluster/test_failover.py \
-  tests/cluster/test_mapping.py tests/chaos/test_planted_bugs.py
+  tests/cluster/test_mapping.py tests/chaos/test_planted_bugs.py tests/cli/test_lifecycle.py tests/test_pytest_plugin.py
 
 # Spark's jobs on a Spark of their own: minutes of a core.
 SPARK := $(addprefix tests/spark/test_,answer.py attribution_job.py failover_job.py lag.py placement_job.py raydp.py \
