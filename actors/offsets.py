@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -73,8 +72,9 @@ class OffsetsPartition:
         partition_log: PartitionLog,
         sink: StatementSink,
         topic_id: UUID,
-        fail: Callable[[], None] | None = None,
+        fail: Callable[[], None],
     ) -> None:
+        """``fail`` is called, soon after, when the log or a step has failed and a successor has to replay it."""
         self.partition = partition
         self.epoch = epoch
         self._log = partition_log
@@ -83,7 +83,7 @@ class OffsetsPartition:
         """Where changes of registrations go besides the gateways. Add before ``activate``."""
         self._topics: Mapping[str, Topic] = {}
         self._places = {(topic_id, partition), (OFFSETS_TOPIC, partition)}
-        self._fail = fail or (lambda: os._exit(1))
+        self._fail = fail
         self._peers: set[Peer] = set()
         self._asked: dict[Token, _Asked] = {}
         self._reads: dict[tuple[Peer, int], asyncio.Task[None]] = {}

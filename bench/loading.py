@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import statistics
 import subprocess
 import sys
@@ -108,6 +109,7 @@ async def _load(directory: Path, epoch: int) -> tuple[float, float]:
         partition_log=_open(directory, epoch),
         sink=_NoSink(),
         topic_id=_TOPIC_ID,
+        fail=lambda: os._exit(1),
     )
     core.load()
     core.activate()

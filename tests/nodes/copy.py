@@ -47,6 +47,7 @@ def offsets(storage: Path, zk: ZooKeeperClient) -> Handler:
         partition_log=log,
         sink=_Nowhere(),
         topic_id=topic.topic_id,
+        fail=lambda: os._exit(1),
     )
     partition.load()
     partition.activate()
