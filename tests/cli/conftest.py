@@ -13,21 +13,26 @@ ROOT = Path(__file__).resolve().parents[2]
 Muster = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-@pytest.fixture
-def muster(tmp_path: Path) -> Muster:
-    """Run ``muster ARGUMENTS`` to its end, in an empty directory."""
+def commands(directory: Path, timeout_s: float = 60) -> Muster:
+    """Runs ``muster ARGUMENTS`` to its end, in that directory, with nothing else in its environment."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "gateway.cli.main", *arguments],
-            cwd=tmp_path,
-            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+            cwd=directory,
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(directory)},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=timeout_s,
         )
 
     return run
+
+
+@pytest.fixture
+def muster(tmp_path: Path) -> Muster:
+    """In an empty directory."""
+    return commands(tmp_path)
 
 
 def one_line(done: subprocess.CompletedProcess[str]) -> str:

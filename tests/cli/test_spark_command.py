@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from gateway.cli.times import moment
-from tests.cli.conftest import ROOT, Muster, one_line
+from tests.cli.conftest import ROOT, Muster, commands, one_line
 
 PATIENCE_S = 300
 """Spark has a low priority (:mod:`spark.priority`), and other tests run beside it."""
@@ -27,18 +27,7 @@ NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 @pytest.fixture
 def muster(tmp_path: Path) -> Muster:
     """As that of the other commands, with more time."""
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "gateway.cli.main", *arguments],
-            cwd=tmp_path,
-            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
-
-    return run
+    return commands(tmp_path, PATIENCE_S)
 
 
 @pytest.fixture

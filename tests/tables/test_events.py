@@ -16,18 +16,13 @@ import pytest
 from actors.tables import events, folder, parquet
 from actors.tables.events import EventStore
 from tests.tables.events import HOUR_MS, NOON_MS, epochs, event, open_store, rows
+from tests.tables.killing import Killed, die, kill_at
 
 ROOT = Path(__file__).parents[2]
 
 
 def refuse(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def die(store: EventStore) -> None:
-    """What the kernel does to the store of a killed process: its lock is gone, its files stay."""
-    assert store._folder is not None
-    store._folder.release()
 
 
 @pytest.fixture
@@ -179,29 +174,6 @@ def test_what_is_held_in_memory_is_bounded(
     assert epochs(tmp_path) == [0, 1, 2, 9]
 
 
-class Killed(BaseException):
-    pass
-
-
-def kill_at(patch: pytest.MonkeyPatch, step: int) -> None:
-    """The process dies before its ``step``-th change of the file system (of any later one, too: it is dead)."""
-    done = 0
-
-    def guarded(original: Callable[..., object]) -> Callable[..., object]:
-        def call(*args: object, **kwargs: object) -> object:
-            nonlocal done
-            if done >= step:
-                raise Killed
-            done += 1
-            return original(*args, **kwargs)
-
-        return call
-
-    for name in ("replace", "rename", "unlink", "rmdir", "mkdir"):
-        patch.setattr(Path, name, guarded(getattr(Path, name)))
-    patch.setattr(os, "write", guarded(os.write))
-
-
 def test_killed_between_any_two_steps_of_flush_and_of_recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
 
@@ -215,7 +187,7 @@ def test_killed_between_any_two_steps_of_flush_and_of_recovery(tmp_path: Path, m
 
     def killed(store: EventStore, step: int, work: Callable[[], None]) -> bool:
         with monkeypatch.context() as patch:
-            kill_at(patch, step)
+            kill_at(patch, step, writes=True)
             try:
                 work()
             except Killed:

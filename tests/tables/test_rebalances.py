@@ -18,6 +18,7 @@ from actors.group.journal_entry import RebalanceEntry
 from actors.tables import parquet
 from actors.tables.rebalances import RebalanceStore, encode
 from actors.tables.schemas.rebalances import REBALANCES_SCHEMA
+from tests.tables.killing import die
 from tests.tables.rebalances import NOON_MS, aborted, entry
 
 ROOT = Path(__file__).parents[2]
@@ -42,12 +43,6 @@ def rows(directory: Path) -> list[dict[str, Any]]:
 
 def files(directory: Path) -> list[str]:
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
-
-
-def die(store: RebalanceStore) -> None:
-    """What the kernel does to the store of a killed process: its lock is gone, its files stay."""
-    assert store._folder is not None
-    store._folder.release()
 
 
 @pytest.fixture

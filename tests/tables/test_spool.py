@@ -16,6 +16,7 @@ import pytest
 from actors.tables import recovery
 from actors.tables.schemas.samples import SAMPLES_SCHEMA
 from actors.tables.spool import Run, Sample, SampleStore
+from tests.tables.killing import Killed, die, kill_at
 
 HOUR_MS = 3_600_000
 NOON_MS = 1_700_049_600_000  # 2023-11-15T12:00:00Z
@@ -69,11 +70,6 @@ def store(tmp_path: Path) -> Iterator[SampleStore]:
     store = open_store(tmp_path)
     yield store
     store.close()
-
-
-def die(store: SampleStore) -> None:
-    """What the kernel does to the store of a killed process: its lock is gone, its files stay."""
-    store._folder.release()
 
 
 def test_contiguous_fetches_are_one_row_and_a_refetch_begins_another(store: SampleStore, tmp_path: Path) -> None:
@@ -290,28 +286,6 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
-class Killed(BaseException):
-    pass
-
-
-def _kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """The process dies before its ``step``-th change of the file system (of any later one, too: it is dead)."""
-    done = 0
-
-    def guarded(original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            nonlocal done
-            if done >= step:
-                raise Killed
-            done += 1
-            return original(*args, **kwargs)
-
-        return call
-
-    for name in ("replace", "rename", "unlink", "rmdir", "mkdir", "write_bytes"):
-        monkeypatch.setattr(Path, name, guarded(getattr(Path, name)))
-
-
 def _history(directory: Path) -> None:
     store = open_store(directory)
     handle = store.add_pending(pending(0, 9))
@@ -367,7 +341,7 @@ def _killed(
     """Whether the work was done before it was killed. The locks of the killed go with it."""
     folders.clear()
     with monkeypatch.context() as patch:
-        _kill_at(patch, step)
+        kill_at(patch, step)
         try:
             work()
         except Killed:

@@ -1,0 +1,45 @@
+"""Stores whose process is killed, without a process: it dies between two changes of the file system."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.tables.store import SpooledStore
+
+
+class Killed(BaseException):
+    pass
+
+
+def kill_at(patch: pytest.MonkeyPatch, step: int, *, writes: bool = False) -> None:
+    """The process dies before its ``step``-th change of the file system (of any later one, too: it is dead).
+
+    ``writes``: lines that are written to a spool are such changes, too.
+    """
+    done = 0
+
+    def guarded(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal done
+            if done >= step:
+                raise Killed
+            done += 1
+            return original(*args, **kwargs)
+
+        return call
+
+    for name in ("replace", "rename", "unlink", "rmdir", "mkdir", "write_bytes"):
+        patch.setattr(Path, name, guarded(getattr(Path, name)))
+    if writes:
+        patch.setattr(os, "write", guarded(os.write))
+
+
+def die(store: SpooledStore[Any]) -> None:
+    """What the kernel does to the store of a killed process: its lock is gone, its files stay."""
+    assert store._folder is not None
+    store._folder.release()
