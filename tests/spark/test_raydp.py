@@ -100,6 +100,7 @@ def test_a_killed_driver_leaves_no_executor_behind(cluster: Cluster) -> None:
 
 def test_a_cluster_that_is_too_small_says_so_at_once(cluster: Cluster) -> None:
     driver = _python("tests.spark.driver", cluster.address, str(cluster.token_path), "99")
-    assert _line(driver).startswith("99 x 1 CPU and 512 MiB wanted, by node there are free: ")
+    why = "the Ray cluster has not enough free for Spark: 99 x 1 CPU and 512 MiB wanted, by node there are free: "
+    assert _line(driver).startswith(why)
     assert driver.wait(END_S) == 1
     assert cluster.java() == []
