@@ -21,8 +21,8 @@ pytestmark = pytest.mark.cluster
 WAIT_S = 60
 TOPIC, GROUP, LOOP_GROUP, MEMBERS_GROUP = "kept", "readers", "loop", "members"
 PARTITIONS, COUNT = 3, 300
-# Eight offsets partitions: each is a process, and all of them start four times.
-_PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "8"}
+# Four offsets partitions: each is a process, and all of them start three times.
+_PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
 
 
 def processes_of(storage: Path) -> list[psutil.Process]:
@@ -48,11 +48,13 @@ def shown(muster: Muster) -> dict[str, Any]:
     topic = admin.describe_topics(TopicCollection([TOPIC]))[TOPIC].result(WAIT_S)
     resource = ConfigResource(ResourceType.TOPIC, TOPIC)
     config = admin.describe_configs([resource])[resource].result(WAIT_S)
+    groups = admin.list_consumer_groups().result(WAIT_S)
+    assert not groups.errors
     return {
         "id": str(topic.topic_id),
         "partitions": len(topic.partitions),
         "retention.ms": config["retention.ms"].value,
-        "groups": {group.group_id for group in admin.list_consumer_groups().result(WAIT_S).valid},
+        "groups": {group.group_id for group in groups.valid},
     }
 
 
@@ -101,6 +103,11 @@ class Staying:
             until_assigned, lambda counts: all(counts) and sum(counts) == PARTITIONS, "both have partitions", WAIT_S
         )
 
+    def until_known(self) -> None:
+        """Until both have told their member ids, which they know with their first commit."""
+        told = lambda: [member.identity() for member in self._members]  # noqa: E731
+        eventually(told, lambda identities: (None,) not in identities, "both have committed", WAIT_S)
+
     def stability(self) -> object:
         """What a rebalance would change, as the members see it."""
         return [(member.identity(), member.rebalances, frozenset(member.assigned)) for member in self._members]
@@ -116,7 +123,7 @@ class Staying:
             member.leave()
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
     storage = tmp_path / "storage"
     muster = Muster(storage, ["--gateways", "1"], _PROPERTIES)
@@ -142,6 +149,7 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
         eventually(lambda: loop.acknowledged, lambda n: n > 50, "acknowledged commits")
         staying = Staying(muster.bootstrap)
         staying.until_read(producer.acknowledged)
+        staying.until_known()
         stable, generation_before = staying.stability(), generation(muster, MEMBERS_GROUP)
         muster.arguments += ["--port", muster.bootstrap.rpartition(":")[2]]
         muster.kill_everything()
