@@ -129,7 +129,7 @@ class GatewayActor:
         )
         self._gateway.shadow = shadow
         if shadow is not None:
-            metrics.add(shadow.families)
+            metrics.add(lambda label: shadow.families(label, account.snapshot().groups))
         self._upkeep = Upkeep(account)
         if config.fault_injection_enable:
             faults = RayFaults(CurrentController(settings))

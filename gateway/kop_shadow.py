@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from enum import StrEnum
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -22,7 +22,7 @@ from actors.config import MusterConfig
 from actors.tables.spool import Sample
 from gateway.attribution.account import Run, SampleSink
 from gateway.attribution.kop import KopRule, java_address
-from gateway.attribution.series import group_label
+from gateway.attribution.series import GroupSeries, group_label
 from gateway.kop_store import KopThread
 
 _CLOSE_S = 5.0
@@ -143,8 +143,9 @@ class KopShadow:
         connection, sample = self._pending.pop(handle)
         self._compare(connection, group, sample.topic, sample.messages, sample.bytes)
 
-    def families(self, gateway: str) -> Iterator[Metric]:
-        """What a scrape says of it."""
+    def families(self, gateway: str, counted: Iterable[GroupSeries]) -> Iterator[Metric]:
+        """What a scrape says of it. Groups that the books have no series of any more go here too: into ``group=""``."""
+        self._retire({group_label(group) for group, *_ in counted})
         amounts = {names: (amount.bytes, amount.messages) for names, amount in self._amounts.items()}
         yield from shadow_families(gateway, amounts, self._waiting_bytes, self._thread.backlog, self._thread.failures)
 
@@ -172,10 +173,18 @@ class KopShadow:
         name = (group_label(group or ""), topic, outcome_of(label, group))
         if name not in self._amounts and len(self._amounts) >= self._max_series:
             name = ("", *name[1:])
+        self._add(name, messages, size_bytes)
+        self._waiting_bytes -= size_bytes
+
+    def _add(self, name: tuple[str, str, Outcome], messages: int, size_bytes: int) -> None:
         amount = self._amounts.setdefault(name, _Amount())
         amount.messages += messages
         amount.bytes += size_bytes
-        self._waiting_bytes -= size_bytes
+
+    def _retire(self, counted: Set[str]) -> None:
+        for name in [name for name in self._amounts if name[0] and name[0] not in counted]:
+            gone = self._amounts.pop(name)
+            self._add(("", *name[1:]), gone.messages, gone.bytes)
 
 
 class _ComparedRun:
@@ -214,8 +223,8 @@ def shadow_families(
         family = CounterMetricFamily(
             f"muster_kop_shadow_fetch_{unit}",
             f"{what} by what KoP's rule would have made of them: agreed, lost, mislabelled (another group), only_kop "
-            "(a group where ours has none), neither. group is ours; empty without one, or beyond "
-            "metrics.max.group.series. Only with metrics.kop.shadow.enable.",
+            "(a group where ours has none), neither. group is ours; empty without one, beyond "
+            "metrics.max.group.series, or when the group is gone. Only with metrics.kop.shadow.enable.",
             labels=("gateway", "group", "topic", "outcome"),
         )
         for (group, topic, outcome), both in amounts.items():

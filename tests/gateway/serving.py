@@ -357,5 +357,5 @@ async def new_gateway(number: int, directory: Path, config: MusterConfig, contro
     )
     gateway.shadow = shadow
     if shadow is not None:
-        gateway.metrics.add(shadow.families)
+        gateway.metrics.add(lambda label: shadow.families(label, account.snapshot().groups))
     return gateway

@@ -87,6 +87,25 @@ def test_the_incident_in_small(cluster: tuple[ThreeGateways, Serving], zk: ZooKe
     assert three.fetched() == {GROUP: agreed + lost}
 
 
+def test_series_go_with_their_group(cluster: tuple[ThreeGateways, Serving], zk: ZooKeeperClient) -> None:
+    """When the books have none of a group any more, what was compared stays counted, under no group."""
+    three, backstage = cluster
+    topic, led_by = topic_on_all(three, backstage)
+    with three.connect("A", CLIENT_ID) as client:
+        join(client, GROUP, topic.name, [led_by["A"]])
+        look_up(client, GROUP, zk)
+        sent = read(client, topic, led_by["A"])
+        eventually(lambda: told(cluster) == {(GROUP, "agreed"): sent}, f"agreed: {told(cluster)}")
+    shadow = three.gateways["A"].shadow
+    assert shadow is not None
+
+    async def forget() -> None:
+        list(shadow.families("A", counted=()))
+
+    backstage.run(forget())
+    assert told(cluster) == {("", "agreed"): sent}
+
+
 def test_two_groups_with_one_client_id(cluster: tuple[ThreeGateways, Serving], zk: ZooKeeperClient) -> None:
     """F4: the last that looked its coordinator up has the node; what each fetches is its own for us."""
     three, backstage = cluster
