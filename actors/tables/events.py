@@ -86,7 +86,8 @@ class RowStore(SpooledStore[list[Row]]):
         for path in folder.spools():
             rows, lost = self._read(path)
             if lost:
-                folder.say_lost(path, lost, min((row[self._time_column] for row in rows), default=None))
+                times = (row[self._time_column] for row in rows)
+                folder.say_lost(path, lost, min((at_ms for at_ms in times if isinstance(at_ms, int)), default=None))
             written += write_rows(self._table, folder.name_of(path), self._schema, rows)
         if written:
             _log.info("recovered %d rows of %s from %s", written, self._table.name, folder.path)

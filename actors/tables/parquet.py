@@ -17,6 +17,9 @@ from actors.tables.schemas.samples import SAMPLES_SCHEMA
 
 COMPRESSION: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 
+_MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError)
+"""What pyarrow raises for values that a column cannot have, among them text that is no UTF-8."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -35,7 +38,12 @@ def write_rows(table: Path, name: str, schema: pa.Schema, rows: Sequence[Mapping
     time_column = time_column_of(schema)
     folders: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
-        folders.setdefault(hour_folder(row[time_column]), []).append(row)
+        try:
+            folder = hour_folder(row[time_column])
+        except _MISFITS as error:
+            _say_dropped(row, error)
+        else:
+            folders.setdefault(folder, []).append(row)
     return _write_new(table, name, {folder: _rows_to_arrow(schema, held) for folder, held in folders.items()})
 
 
@@ -63,16 +71,20 @@ def write_whole(table: pa.Table, target: Path) -> None:
 def _rows_to_arrow(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     try:
         return _checked(schema, rows)
-    except (pa.ArrowException, OverflowError):
+    except _MISFITS:
         return pa.concat_tables([schema.empty_table(), *(_one_to_arrow(schema, row) for row in rows)])
 
 
 def _one_to_arrow(schema: pa.Schema, row: Mapping[str, Any]) -> pa.Table:
     try:
         return _checked(schema, [row])
-    except (pa.ArrowException, OverflowError) as error:
-        _log.error("a row does not fit its table and is dropped (%s): %r", error, row)
+    except _MISFITS as error:
+        _say_dropped(row, error)
         return schema.empty_table()
+
+
+def _say_dropped(row: Mapping[str, Any], error: Exception) -> None:
+    _log.error("a row does not fit its table and is dropped (%s): %r", error, row)
 
 
 def _checked(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> pa.Table:

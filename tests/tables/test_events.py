@@ -72,14 +72,36 @@ def test_columns_that_the_table_does_not_have_are_an_error_at_once(store: EventS
         store.add(without)
 
 
-def test_a_row_of_wrong_types_stands_in_nobodys_way(
+MISFITS: list[dict[str, object]] = [
+    {"pid": "many"},
+    {"actor": None},
+    {"epoch": 1 << 40},
+    {"reason": "\ud800"},
+    {"ts": None},
+    {"ts": "noon"},
+    {"ts": 10**20},
+]
+
+
+def test_rows_of_wrong_types_stand_in_nobodys_way(
     store: EventStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for row in (event(1), event(2, pid="many"), event(3, actor=None), event(1 << 40), event(4)):
+    for row in (event(1), *(event(2) | misfit for misfit in MISFITS), event(4)):
         store.add(row)
     assert store.flush() == 2
     assert epochs(tmp_path) == [1, 4]
-    assert len([each for each in caplog.messages if "does not fit" in each]) == 3
+    assert len([each for each in caplog.messages if "does not fit" in each]) == len(MISFITS)
+
+
+def test_rows_of_wrong_types_stand_in_no_successors_way(tmp_path: Path) -> None:
+    first = open_store(tmp_path)
+    for row in (event(1), *(event(2) | misfit for misfit in MISFITS), event(4)):
+        first.add(row)
+    spool = next(tmp_path.rglob("*.jsonl"))
+    spool.write_bytes(spool.read_bytes() + b"torn")
+    die(first)
+    open_store(tmp_path).close()
+    assert epochs(tmp_path) == [1, 4]
 
 
 def test_tables_and_owners_do_not_take_each_others_spools(tmp_path: Path) -> None:
