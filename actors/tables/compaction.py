@@ -13,7 +13,7 @@ import itertools
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,18 @@ import pyarrow.parquet as pq
 
 from actors.config import MusterConfig
 from actors.tables.footers import check
-from actors.tables.hours import EXPIRED, MERGED, Hour, Manifest, TableDamaged, hours, listing, manifest_of
+from actors.tables.hours import (
+    EXPIRED,
+    MERGED,
+    SUPERSEDED,
+    Hour,
+    Manifest,
+    TableDamaged,
+    hours,
+    listing,
+    manifest_of,
+    names_in,
+)
 from actors.tables.parquet import COMPRESSION
 from actors.tables.schemas import TABLES
 
@@ -114,10 +125,14 @@ class _Folder:
     def keep(self) -> None:
         age_ms = self.now_ms() - self.hour.end_ms
         retention_ms = self.policy.retention_ms
-        if (self.hour.path / EXPIRED).exists() or (retention_ms is not None and age_ms >= retention_ms):
+        names = names_in(self.hour.path)
+        if EXPIRED in names or (retention_ms is not None and age_ms >= retention_ms):
             self._expire()
             return
-        self._sweep()
+        self._remove_leftovers(names)
+        if sum(name.endswith(".parquet") for name in names) < 2:
+            return  # so are most hours, and there is a round every few minutes
+        self._remove_replaced(names)
         if age_ms >= self.policy.delay_ms:
             for group in [*self._groups()]:
                 self._merge_sound(group)
@@ -138,20 +153,22 @@ class _Folder:
         with contextlib.suppress(OSError):
             folder.parent.rmdir()  # its last hour was it, or another one is there
 
-    def _sweep(self) -> None:
-        """Remove what killed runs left, and what was replaced long enough ago."""
-        folder = self.hour.path
-        for path in folder.glob(f".{MERGED}*.partial"):
-            self._remove(path)
-        for path in sorted(folder.glob("_superseded-*.json")):
-            merged = folder / f"{MERGED}{path.stem.removeprefix('_superseded-')}.parquet"
-            if not merged.exists():
-                self._remove(path)
-                continue
-            manifest = Manifest.read(path)
-            if self._is_over(manifest.at_ms):
-                for name in sorted(manifest.files):
-                    self._remove(folder / name)
+    def _remove_leftovers(self, names: Set[str]) -> None:
+        """Of runs that were killed: what is not whole, and manifests whose merged file never came or is replaced."""
+        for name in sorted(names):
+            is_partial = name.startswith((f".{MERGED}", "._")) and name.endswith(".partial")
+            is_manifest = name.startswith(SUPERSEDED)
+            if is_partial or (is_manifest and _merged_of(name) not in names):
+                self._remove(self.hour.path / name)
+
+    def _remove_replaced(self, names: Set[str]) -> None:
+        """What was replaced long enough ago."""
+        for name in sorted(names):
+            if name.startswith(SUPERSEDED) and _merged_of(name) in names:
+                manifest = Manifest.read(self.hour.path / name)
+                if self._is_over(manifest.at_ms):
+                    for replaced in sorted(manifest.files & names):
+                        self._remove(self.hour.path / replaced)
 
     def _groups(self) -> Iterator[list[Path]]:
         """Files to merge with each other; merged ones last, for a damaged one shall be found before they are read."""
@@ -219,6 +236,10 @@ class _Folder:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
             self.outcome.removed += 1
+
+
+def _merged_of(manifest: str) -> str:
+    return f"{MERGED}{manifest.removeprefix(SUPERSEDED).removesuffix('.json')}.parquet"
 
 
 def _expired_at_ms(marker: Path) -> int:

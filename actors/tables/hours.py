@@ -23,6 +23,7 @@ from pathlib import Path
 
 HOUR_MS = 3_600_000
 MERGED = "merged-"
+SUPERSEDED = "_superseded-"
 EXPIRED = "_expired.json"
 _ATTEMPTS = 5
 _DATE = re.compile(r"date=\d{4}-\d\d-\d\d")
@@ -86,7 +87,7 @@ class Manifest:
 
 def manifest_of(merged: Path) -> Path:
     """Where the manifest of a merged file is."""
-    return merged.with_name(f"_superseded-{merged.stem.removeprefix(MERGED)}.json")
+    return merged.with_name(f"{SUPERSEDED}{merged.stem.removeprefix(MERGED)}.json")
 
 
 def hours(table: Path, start_ms: int | None = None, end_ms: int | None = None) -> list[Hour]:
@@ -105,7 +106,7 @@ def hours(table: Path, start_ms: int | None = None, end_ms: int | None = None) -
 def listing(folder: Path) -> Listing:
     """What is in an hour folder now. TableDamaged if that cannot be told."""
     for _ in range(_ATTEMPTS):
-        names = _names(folder)
+        names = names_in(folder)
         if EXPIRED in names:
             return Listing((), expired=True)
         files = {name for name in names if name.endswith(".parquet") and not name.startswith((".", "_"))}
@@ -120,7 +121,8 @@ def listing(folder: Path) -> Listing:
     raise TableDamaged(folder, "a merged file has no manifest: which files it stands for is not known")
 
 
-def _names(folder: Path) -> set[str]:
+def names_in(folder: Path) -> set[str]:
+    """What is in a folder now; nothing if it is not there."""
     try:
         return {path.name for path in folder.iterdir()}
     except (FileNotFoundError, NotADirectoryError):
@@ -128,7 +130,7 @@ def _names(folder: Path) -> set[str]:
 
 
 def _folders(parent: Path, name: re.Pattern[str]) -> Iterator[Path]:
-    return (parent / each for each in _names(parent) if name.fullmatch(each))
+    return (parent / each for each in names_in(parent) if name.fullmatch(each))
 
 
 def _start_ms(path: Path) -> int | None:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from actors.tables.footers import check, read_footer
-from actors.tables.hours import EXPIRED, MERGED, Hour, Manifest, TableDamaged, hours, listing
+from actors.tables.hours import EXPIRED, MERGED, SUPERSEDED, Hour, Manifest, TableDamaged, hours, listing
 from actors.tables.schemas import TABLES, time_column_of
 
 _BATCH_ROWS = 65_536
@@ -112,7 +112,7 @@ def _verify_hour(hour: Hour, table: str) -> Iterator[TableDamaged]:
 def _verify_file(path: Path, hour: Hour, table: str) -> None:
     if path.name == EXPIRED or path.name.startswith("."):
         return
-    if path.name.startswith("_superseded-") and path.suffix == ".json":
+    if path.name.startswith(SUPERSEDED) and path.suffix == ".json":
         Manifest.read(path)
     elif path.suffix != ".parquet" or path.name.startswith("_"):
         raise TableDamaged(path, f"is not a file of a table ({MERGED}*.parquet, *.parquet)")

@@ -85,6 +85,39 @@ def test_rows_that_come_late_are_merged_too_and_a_file_that_comes_again_is_not(t
     assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 3, "with a manifest and the lock"
 
 
+def test_an_hour_that_is_one_file_costs_a_look_at_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are thousands of them after a month, and a round every five minutes."""
+    for number in range(3):
+        put(tmp_path, f"controller-{number}", [number])
+    run(tmp_path, DUE_MS)
+    run(tmp_path, DUE_MS + GRACE_MS)
+
+    def touched(path: Path, *_: object, **__: object) -> None:
+        raise AssertionError(path)
+
+    with monkeypatch.context() as patch:
+        for name in ("unlink", "stat", "read_bytes"):
+            patch.setattr(Path, name, touched)
+        assert run(tmp_path, DUE_MS + 2 * GRACE_MS) == Outcome()
+    assert epochs(tmp_path) == [0, 1, 2]
+
+
+def test_what_killed_runs_leave_goes(tmp_path: Path) -> None:
+    folder = put(tmp_path, "controller-1", [1]).parent
+    leftovers = (
+        "._superseded-1.json.partial",
+        "._expired.json.partial",
+        ".merged-1.parquet.partial",
+        "_superseded-2.json",
+    )
+    for name in leftovers:
+        (folder / name).write_bytes(b"{")
+    writing = folder / ".controller-2.parquet.partial"
+    writing.write_bytes(b"PAR1")
+    assert run(tmp_path, DUE_MS) == Outcome(removed=len(leftovers))
+    assert sorted(path.name for path in folder.iterdir()) == [writing.name, "controller-1.parquet"]
+
+
 def test_nested_columns_survive(tmp_path: Path) -> None:
     for number in range(4):
         store = open_rebalances(tmp_path / "metrics", number)
