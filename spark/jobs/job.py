@@ -35,6 +35,12 @@ class Options:
     """IANA name of the zone whose days and hours are meant. The session's own zone is UTC and stays so."""
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
     """The clock (aware) for what is "current": ``end`` of a question about the past."""
+    lag_intervals: int = 10
+    """How many rows of ``commits`` a verdict looks at, per partition of a group (Burrow: ``storage.intervals``)."""
+    commits_flush_ms: int = 10_000
+    """``metrics.commits.flush.ms`` of the cluster that wrote the tables; the default is that property's."""
+    end_offsets_flush_ms: int = 10_000
+    """``metrics.end.offsets.flush.ms`` of it."""
     what_if_partitions: int | None = None
     """Simulated number of partitions of ``__consumer_offsets``; None: none is simulated."""
     what_if_nodes: int | None = None

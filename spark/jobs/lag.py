@@ -31,14 +31,19 @@ _MEMBER = ["member_id", "client_id", "host"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What the verdicts depend on, with Burrow's defaults."""
+    """What the verdicts depend on, with Burrow's defaults and the cluster's."""
 
     intervals: int = 10
     """How many rows of ``commits`` are looked at, per partition of a group (Burrow: ``storage.intervals``)."""
-    recent_ms: int = 100_000
-    """A group that had no lag within this time has not stopped (Burrow: 10 log ends, fetched every 10 s)."""
-    flush_ms: int = 10_000
-    """Length of the windows of both tables: ``metrics.commits.flush.ms``, ``metrics.end.offsets.flush.ms``."""
+    commits_flush_ms: int = 10_000
+    """Length of the windows of ``commits``: ``metrics.commits.flush.ms`` of the cluster that wrote it."""
+    end_offsets_flush_ms: int = 10_000
+    """Length of those of ``end_offsets``: ``metrics.end.offsets.flush.ms`` (Burrow: ``offset-refresh``)."""
+
+    @property
+    def recent_ms(self) -> int:
+        """A group that had no lag within this time has not stopped (Burrow keeps as many log ends as commits)."""
+        return self.intervals * self.end_offsets_flush_ms
 
 
 RULES = Rules()
@@ -55,8 +60,10 @@ def per_partition(commits: DataFrame, end_offsets: DataFrame, *, now: datetime, 
     looks at), catch_up_seconds (null: never, as it stands), verdict, rule, complete (share of the rows that the
     verdict would like to see).
     """
-    now_ms = _ms(now)
-    ends = log_ends(end_offsets, flush_ms=rules.flush_ms)
+    return _judged_partitions(commits, log_ends(end_offsets, flush_ms=rules.end_offsets_flush_ms), _ms(now), rules)
+
+
+def _judged_partitions(commits: DataFrame, ends: DataFrame, now_ms: int, rules: Rules) -> DataFrame:
     window = over_window(with_log_end_at(recent_commits(commits, rules.intervals), ends, "at_ms"))
     placed = window.join(newest(ends), ["topic", "partition"], "left").withColumn(
         "position", F.greatest("newest.offset", "log_start")
@@ -68,7 +75,7 @@ def per_partition(commits: DataFrame, end_offsets: DataFrame, *, now: datetime, 
     lagging = aged.withColumn("lag_messages", lag_messages).withColumn(
         "lag_ms", F.when(F.col("lag_messages") == 0, 0).when(F.col("appended_ms").isNotNull(), age_ms)
     )
-    verdicts = judged(lagging, now_ms=now_ms, flush_ms=rules.flush_ms, recent_ms=rules.recent_ms)
+    verdicts = judged(lagging, now_ms=now_ms, flush_ms=rules.commits_flush_ms, recent_ms=rules.recent_ms)
     span_s = (F.col("newest.at_ms") - F.col("oldest.at_ms")) / 1000
     return verdicts.select(
         *PARTITION,
@@ -186,55 +193,71 @@ def over_time(
     At most :data:`MOST_STEPS` steps: beyond, a step is that much longer. Partitions count from their first commit
     until their offset goes, whether they are committed in a step or not.
     """
-    ends = log_ends(end_offsets, flush_ms=rules.flush_ms)
+    ends = log_ends(end_offsets, flush_ms=rules.end_offsets_flush_ms)
+    return _lag_over_time(commits, ends, step_seconds=step_seconds, start=start, end=end, groups=groups)
+
+
+def _lag_over_time(
+    commits: DataFrame,
+    ends: DataFrame,
+    *,
+    step_seconds: int,
+    start: datetime | None,
+    end: datetime | None,
+    groups: int,
+) -> DataFrame:
     rows = _rows(commits)
-    bounds = rows.agg(F.min("at_ms").alias("first"), F.max("at_ms").alias("last")).crossJoin(
-        ends.agg(F.max("at_ms").alias("last_end"))
-    )
-    from_ms = F.col("first") if start is None else F.greatest("first", F.lit(_ms(start)))
-    to_ms = F.greatest("last", "last_end") if end is None else F.least(F.greatest("last", "last_end"), F.lit(_ms(end)))
-    step_ms = F.greatest(F.lit(step_seconds * 1000), F.ceil((to_ms - from_ms) / MOST_STEPS / 1000) * 1000)
-    grid = bounds.select(
-        (F.floor(from_ms / step_ms) * step_ms).cast("long").alias("from_ms"),
-        (F.ceil(to_ms / step_ms) * step_ms).cast("long").alias("to_ms"),
-        step_ms.cast("long").alias("step_ms"),
-    ).where("from_ms <= to_ms")
-    begun = F.greatest("from_ms", F.ceil(F.col("begun_ms") / F.col("step_ms")) * F.col("step_ms"))
-    ticks = (
-        rows.groupBy(*PARTITION)
-        .agg(F.min("at_ms").alias("begun_ms"))
-        .crossJoin(F.broadcast(grid))
-        .where(begun <= F.col("to_ms"))
-        .select(*PARTITION, F.explode(F.sequence(begun.cast("long"), F.col("to_ms"), F.col("step_ms"))).alias("at_ms"))
-    )
-    standing = _standing_at(ticks, rows)
+    standing = _standing_at(rows, _grid(rows, ends, step_ms=step_seconds * 1000, start=start, end=end))
     known = with_log_end_at(standing, ends, "at_ms").where("log_end_then IS NOT NULL")
     behind = F.col("log_end_then") - F.col("offset")
     sums = known.groupBy("at_ms", "group").agg(
         F.sum(F.when(behind < 0, 0).otherwise(behind)).alias("lag_messages"), F.count("*").alias("partitions")
     )
-    most = F.max("lag_messages").over(Window.partitionBy("group"))
-    ranked = sums.withColumn("most", most).withColumn(
-        "rank", F.dense_rank().over(Window.orderBy(F.col("most").desc(), "group"))
-    )
+    series = sums.groupBy("group").agg(
+        F.max("lag_messages").alias("most"), F.collect_list(F.struct("at_ms", "lag_messages", "partitions")).alias("of")
+    )  # of MOST_STEPS steps
+    most = series.orderBy(F.col("most").desc(), "group").limit(groups)
     return (
-        ranked.where(F.col("rank") <= groups)
-        .select(F.timestamp_millis("at_ms").alias("at"), "group", "lag_messages", "partitions")
+        most.select("group", F.explode("of").alias("of"))
+        .select(F.timestamp_millis("of.at_ms").alias("at"), "group", "of.lag_messages", "of.partitions")
         .orderBy("group", "at")
     )
 
 
-def _standing_at(ticks: DataFrame, rows: DataFrame) -> DataFrame:
-    """``ticks`` and the offset that was committed then; without those at which there was none."""
-    commit = F.struct("kind", "offset")
-    moves = rows.select(*PARTITION, "at_ms", F.lit(0).alias("side"), commit.alias("commit"))
-    nothing = F.lit(None).cast(moves.schema["commit"].dataType)
-    both = moves.unionByName(ticks.select(*PARTITION, "at_ms", F.lit(1).alias("side"), nothing.alias("commit")))
-    so_far = Window.partitionBy(*PARTITION).orderBy("at_ms", "side").rowsBetween(Window.unboundedPreceding, 0)
+def _grid(rows: DataFrame, ends: DataFrame, *, step_ms: int, start: datetime | None, end: datetime | None) -> DataFrame:
+    """One row: from_ms, to_ms, step_ms; none if nothing is known of the time that is asked about."""
+    bounds = rows.agg(F.min("at_ms").alias("first"), F.max("at_ms").alias("last")).crossJoin(
+        ends.agg(F.max("at_ms").alias("last_end"))
+    )
+    from_ms = F.col("first") if start is None else F.greatest("first", F.lit(_ms(start)))
+    to_ms = F.greatest("last", "last_end") if end is None else F.least(F.greatest("last", "last_end"), F.lit(_ms(end)))
+    step = F.greatest(F.lit(step_ms), F.ceil((to_ms - from_ms) / MOST_STEPS / 1000) * 1000)
+    return bounds.select(
+        (F.floor(from_ms / step) * step).cast("long").alias("from_ms"),
+        (F.ceil(to_ms / step) * step).cast("long").alias("to_ms"),
+        step.cast("long").alias("step_ms"),
+    ).where("from_ms <= to_ms")
+
+
+def _standing_at(rows: DataFrame, grid: DataFrame) -> DataFrame:
+    """group, topic, partition, at_ms (steps of the grid), offset (that was committed then), where there was one.
+
+    A row of ``commits`` stands until the earliest that is later by epoch, then clock.
+    """
+    latest_first = Window.partitionBy(*PARTITION).orderBy(F.col("epoch").desc(), F.col("at_ms").desc())
+    until_ms = F.min("at_ms").over(latest_first.rowsBetween(Window.unboundedPreceding, -1))
+    stood = rows.select(*PARTITION, "at_ms", "kind", "offset", until_ms.alias("until_ms"))
+    step_ms = F.col("step_ms")
+    first = F.greatest("from_ms", F.ceil(F.col("at_ms") / step_ms) * step_ms).cast("long")
+    last = F.least(
+        F.col("to_ms"), F.coalesce((F.ceil(F.col("until_ms") / step_ms) - 1) * step_ms, F.col("to_ms"))
+    ).cast("long")
     return (
-        both.withColumn("commit", F.last("commit", ignorenulls=True).over(so_far))
-        .where((F.col("side") == 1) & (F.col("commit.kind") == _COMMITTED))
-        .select(*PARTITION, "at_ms", F.col("commit.offset").alias("offset"))
+        stood.where(F.col("kind") == _COMMITTED)
+        .crossJoin(F.broadcast(grid))
+        .withColumns({"first": first, "last": last})
+        .where("first <= last")
+        .select(*PARTITION, "offset", F.explode(F.sequence("first", "last", step_ms)).alias("at_ms"))
     )
 
 
@@ -267,9 +290,16 @@ def _ms(moment: datetime) -> int:
 
 
 def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Section]:
-    commits, end_offsets = options.of_groups(tables[COMMITS]), tables[END_OFFSETS]
+    rules = Rules(
+        intervals=options.lag_intervals,
+        commits_flush_ms=options.commits_flush_ms,
+        end_offsets_flush_ms=options.end_offsets_flush_ms,
+    )
+    commits = options.of_groups(tables[COMMITS])
+    # Asked five times, sorted once.
+    ends = log_ends(tables[END_OFFSETS], flush_ms=rules.end_offsets_flush_ms).persist()
     # A row per partition of a group, of which three sections are made: the windows are sorted once.
-    partitions = per_partition(commits, end_offsets, now=options.now).cache()
+    partitions = _judged_partitions(commits, ends, _ms(options.now), rules).persist()
     worst_first: list[str | Column] = [severity().desc(), F.col("lag_messages").desc(), *map(F.col, PARTITION)]
     return [
         Section(
@@ -294,9 +324,9 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
         Section(
             "over_time",
             "Lag over time",
-            over_time(
+            _lag_over_time(
                 commits,
-                end_offsets,
+                ends,
                 step_seconds=options.bucket_seconds,
                 start=options.start,
                 end=options.end,

@@ -6,11 +6,13 @@ of it at ``last_append``. Both answers interpolate linearly within that window a
 most its length: :func:`append_times` gives the bound for each.
 
 A row is sought by one sort of both sides and window functions over it (an as-of join), never by a join on a range.
+The end after a row is what the end before it names as its next: a frame that reaches to the end of the partition
+(``UNBOUNDED FOLLOWING``) would do as well, but Spark goes through it anew for each row, which takes quadratic time.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 LATE_ROUNDS = 2
@@ -19,18 +21,20 @@ CLOCK_SKEW_MS = 5_000
 """How far the clocks of two owners of a partition are believed to be apart."""
 
 _LOG = ["topic", "partition"]
-_END = ("at_ms", "log_start", "log_end", "from_ms", "to_ms", "exact", "life")
+_PASSED = ("at_ms", "log_end", "from_ms", "to_ms", "exact", "life")
+_END = (*_PASSED, "number", "next")
 
 
 def log_ends(end_offsets: DataFrame, *, flush_ms: int) -> DataFrame:
-    """topic, partition, at_ms, log_start, log_end, from_ms, to_ms, exact, life: a row per row of ``end_offsets``.
+    """topic, partition, at_ms, log_start, log_end, from_ms, to_ms, exact, life, number, next: a row per row of the
+    table.
 
     ``to_ms``: when the last record before ``log_end`` was appended, at the latest (``exact``: just then). What was
     appended since the row before came after ``from_ms``, which is null in the first row: nobody knows how old its
     records are. ``life`` counts how often the topic was deleted and created again, which shows as a log end that
-    falls.
+    falls. ``number`` counts the log's rows, in order; ``next`` is its next row, as a struct: null after the last one.
 
-    A row of an earlier leader epoch right behind one of a later epoch was written by a clock ahead; it is left out.
+    A row of an earlier leader epoch shortly after one of a later epoch was written by a clock ahead; it is left out.
     """
     rows = end_offsets.select(
         *_LOG,
@@ -41,29 +45,32 @@ def log_ends(end_offsets: DataFrame, *, flush_ms: int) -> DataFrame:
         F.unix_millis("last_append").alias("last_append_ms"),
     )
     order = Window.partitionBy(*_LOG).orderBy("at_ms", "epoch", "log_end")
-    ahead = (F.lag("epoch").over(order) > F.col("epoch")) & (
-        F.col("at_ms") - F.lag("at_ms").over(order) <= CLOCK_SKEW_MS
-    )
+    latest = F.max(F.struct("epoch", "at_ms")).over(order.rowsBetween(Window.unboundedPreceding, -1))
+    ahead = (latest["epoch"] > F.col("epoch")) & (F.col("at_ms") - latest["at_ms"] <= CLOCK_SKEW_MS)
     rows = rows.withColumn("ahead", F.coalesce(ahead, F.lit(False))).where(~F.col("ahead"))
-    fell = F.lag("log_end").over(order) > F.col("log_end")
-    rows = rows.withColumn("fell", F.coalesce(fell, F.lit(False)).cast("int"))
-    rows = rows.withColumn("life", F.sum("fell").over(order.rowsBetween(Window.unboundedPreceding, 0)))
+    rows = rows.withColumn("before", F.lag(F.struct("at_ms", "log_end")).over(order))
+    rows = rows.withColumn("fell", F.coalesce(F.col("before.log_end") > F.col("log_end"), F.lit(False)))
+    before_ms = F.when(~F.col("fell"), F.col("before.at_ms"))
     to_ms = F.least(F.col("last_append_ms"), F.col("at_ms"))  # least skips null
-    before_ms = F.lag("at_ms").over(Window.partitionBy(*_LOG, "life").orderBy("at_ms", "epoch", "log_end"))
     since_ms = F.when(before_ms.isNotNull(), F.greatest(before_ms, to_ms - LATE_ROUNDS * flush_ms))
-    return rows.select(
+    passed = rows.select(
         *_LOG,
-        *_END[:3],
+        "epoch",
+        "log_start",
+        "at_ms",
+        "log_end",
         F.when(since_ms.isNotNull(), F.least(since_ms, to_ms)).alias("from_ms"),
         to_ms.alias("to_ms"),
         F.col("last_append_ms").isNotNull().alias("exact"),
-        "life",
+        F.sum(F.col("fell").cast("int")).over(order.rowsBetween(Window.unboundedPreceding, 0)).alias("life"),
+        F.row_number().over(order).alias("number"),
     )
+    return passed.withColumn("next", F.lead(F.struct(*_PASSED)).over(order)).drop("epoch")
 
 
 def newest(ends: DataFrame) -> DataFrame:
     """topic, partition, log_start, log_end, life, seen_ms: the last row of each log of :func:`log_ends`."""
-    last = F.max_by(F.struct("log_start", "log_end", "life", F.col("at_ms").alias("seen_ms")), "at_ms")
+    last = F.max_by(F.struct("log_start", "log_end", "life", F.col("at_ms").alias("seen_ms")), "number")
     return ends.groupBy(*_LOG).agg(last.alias("last")).select(*_LOG, "last.*")
 
 
@@ -72,8 +79,7 @@ def with_log_end_at(rows: DataFrame, ends: DataFrame, moment_ms: str) -> DataFra
 
     Null if that is before the log's first row. After the last row it stands where that one says.
     """
-    both = _beside(rows, ends, key=F.col(moment_ms), end_key=F.col("at_ms"))
-    before, after = _neighbours(both, Window.partitionBy(*_LOG).orderBy("key", "side", "end.log_end"))
+    placed = _between(_beside(rows, ends, key=F.col(moment_ms), end_key=F.col("at_ms")), _LOG)
     share = (F.col("key") - F.col("after.from_ms")) / (F.col("after.to_ms") - F.col("after.from_ms"))
     grown = F.col("after.log_end") - F.col("before.log_end")
     then = (
@@ -82,8 +88,7 @@ def with_log_end_at(rows: DataFrame, ends: DataFrame, moment_ms: str) -> DataFra
         .when(F.col("key") <= F.col("after.from_ms"), F.col("before.log_end"))
         .otherwise(F.col("before.log_end") + F.floor(grown * share))
     )
-    placed = both.select("row", "key", before.alias("before"), after.alias("after"))
-    return placed.where(F.col("row").isNotNull()).select("row.*", then.alias("log_end_then"))
+    return placed.select("row.*", then.alias("log_end_then"))
 
 
 def append_times(rows: DataFrame, ends: DataFrame, offset: str) -> DataFrame:
@@ -93,15 +98,14 @@ def append_times(rows: DataFrame, ends: DataFrame, offset: str) -> DataFrame:
     which is null if the log had passed the offset in its first row already: then it was appended at ``appended_ms``
     or before. Only logs of the same ``life`` are asked.
     """
-    both = _beside(rows, ends, key=F.col(offset), end_key=F.col("log_end"), keys=[*_LOG, "life"])
-    order = Window.partitionBy(*_LOG, "life").orderBy("key", "side", "end.at_ms")
-    before, after = _neighbours(both, order)
+    keys = [*_LOG, "life"]
+    placed = _between(_beside(rows, ends, key=F.col(offset), end_key=F.col("log_end"), keys=keys), keys)
+    placed = placed.withColumn("after", F.when(F.col("after.life") == F.col("row.life"), F.col("after")))
     window_ms = F.col("after.to_ms") - F.col("after.from_ms")
     share = (F.col("key") + 1 - F.col("before.log_end")) / (F.col("after.log_end") - F.col("before.log_end"))
     known = F.col("before").isNotNull() & F.col("after.from_ms").isNotNull()
     last = F.col("key") + 1 == F.col("after.log_end")
-    placed = both.select("row", "key", before.alias("before"), after.alias("after"))
-    return placed.where(F.col("row").isNotNull()).select(
+    return placed.select(
         "row.*",
         F.when(last | ~known, F.col("after.to_ms"))
         .otherwise(F.col("after.from_ms") + F.floor(window_ms * share))
@@ -138,8 +142,16 @@ def _beside(
     return questions.unionByName(answers)
 
 
-def _neighbours(both: DataFrame, order: WindowSpec) -> tuple[Column, Column]:
-    """The nearest end before a row, or beside it, and the nearest one after it."""
-    before = F.last("end", ignorenulls=True).over(order.rowsBetween(Window.unboundedPreceding, 0))
-    after = F.first("end", ignorenulls=True).over(order.rowsBetween(1, Window.unboundedFollowing))
-    return before, after
+def _between(both: DataFrame, keys: list[str]) -> DataFrame:
+    """row, key, before (the nearest end before the row, or beside it), after (the nearest one after it)."""
+    order = Window.partitionBy(*keys).orderBy("key", "side", "end.number")
+    so_far, all_of_them = (order.rowsBetween(Window.unboundedPreceding, to) for to in (0, Window.unboundedFollowing))
+    seen = both.select(
+        "row",
+        "key",
+        F.last("end", ignorenulls=True).over(so_far).alias("before"),
+        F.first("end", ignorenulls=True).over(all_of_them).alias("first"),
+    )
+    first = F.when(F.col("first").isNotNull(), F.struct(*(F.col(f"first.{name}") for name in _PASSED)))
+    after = F.when(F.col("before").isNotNull(), F.col("before.next")).otherwise(first)
+    return seen.where(F.col("row").isNotNull()).select("row", "key", "before", after.alias("after"))

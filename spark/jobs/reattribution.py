@@ -63,7 +63,8 @@ def tenures(registrations: DataFrame) -> DataFrame:
     for one) that does not name it.
     """
     member = Window.partitionBy("offsets_partition", "group", "member_id").orderBy("epoch", "sequence", "ts_ms")
-    later = Window.partitionBy("offsets_partition").orderBy("ts_ms").rangeBetween(1, Window.unboundedFollowing)
+    # Backwards, for Spark goes through a frame to the end of the partition anew for each row.
+    later = Window.partitionBy("offsets_partition").orderBy(F.desc("ts_ms")).rangeBetween(Window.unboundedPreceding, -1)
     is_snapshot = F.col("event") == "snapshot"
     rows = registrations.select(
         F.unix_millis("ts").alias("ts_ms"), *(name for name in registrations.columns if name != "ts")
