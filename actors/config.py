@@ -298,16 +298,15 @@ class MusterConfig(BaseModel):
         description="How long the rows of an hour stay in the tables after its end, in ms; -1: for ever.",
     )
     metrics_compaction_delay_ms: Long = Field(
-        86_400_000,
-        ge=0,
-        description="From the end of an hour until its Parquet files are merged, in ms. A stream over a table has to "
-        "have read them by then.",
-    )
-    metrics_compaction_grace_ms: Long = Field(
         900_000,
         ge=0,
+        description="From the end of an hour until its Parquet files are merged, in ms. Late rows are merged again.",
+    )
+    metrics_compaction_grace_ms: Long = Field(
+        86_400_000,
+        ge=0,
         description="How long files of tables that were merged or are past their retention stay for readers that "
-        "began before, in ms: longer than the longest job.",
+        "began before, and for streams, in ms: longer than the longest job, and than a stream is ever down.",
     )
     metrics_max_group_series: Int = Field(
         10_000,

@@ -82,8 +82,8 @@ def verify_(names: tuple[str, ...], directory: Path, as_json: bool) -> None:
 
 @tables.command("compact", epilog="Example: muster tables compact --delay-ms 0")
 @_storage
-@click.option("--delay-ms", type=click.IntRange(min=0), help="As metrics.compaction.delay.ms. Default a day.")
-@click.option("--grace-ms", type=click.IntRange(min=0), help="As metrics.compaction.grace.ms. Default 15 minutes.")
+@click.option("--delay-ms", type=click.IntRange(min=0), help="As metrics.compaction.delay.ms. Default 15 minutes.")
+@click.option("--grace-ms", type=click.IntRange(min=0), help="As metrics.compaction.grace.ms. Default a day.")
 @click.option("--retention-ms", type=click.IntRange(min=0), help="As metrics.retention.ms. Default: nothing expires.")
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
 def compact_(
@@ -91,8 +91,8 @@ def compact_(
 ) -> None:
     """Merge each hour's small files into one now, and remove those that were merged longer than the grace ago.
 
-    A running Muster does so by itself; doing it by hand beside it is harmless. The exit code is 1 if something had
-    to be left as it is.
+    A running Muster does so by itself; doing it by hand beside it is harmless, but for a short --grace-ms: files go
+    that a job still reads, or a stream has yet to. The exit code is 1 if something had to be left as it is.
     """
     policy = replace(Policy.of(MusterConfig.from_properties({})), retention_ms=retention_ms)
     given = {"delay_ms": delay_ms, "grace_ms": grace_ms}

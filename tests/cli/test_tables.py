@@ -110,6 +110,7 @@ def test_damaged_and_foreign_files_are_named(tmp_path: Path) -> None:
 
 def test_a_compaction_beside_another_is_refused_and_what_it_leaves_is_told(tmp_path: Path) -> None:
     put(tmp_path, "newer", [1], schema=of_version(2))
+    put(tmp_path, "controller-1", [2])
     left = run(tmp_path, "compact")
     assert left.exit_code == 1
     assert "newer.parquet: is of version 2" in left.stderr
