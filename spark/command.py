@@ -91,8 +91,13 @@ def _streaming() -> list[str]:
     return [job.name for job in JOBS.values() if job.streamed]
 
 
-def session_for(request: Request, jobs: list[Job]) -> AbstractContextManager[SparkSession]:
-    """Spark where the request wants it, set up for the size of what the jobs read. SparkUnavailable."""
+def session_for(
+    request: Request, jobs: list[Job], *, low_priority: bool = True
+) -> AbstractContextManager[SparkSession]:
+    """Spark where the request wants it, set up for the size of what the jobs read. SparkUnavailable.
+
+    ``low_priority``: see :func:`spark.session.raydp_session`.
+    """
     cores = request.executor_cores * (request.executors if request.ray_address else 1)
     names = {name for job in jobs for name in job.tables}
     size = sizing.size_of(request.storage, sorted(names), request.options.start, request.options.end, cores=cores)
@@ -111,6 +116,7 @@ def session_for(request: Request, jobs: list[Job]) -> AbstractContextManager[Spa
         executor_memory_bytes=request.executor_memory_bytes,
         shuffle_partitions=size.shuffle_partitions,
         short_job=size.short_job,
+        low_priority=low_priority,
     )
 
 
