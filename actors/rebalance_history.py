@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from actors.event_writer import Flushing
 from actors.group.events import Event, RebalanceMovedOn, RebalanceStuck
 from actors.group.journal import Journal
 from actors.group.journal_entry import RebalanceEntry
@@ -21,6 +22,7 @@ from actors.group.types import GroupId
 from actors.group.watchdog import described, on_one_line
 from actors.offsets import OffsetsPartition
 from actors.tables.rebalances import RebalanceStore, encode
+from actors.tables.schemas.rebalances import REBALANCES
 
 log = logging.getLogger(__name__)
 
@@ -73,30 +75,23 @@ class RebalanceHistory:
     ) -> None:
         self._core = core
         self._store = store
-        self._flush_ms = flush_ms
+        self._flushing = Flushing(REBALANCES, store, flush_ms=flush_ms)
         self._now_ms = now_ms
         self._journal = Journal(partition=core.partition, epoch=core.epoch)
         self._recent = Recent()
-        self._flushing: asyncio.Task[None] | None = None
         core.observe.append(self.observe)
         core.answers["history"] = self.history
         core.answers["waiting"] = self.waiting
 
     def start(self) -> None:
         """Flush from now on, first what a dead predecessor left."""
-        self._flushing = asyncio.get_running_loop().create_task(self._flush_for_ever())
+        self._flushing.start()
 
     async def close(self) -> None:
         """After the partition has stopped: bring everything into the table."""
-        if self._flushing is not None:
-            self._flushing.cancel()
-            await asyncio.wait([self._flushing])
         for entry in self._journal.close(self._now_ms()):
             self._keep(entry)
-        try:
-            await asyncio.to_thread(self._store.close)
-        except OSError:
-            log.exception("the last rebalances stay in their spool")
+        await self._flushing.close()
 
     def observe(self, event: Event, now_ms: int) -> None:
         entry = self._journal.observe(event, now_ms)
@@ -140,20 +135,7 @@ class RebalanceHistory:
     def _keep(self, entry: RebalanceEntry) -> None:
         encoded = encode(entry)
         self._recent.add(entry, encoded)
-        try:
-            self._store.add(entry, encoded)
-        except OSError as error:
-            log.error("a rebalance of group %s is in memory only: %s", entry.group, error)
-
-    async def _flush_for_ever(self) -> None:
-        while True:
-            try:
-                await asyncio.to_thread(self._store.flush)
-            except OSError as error:
-                log.error("rebalances stay in their spool until the next flush: %s", error)
-            except Exception:
-                log.exception("rebalances stay in their spool until the next flush")
-            await asyncio.sleep(self._flush_ms / 1000)
+        self._store.add(entry, encoded)
 
 
 def _that_fit(entries: Iterable[bytes], used_bytes: int) -> list[bytes]:
