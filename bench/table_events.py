@@ -17,7 +17,7 @@ from actors.tables.schemas.cluster import FAULTS, LIFECYCLE, REPAIRS
 from actors.tables.schemas.groups import GROUP_EVENTS, REGISTRATIONS
 from actors.tables.schemas.offsets import COMMITS, END_OFFSETS
 from actors.tables.schemas.rebalances import REBALANCES
-from bench.table_world import HOUR_MS, LOGS, World, messages_of
+from bench.table_world import HOUR_MS, LOGS, World
 
 _COMMIT_STEP_MS = 300_000
 _END_OFFSET_STEP_MS = 60_000
@@ -54,10 +54,14 @@ def _write_columns(metrics: Path, table: str, hour_ms: int, columns: Mapping[str
 
 def _steps(world: World, hour_ms: int, step_ms: int) -> Any:
     """Beginnings of the hour's windows after which something is written: every so often, or after each."""
-    every = max(1, step_ms // world.window_ms)
+    every = _step_windows(world, step_ms)
     windows = world.windows()[every - 1 :: every]
     ends = windows + world.window_ms - 1
     return windows[(ends >= hour_ms) & (ends < hour_ms + HOUR_MS)]
+
+
+def _step_windows(world: World, step_ms: int) -> int:
+    return max(1, step_ms // world.window_ms)
 
 
 def _commits(world: World, hour_ms: int) -> Mapping[str, Any]:
@@ -67,22 +71,22 @@ def _commits(world: World, hour_ms: int) -> Mapping[str, Any]:
     keep = ~(world.track_stalled[None, :] & (at >= world.planted.stalled_from_ms)).ravel()
     track = np.broadcast_to(np.arange(shape[1]), shape).ravel()[keep]
     window = at.ravel()[keep]
-    messages = world.track_messages[track]
-    offset = world.offsets_after(window, messages)
+    topic, partition = world.track_topic[track], world.track_partition[track]
+    offset = world.offsets_after(window, topic, partition)
+    before = world.offsets_after(window - _step_windows(world, _COMMIT_STEP_MS) * world.window_ms, topic, partition)
     group = world.track_group[track]
     member = world.track_member[track]
     none = np.zeros(len(track), np.int32)
-    before = offset - messages * max(1, _COMMIT_STEP_MS // world.window_ms)
     return {
         "ts": pa.array(window + world.window_ms - 1, _UTC_MS),
         "offsets_partition": np.array(world.offsets_partition, np.int32)[group],
         "epoch": none + _EPOCH,
         "group": _named(group, world.groups),
-        "topic": _named(world.track_topic[track], world.topics),
-        "partition": world.track_partition[track],
+        "topic": _named(topic, world.topics),
+        "partition": partition,
         "kind": _named(none, ["commit"]),
         "offset": offset,
-        "lowest": np.minimum(offset, before + messages),
+        "lowest": np.minimum(offset, before + 1),
         "previous": pa.array(before, pa.int64(), mask=before <= 0),
         "commits": none.astype(np.int64) + 1,
         "generation": none + _CALM_REBALANCES,
@@ -98,9 +102,8 @@ def _end_offsets(world: World, hour_ms: int) -> Mapping[str, Any]:
     shape = (len(windows), len(used))
     topic = np.broadcast_to(np.array([t for t, _ in used], np.int32), shape).ravel()
     partition = np.broadcast_to(np.array([p for _, p in used], np.int32), shape).ravel()
-    messages = np.broadcast_to(np.array([messages_of(t, p, world.window_ms) for t, p in used]), shape).ravel()
     window = np.broadcast_to(windows[:, None], shape).ravel()
-    end = world.offsets_after(window, messages) + 5
+    end = world.offsets_after(window, topic, partition) + 5
     now = window + world.window_ms - 1
     return {
         "ts": pa.array(now, _UTC_MS),

@@ -21,6 +21,8 @@ _PARTITIONS = 16
 _TOPICS_PER_GROUP = 2
 _MEMBERS = 4
 _SKEWED_SHARE = 0.3
+_MASK = (1 << 32) - 1
+_SCATTERED_BITS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +77,6 @@ class World:
     track_partition: Any
     track_gateway: Any
     track_stalled: Any
-    track_messages: Any
-    """Per window; the same for all groups on a partition."""
     planted: Planted
 
     @classmethod
@@ -110,7 +110,6 @@ class World:
             track_partition=np.array([p for _, _, p in tracks], np.int32),
             track_gateway=np.array([(t + p) % GATEWAYS for _, t, p in tracks], np.int32),
             track_stalled=np.arange(len(tracks)) == stalled,
-            track_messages=np.array([messages_of(t, p, window_ms) for _, t, p in tracks], np.int64),
             planted=Planted(
                 end_ms=end_ms,
                 storm_group=storm,
@@ -136,14 +135,23 @@ class World:
         """When each begins, in ms."""
         return np.arange(self.start_ms, self.end_ms, self.window_ms, dtype=np.int64)
 
-    def offsets_after(self, window: Any, messages: Any) -> Any:
-        """The offset after the window that begins then (ms), where each has that many messages."""
-        return ((window - self.start_ms) // self.window_ms + 1) * messages
+    def offsets_after(self, window: Any, topic: Any, partition: Any) -> Any:
+        """The offset after the windows that begin then (ms), in these partitions; 0 before the first.
+
+        On average 1 to 3 messages a second, by partition, and by window up to half of them sooner or later.
+        """
+        number = (window - self.start_ms) // self.window_ms + 1
+        mean = max(1, self.window_ms // 1000) * (1 + (topic + partition) % 3)
+        sooner = _scattered(number, topic * _PARTITIONS + partition) * (mean // 2 + 1) >> _SCATTERED_BITS
+        return number * mean + np.where(number > 0, sooner, 0)
 
 
-def messages_of(topic: int, partition: int, window_ms: int) -> int:
-    """Per window, of a topic's partition: about 1 to 3 a second."""
-    return max(1, window_ms // 1000) * (1 + (topic + partition) % 3)
+def _scattered(number: Any, place: Any) -> Any:
+    """0 to 2**_SCATTERED_BITS - 1, as if by chance, of each pair: an integer hash of multiplications and shifts."""
+    mixed = (np.asarray(number, np.int64) * 73_856_093 + np.asarray(place, np.int64) * 19_349_663) & _MASK
+    for _ in range(2):
+        mixed = ((mixed >> 16) ^ mixed) * 0x45D9F3B & _MASK
+    return (mixed >> 16) & ((1 << _SCATTERED_BITS) - 1)
 
 
 def _group_names(count: int) -> list[str]:

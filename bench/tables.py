@@ -89,9 +89,10 @@ def _block(world: World, windows: Any, chance: Any) -> pa.Table:
     shape = (len(windows), tracks)
     ts = windows[:, None] + chance.integers(0, max(1, world.window_ms // 2), shape)
     alive = ~(world.track_stalled[None, :] & (windows[:, None] >= world.planted.stalled_from_ms))
-    messages = np.broadcast_to(world.track_messages[None, :], shape)
-    ends = world.offsets_after(windows[:, None], world.track_messages[None, :])
-    first_offset = ends - messages
+    place = world.track_topic[None, :], world.track_partition[None, :]
+    ends = world.offsets_after(windows[:, None], *place)
+    first_offset = world.offsets_after(windows[:, None] - world.window_ms, *place)
+    messages = ends - first_offset
     again = np.where(chance.random(shape) < _RESENT, np.minimum(messages, first_offset), 0)
     sent = messages + again
     gateway = np.broadcast_to(world.track_gateway[None, :], shape)
