@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-_SHORT_BYTES = 64 << 20
-"""Parquet that one core reads in seconds. Above it, compiled queries are worth the seconds that compiling takes."""
-_BYTES_PER_SHUFFLE_PARTITION = 32 << 20
+_SHORT_BYTES = 16 << 20
+"""A million rows or two. Above it, compiled queries and re-planning are worth the seconds that compiling takes."""
+_BYTES_PER_SHUFFLE_PARTITION = 16 << 20
+"""As rows in a sort, some ten times as much. Spark puts partitions together that turn out to be small."""
 _MOST_SHUFFLE_PARTITIONS = 200
 
 

@@ -39,6 +39,17 @@ def spark_options(command: F) -> F:
             click.option("--top", type=click.IntRange(1), help="Rows of a ranking, at most."),
             click.option("--price-per-gib", type=click.FloatRange(0), help="Charge groups for what they were sent."),
             click.option("--timezone", type=Zone(), help="Whose days and hours are meant. Default UTC."),
+            click.option(
+                "--commits-flush-ms",
+                type=click.IntRange(100),
+                help="lag: metrics.commits.flush.ms of the cluster, if it is not 10000.",
+            ),
+            click.option(
+                "--end-offsets-flush-ms",
+                type=click.IntRange(100),
+                help="lag: metrics.end.offsets.flush.ms of the cluster, if it is not 10000.",
+            ),
+            click.option("--lag-intervals", type=click.IntRange(2), help="lag: commits that a verdict is about."),
             click.option("--local", is_flag=True, help="Spark of this machine instead of RayDP on the cluster."),
             click.option(
                 "--executors",

@@ -21,9 +21,9 @@ def test_only_the_hours_that_are_asked_about_count(tmp_path: Path) -> None:
     (tmp_path / "metrics/samples/lost+found/hour=x").mkdir(parents=True)
     small = Size(shuffle_partitions=1, short_job=True)
     assert size_of(tmp_path, ["samples", "commits"], HOUR_13, None, cores=2) == small
-    assert size_of(tmp_path, ["samples"], None, HOUR_13, cores=2) == Size(shuffle_partitions=32, short_job=False)
+    assert size_of(tmp_path, ["samples"], None, HOUR_13, cores=2) == Size(shuffle_partitions=64, short_job=False)
     assert size_of(tmp_path, ["samples"], None, HOUR_13.replace(hour=12), cores=2) == small
-    assert size_of(tmp_path, ["samples"], None, None, cores=64).shuffle_partitions == 64
+    assert size_of(tmp_path, ["samples"], None, None, cores=90).shuffle_partitions == 90
 
 
 def test_what_is_being_written_does_not_count(tmp_path: Path) -> None:
