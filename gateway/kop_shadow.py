@@ -127,9 +127,6 @@ class KopShadow:
         self._waiting_bytes += size_bytes
         self._compare(self._sending_to, sample.group, sample.topic, messages, size_bytes)
 
-    def save(self) -> None:
-        self._sink.save()
-
     def add_pending(self, sample: Sample) -> int:
         handle = self._sink.add_pending(sample)
         self._waiting_bytes += sample.bytes

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _SUMMARY = struct.Struct(">qi11xi30xi")
 """Base offset, length, last offset delta and number of records of a batch's header (magic 2)."""
+_LEAST_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD
 
 
 class Named(NamedTuple):
@@ -90,24 +91,24 @@ def summarize(records: bytes) -> tuple[int, int, int, int]:
 
     In one loop, since all that is fetched goes through it. CorruptMessage where no whole batch begins.
     """
-    at = messages = batches = 0
-    first_offset = last_offset = -1
+    if not records:
+        return -1, -1, 0, 0
+    at = messages = batches = length = 0
     size, unpack = len(records), _SUMMARY.unpack_from
-    while at < size:
-        if at + HEADER_BYTES > size:
-            break
-        base_offset, length, last_offset_delta, count = unpack(records, at)
-        if length < HEADER_BYTES - LENGTH_OVERHEAD:
-            break
-        if not batches:
-            first_offset = base_offset
-        last_offset = base_offset + last_offset_delta
-        messages += count
-        batches += 1
-        at += LENGTH_OVERHEAD + length
-    if at != size:
+    try:
+        first_offset = unpack(records)[0]
+        while at < size:
+            base_offset, length, last_offset_delta, count = unpack(records, at)
+            if length < _LEAST_LENGTH:
+                break
+            at += LENGTH_OVERHEAD + length
+            messages += count
+            batches += 1
+    except struct.error:
+        length = 0
+    if at != size or length < _LEAST_LENGTH:
         raise CorruptMessage(f"no whole record batch at byte {at} of {size}")
-    return first_offset, last_offset, messages, batches
+    return first_offset, base_offset + last_offset_delta, messages, batches
 
 
 def by_topic(partitions: Iterable[Named]) -> list[tuple[Named, list[Named]]]:

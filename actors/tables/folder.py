@@ -18,6 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from actors.tables import slots
+
 _log = logging.getLogger(__name__)
 _LOCK = "lock"
 
@@ -32,6 +34,8 @@ class SpoolFile:
     """Lines that are not in it, or not whole (full disk)."""
     torn: bool = False
     """The last line is one of them: the next write begins a new line and says how many there are."""
+    beside: Path | None = None
+    """A file that goes with it, and after it."""
 
     def append(self, lines: bytes) -> None:
         """Write whole lines with one ``write``. Never raises for a full disk: they are then in memory only."""
@@ -45,6 +49,12 @@ class SpoolFile:
         self.torn = not complete
         if self.torn:
             self.missing += lines.count(b"\n")
+
+    def remove(self) -> None:
+        """Remove it, if it is there."""
+        self.path.unlink(missing_ok=True)
+        if self.beside is not None:
+            self.beside.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +99,9 @@ class SpoolFolder:
         )
 
     def remove(self) -> None:
-        """Remove the folder: spools oldest first, the lock last."""
-        for file in (*self.spools(), *self.path.glob("*.partial"), self.path / _LOCK):
+        """Remove the folder: spools oldest first, then what is beside them, the lock last."""
+        beside = (file for pattern in ("*.partial", f"*{slots.SUFFIX}") for file in self.path.glob(pattern))
+        for file in (*self.spools(), *beside, self.path / _LOCK):
             file.unlink()
         self.path.rmdir()
 

@@ -1,9 +1,9 @@
 """The lines of a spool file. One line is one JSON array.
 
-``b`` a sample with which a run begins, under a number; ``x`` one that goes on with that run, of which only the amounts
-are told; ``p`` a sample whose attribution is pending, under a handle; ``r`` the resolution of a handle: the whole
-sample again, as it counts now. So the rows of a spool depend on that spool alone. (``s``, a sample by itself, was
-written by earlier versions.)
+``c`` a sample with which a run begins whose counters are in the slot of that number (:mod:`actors.tables.slots`);
+``s`` a sample by itself; ``p`` one whose attribution is pending, under a handle; ``r`` the resolution of a handle: the
+whole sample again, as it counts now. So the rows of a spool depend on that spool and its slots alone. (Earlier versions
+wrote ``b``, a sample with which a run begins under a number, and ``x``, what the run was extended by.)
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from actors.tables import slots
 from actors.tables.folder import read_lines
-from actors.tables.rollup import Rollup, Sample
+from actors.tables.rollup import Rollup, Row, Sample
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _TEXTS = 4096
 """Combinations that are kept: a few for each client and topic."""
-EXTENSION = b'["x",%d,%d,%d,%d,%d,%d]\n'
-"""Line of a run's number, time in ms, messages, bytes, first and last offset."""
 
 
-def begin_line(number: int, sample: Sample) -> bytes:
-    return f'["b",{number},{_values(sample)}]\n'.encode()
+def sample_line(sample: Sample) -> bytes:
+    return f'["s",{_values(sample)}]\n'.encode()
+
+
+def run_line(slot: int, sample: Sample) -> bytes:
+    return f'["c",{slot},{_values(sample)}]\n'.encode()
 
 
 def pending_line(handle: int, sample: Sample) -> bytes:
@@ -56,7 +59,7 @@ class Spool:
 
     rollup: Rollup = field(default_factory=Rollup)
     runs: dict[int, Sample] = field(default_factory=dict)
-    """What each began with, by number."""
+    """What those of earlier versions began with, by number."""
     pending: dict[int, Sample] = field(default_factory=dict)
     resolved: set[int] = field(default_factory=set)
     lost: int = 0
@@ -64,19 +67,21 @@ class Spool:
 
 
 def read(path: Path) -> Spool:
-    """Read a spool file. Lines that are not whole are left out and counted."""
+    """Read a spool file and its slots. Lines that are not whole are left out and counted."""
     lines, lost = read_lines(path)
-    spool = Spool(lost=lost)
+    spool, held = Spool(lost=lost), slots.read(path)
     for values in lines:
         try:
-            _apply(spool, values)
+            _apply(spool, values, held)
         except (ValueError, TypeError, KeyError):
             spool.lost += 1
     return spool
 
 
-def _apply(spool: Spool, values: Any) -> None:
+def _apply(spool: Spool, values: Any, held: bytes) -> None:
     match values:
+        case ["c", int(slot), *rest]:
+            spool.rollup.take(_row(_sample(rest), slots.counters(held, slot)))
         case ["s", *rest]:
             spool.rollup.add(_sample(rest))
         case ["b", int(number), *rest]:
@@ -93,6 +98,12 @@ def _apply(spool: Spool, values: Any) -> None:
             spool.resolved.add(handle)
         case _:
             raise ValueError(values)
+
+
+def _row(head: Sample, found: slots.Counters | None) -> Row:
+    """As it was when the process died; without counters the run was never extended."""
+    known = found or slots.Counters(1, head.ts_ms, head.messages, head.bytes, head.last_offset)
+    return Row(head=head, **known._asdict())
 
 
 def _sample(values: list[Any]) -> Sample:

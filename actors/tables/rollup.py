@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+HOUR_MS = 3_600_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_HOUR_MS = 3_600_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Row:
 
     def extend(self, ts_ms: int, messages: int, size_bytes: int, first_offset: int, last_offset: int) -> bool:
         """Take in one more fetch, if it goes on where the row ends, in the row's hour; else nothing happens."""
-        if first_offset != self.last_offset + 1 or ts_ms // _HOUR_MS != self.head.ts_ms // _HOUR_MS:
+        if first_offset != self.last_offset + 1 or ts_ms // HOUR_MS != self.head.ts_ms // HOUR_MS:
             return False
         self.last_ts_ms = ts_ms
         self.messages += messages
@@ -58,6 +58,20 @@ class Row:
         self.fetches += 1
         self.last_offset = last_offset
         return True
+
+
+def series_of(sample: Sample) -> tuple[object, ...]:
+    """What all samples of a row have in common: client, attribution and partition."""
+    return (
+        sample.partition,
+        sample.topic,
+        sample.group,
+        sample.member_id,
+        sample.client_id,
+        sample.host,
+        sample.evidence,
+        sample.reason,
+    )
 
 
 class Rollup:
@@ -72,16 +86,7 @@ class Rollup:
 
     def add(self, sample: Sample) -> Row:
         """Extend the open row of the sample's (client, attribution, partition), or begin a new one; returns the row."""
-        key = (
-            sample.partition,
-            sample.topic,
-            sample.group,
-            sample.member_id,
-            sample.client_id,
-            sample.host,
-            sample.evidence,
-            sample.reason,
-        )
+        key = series_of(sample)
         row = self._open.get(key)
         if row is not None:
             if row.extend(sample.ts_ms, sample.messages, sample.bytes, sample.first_offset, sample.last_offset):
@@ -96,6 +101,10 @@ class Rollup:
             last_offset=sample.last_offset,
         )
         return row
+
+    def take(self, row: Row) -> None:
+        """A row that others extend; no sample that is added does."""
+        self._done.append(row)
 
     def by_folder(self) -> dict[str, list[Row]]:
         """Rows by the folder that their ``ts`` belongs to, ``date=YYYY-MM-DD/hour=HH``."""

@@ -1,8 +1,10 @@
 """Samples that survive SIGKILL: the store of the table ``samples``, with spools as in :mod:`actors.tables.store`.
 
-A pending sample is in its spool but in no Parquet file until it is settled; settling appends the whole sample to
-the then current spool. A spool is kept until all its pending samples are settled, and spools go oldest first:
-so a pending sample never outlives its resolution. Spools are ``spool/gateway-<id>-<run>/``.
+A run of samples is one line when it begins, and a slot of counters that is kept up to date in place when it is extended
+(:mod:`actors.tables.slots`); so a spool grows with runs, not with samples. A pending sample is in its spool but in no
+Parquet file until it is settled; settling appends the whole sample to the then current spool. A spool is kept until all
+its pending samples are settled, and spools go oldest first: so a pending sample never outlives its resolution. Spools
+are ``spool/gateway-<id>-<run>/``.
 """
 
 from __future__ import annotations
@@ -10,25 +12,66 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from mmap import mmap
 from pathlib import Path
+from threading import Lock
 
 from actors.tables import journal
-from actors.tables.folder import SpoolFolder
+from actors.tables.folder import SpoolFile, SpoolFolder
 from actors.tables.parquet import write_samples
 from actors.tables.recovery import recover_samples
-from actors.tables.rollup import Rollup, Row, Sample
+from actors.tables.rollup import HOUR_MS, Rollup, Row, Sample, series_of
 from actors.tables.schemas.samples import SAMPLES
+from actors.tables.slots import COPY_BYTES, SUFFIX, SlotFile, pack_into
 from actors.tables.store import Spool, SpooledStore
 
 __all__ = ["Run", "Sample", "SampleStore"]
 
 
+class Run(Row):
+    """Samples of one client, attribution and partition, each of which goes on where the one before it ended."""
+
+    __slots__ = ("_at", "_lock", "_segment", "_slots", "_until_ms")
+
+    def __init__(self, head: Sample, lock: Lock, slots: SlotFile, segment: mmap, at: int) -> None:
+        super().__init__(
+            head=head,
+            last_ts_ms=head.ts_ms,
+            messages=head.messages,
+            bytes=head.bytes,
+            fetches=1,
+            last_offset=head.last_offset,
+        )
+        self._lock = lock
+        self._slots = slots
+        self._segment = segment
+        self._at = at
+        self._until_ms = (head.ts_ms // HOUR_MS + 1) * HOUR_MS
+
+    def extend(self, ts_ms: int, messages: int, size_bytes: int, first_offset: int, last_offset: int) -> bool:
+        """Count one more sample, and have it safe; False, and nothing, if it does not go on, or the run is over.
+
+        It is over with its hour, and with a flush. All that is fetched comes by here: see ``bench.fetch_cost``.
+        """
+        with self._lock:
+            if first_offset != self.last_offset + 1 or ts_ms >= self._until_ms or not self._slots.is_open:
+                return False
+            self.last_ts_ms = ts_ms
+            self.messages = messages = self.messages + messages
+            self.bytes = size_bytes = self.bytes + size_bytes
+            self.fetches = fetches = self.fetches + 1
+            self.last_offset = last_offset
+            at = self._at + COPY_BYTES * (fetches & 1)
+            pack_into(self._segment, at, fetches, ts_ms, messages, size_bytes, last_offset, fetches)
+        return True
+
+
 class SampleStore(SpooledStore[Rollup]):
     """What one gateway sent, as rows of the table ``samples``.
 
-    ``add``, ``add_pending``, ``settle`` and ``save`` are for the event loop: one ``write`` to the page cache each, and
-    they never raise for a full disk (the sample is then safe only once it is flushed). ``flush``
-    and ``close`` write files; call them through an executor. All are thread-safe. Spools of dead processes of the
+    ``add``, ``add_pending`` and ``settle`` are for the event loop: one ``write`` to the page cache each, and they never
+    raise for a full disk (the sample is then safe only once it is flushed). ``flush`` and ``close`` write files; call
+    them through an executor. All are thread-safe. Spools of dead processes of the
     same gateway are recovered by the constructor and by every flush. OSError from the constructor when the
     directory cannot be used.
 
@@ -50,40 +93,57 @@ class SampleStore(SpooledStore[Rollup]):
         self._observe = observe
         self._gateway = gateway
         self._handles = itertools.count(1)
-        self._numbers = itertools.count(1)
-        self._unsaved: list[bytes] = []
-        """Lines for the current spool."""
+        self._runs: dict[tuple[object, ...], Run] = {}
+        """Those of the current spool that can go on."""
+        self._slots: SlotFile | None = None
+        """Of the current spool, once it has a run."""
         self._pending: dict[int, tuple[Sample, Spool[Rollup]]] = {}
         self.recover()
         self._own_folder()
 
     def add(self, sample: Sample) -> Run | None:
-        """Count a sample whose attribution is final; those that follow it may extend the run that it begins.
+        """Count a sample whose attribution is final; those that follow it may extend the run that it is of.
 
-        None if it is in memory only (full disk): lines that go on with it would mean nothing.
+        None if it is of none (full disk): it is a line by itself, or in memory only.
         """
+        series = series_of(sample)
+        run = self._runs.get(series)
+        if run is not None and run.extend(
+            sample.ts_ms, sample.messages, sample.bytes, sample.first_offset, sample.last_offset
+        ):
+            return run
         with self._lock:
             spool = self._writable()
-            number = next(self._numbers)
-            self._append(journal.begin_line(number, sample))
-            row = spool.rows.add(sample)
-            is_on_disk = spool.file is not None and not spool.file.torn
-            return Run(self, spool, row, number) if is_on_disk else None
+            run = self._begin(spool.file, sample) if spool.file is not None else None
+            if run is None:
+                spool.rows.add(sample)
+            else:
+                spool.rows.take(run)
+                self._runs[series] = run
+        return run
+
+    def _begin(self, file: SpoolFile, sample: Sample) -> Run | None:
+        """Write its line; the run, if there is a slot for it and the line is whole."""
+        try:
+            if self._slots is None:
+                file.beside = file.path.with_suffix(SUFFIX)
+                self._slots = SlotFile(file.beside)
+            number, segment, at = self._slots.take()
+        except OSError:
+            file.append(journal.sample_line(sample))
+            return None
+        file.append(journal.run_line(number, sample))
+        return None if file.torn else Run(sample, self._lock, self._slots, segment, at)
 
     def add_pending(self, sample: Sample) -> int:
         """Keep a sample out of the table until :meth:`settle`; returns its handle, unique in this store."""
         with self._lock:
             spool = self._writable()
             handle = next(self._handles)
-            self._append(journal.pending_line(handle, sample))
+            spool.append(journal.pending_line(handle, sample))
             spool.pending += 1
             self._pending[handle] = (sample, spool)
         return handle
-
-    def save(self) -> None:
-        """Write what runs were extended by. Until then a SIGKILL loses it."""
-        with self._lock:
-            self._save()
 
     def settle(
         self, handle: int, *, group: str | None, member_id: str | None, evidence: str, reason: str | None
@@ -95,7 +155,7 @@ class SampleStore(SpooledStore[Rollup]):
 
     def _decide(self, handle: int, sample: Sample) -> None:
         spool = self._writable()
-        self._append(journal.resolution_line(handle, sample))
+        spool.append(journal.resolution_line(handle, sample))
         spool.rows.add(sample)
         _, held_in = self._pending.pop(handle)
         held_in.pending -= 1
@@ -105,18 +165,11 @@ class SampleStore(SpooledStore[Rollup]):
         for handle, (sample, _) in list(self._pending.items()):
             self._decide(handle, sample)
 
-    def _append(self, line: bytes) -> None:
-        """To the current spool, behind what is not saved yet: rows depend on the order of lines."""
-        self._unsaved.append(line)
-        self._save()
-
-    def _save(self) -> None:
-        if self._unsaved and self._current is not None:
-            self._current.append(b"".join(self._unsaved))
-        self._unsaved.clear()
-
     def _before_seal(self) -> None:
-        self._save()
+        if self._slots is not None:
+            self._slots.close()
+        self._slots = None
+        self._runs.clear()
 
     def _none(self) -> Rollup:
         return Rollup()
@@ -133,31 +186,3 @@ class SampleStore(SpooledStore[Rollup]):
     def _on_sealed(self, rows: Rollup) -> None:
         if self._observe is not None:
             self._observe(rows.rows())
-
-
-class Run:
-    """Samples of one client, attribution and partition, each of which goes on where the one before it ended."""
-
-    __slots__ = ("_number", "_row", "_spool", "_store")
-
-    def __init__(self, store: SampleStore, spool: Spool[Rollup], row: Row, number: int) -> None:
-        self._store = store
-        self._spool = spool
-        self._row = row
-        self._number = number
-
-    def extend(self, ts_ms: int, messages: int, size_bytes: int, first_offset: int, last_offset: int) -> bool:
-        """Count one more sample; False, and nothing, if it does not go on, or the run is over (``flush``).
-
-        It costs a fifth of :meth:`SampleStore.add`, and is on disk after :meth:`SampleStore.save`.
-        """
-        store = self._store
-        with store._lock:
-            if store._current is not self._spool:
-                return False
-            if not self._row.extend(ts_ms, messages, size_bytes, first_offset, last_offset):
-                return False
-            store._unsaved.append(
-                journal.EXTENSION % (self._number, ts_ms, messages, size_bytes, first_offset, last_offset)
-            )
-            return True

@@ -6,7 +6,7 @@ of the spool's, and removes it. A spool and its Parquet files therefore say the 
 next process of the same owner) can do that step again or for the first time, with the same result::
 
     spool/.../<owner>-<run>/lock           held (flock) as long as the process lives
-    spool/.../<owner>-<run>/00000001.jsonl
+    spool/.../<owner>-<run>/00000001.jsonl, of samples 00000001.slots beside it
     <table>/date=.../hour=.../<owner>-<run>-00000001.parquet
 """
 
@@ -86,7 +86,7 @@ class SpooledStore(ABC, Generic[T]):
         """Before the last flush, with the lock held: nothing may be pending afterwards."""
 
     def _before_seal(self) -> None:
-        """Before the current spool is sealed, with the lock held: its last lines can be appended."""
+        """Before the current spool is sealed, with the lock held."""
 
     def _on_sealed(self, rows: T) -> None:
         """Once for every spool of this process, when nothing is added to it any more; in the thread that flushes."""
@@ -151,7 +151,7 @@ class SpooledStore(ABC, Generic[T]):
         while self._sealed and self._sealed[0].written and not self._sealed[0].pending:
             done = self._sealed.popleft().file
             if done is not None:
-                done.path.unlink(missing_ok=True)
+                done.remove()
         return rows + self.recover()
 
     def _name_of(self, spool: Spool[T]) -> str:

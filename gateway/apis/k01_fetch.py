@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from actors.wire import codec
@@ -78,7 +79,7 @@ async def fetch(call: Call) -> Reply | None:
         for topic, partitions in by_topic(item.named for item in wanted)
     ]
     reply = call.reply(_envelope(ErrorCode.none, responses))
-    return Reply(reply.frame, lambda: _account(call, wanted))
+    return Reply(reply.frame, partial(_account, call, wanted))
 
 
 def _wanted(call: Call, request: Any) -> list[_Wanted]:
@@ -224,26 +225,26 @@ def _cut(wanted: list[_Wanted], max_bytes: int) -> None:
 
 def _fetching(call: Call, wanted: list[_Wanted]) -> None:
     """Whatever comes of it: which partitions a connection fetches, and from where, tells for whom it does."""
-    offsets = {
-        (item.named.topic.name, item.named.partition): item.fetch_offset
-        for item in wanted
-        if item.named.topic is not None
-    }
+    offsets = {}
+    for item in wanted:
+        if (topic := item.named.topic) is not None:
+            offsets[topic.name, item.named.partition] = item.fetch_offset
     connection, gateway = call.connection, call.gateway
     gateway.account.fetching(connection.attribution, connection.host, call.header.client_id, offsets, gateway.now_ms())
 
 
 def _account(call: Call, wanted: list[_Wanted]) -> None:
-    connection, now_ms = call.connection, call.gateway.now_ms()
-    if call.gateway.shadow is not None and _size_bytes(wanted):
-        call.gateway.shadow.sending(connection.id, connection.host, connection.port, call.header.client_id)
     parts = []
     for item in wanted:
         records, topic, offset = item.result["records"], item.named.topic, item.fetch_offset
-        if not records or topic is None:
-            continue
-        base_offset, last_offset, messages, batches = summarize(records)
-        offsets = (offset, base_offset if base_offset > offset else offset, last_offset)
-        parts.append((topic.name, item.named.partition, *offsets, messages, len(records), batches))
-    if parts:
-        call.gateway.account.sent(connection.attribution, connection.host, call.header.client_id, parts, now_ms)
+        if records and topic is not None:
+            base_offset, last_offset, messages, batches = summarize(records)
+            first_offset = base_offset if base_offset > offset else offset
+            amounts = (messages, len(records), batches)
+            parts.append((topic.name, item.named.partition, offset, first_offset, last_offset, *amounts))
+    if not parts:
+        return
+    connection, gateway, client_id = call.connection, call.gateway, call.header.client_id
+    if gateway.shadow is not None:
+        gateway.shadow.sending(connection.id, connection.host, connection.port, client_id)
+    gateway.account.sent(connection.attribution, connection.host, client_id, parts, gateway.now_ms())

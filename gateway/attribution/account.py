@@ -59,9 +59,6 @@ class SampleSink(Protocol[S]):
     def add(self, sample: S, /) -> Run | None:
         """A sample whose attribution is final; the run that begins with it, if it can be extended."""
 
-    def save(self) -> None:
-        """The answer whose samples came is about to be handed to its socket."""
-
     def add_pending(self, sample: S, /) -> int:
         """A sample that waits for evidence; returns a handle."""
 
@@ -87,13 +84,34 @@ class Snapshot:
     """Series that the bound keeps out."""
 
 
-class _Current:
-    """A verdict for one connection and partition, and the totals it adds to, as long as it is current."""
+class _Stream:
+    """What one connection is sent of one partition for one client id, as long as the verdict on it is current.
 
-    __slots__ = ("cell", "reason", "run", "total", "until_ms", "verdict", "version")
+    What is sent is first counted here and, before anybody looks, moved on to the totals (:meth:`fold`).
+    """
+
+    __slots__ = (
+        "bytes",
+        "cell",
+        "entries",
+        "looked",
+        "messages",
+        "reason",
+        "run",
+        "total",
+        "until_ms",
+        "verdict",
+        "version",
+    )
 
     def __init__(self, version: int, until_ms: int, verdict: Verdict, total: Cell, cell: Cell | None) -> None:
+        self.messages = 0
+        self.bytes = 0
+        self.entries = 0
         self.version = version
+        """Of the client's registrations when the verdict was given."""
+        self.looked = -1
+        """``RegistrationTable.changes`` when that was last found to be so."""
         self.until_ms = until_ms
         self.verdict = verdict
         self.total = total
@@ -103,6 +121,12 @@ class _Current:
         self.reason = None if reason is None else reason.value
         self.run: Run | None = None
         """What the next sample may extend."""
+
+    def fold(self) -> None:
+        for cell in (self.total, self.cell):
+            if cell is not None:
+                cell.add(self.messages, self.bytes, self.entries)
+        self.messages = self.bytes = self.entries = 0
 
 
 class Account(Generic[T]):
@@ -130,6 +154,8 @@ class Account(Generic[T]):
         self.ambiguous = AmbiguousClients(self.table)
         self._series = SeriesBook(max_group_series=max_group_series, retention_ms=series_retention_ms)
         self._totals: dict[Place, Cell] = {}
+        self._unfolded: list[_Stream] = []
+        """Those with something that is not in the totals yet: no longer than a settle."""
         self._now_ms = 0
 
     def sent(
@@ -145,32 +171,39 @@ class Account(Generic[T]):
         ``parts``: one for each partition of which there are batches. ``host`` is canonical and the same for the life
         of a connection.
         """
-        key = (host, client_id)
-        settled = connection.settled.get(key, {})
-        version = self.table.version(host, client_id)
+        fetches = connection.fetches.get(client_id)
+        streams: Mapping[Place, _Stream] = {} if fetches is None else fetches.streams
+        table = self.table
         for part in parts:
-            topic, partition, fetch_offset, first_offset, last_offset, messages, size_bytes, entries = part
-            place = (topic, partition)
-            current: _Current | None = settled.get(place)
-            if current is None or now_ms > current.until_ms or current.version != version:
-                current = self._judge(connection, host, client_id, topic, partition, fetch_offset, now_ms)
-                settled = connection.settled.setdefault(key, {})
-                settled[place] = current
-                version = current.version
-            total, cell, run = current.total, current.cell, current.run
-            total.messages += messages
-            total.bytes += size_bytes
-            total.entries += entries
-            if cell is None:
-                self._wait(connection, host, client_id, part, current, now_ms)
-                version = self.table.version(host, client_id)
-                continue
-            cell.messages += messages
-            cell.bytes += size_bytes
-            cell.entries += entries
+            topic, partition, _, first_offset, last_offset, messages, size_bytes, entries = part
+            stream = streams.get((topic, partition))
+            if stream is None or stream.looked != table.changes or now_ms > stream.until_ms:
+                stream = self._stream(connection, host, client_id, part, now_ms)
+            if not stream.bytes:
+                self._unfolded.append(stream)
+            stream.messages += messages
+            stream.bytes += size_bytes
+            stream.entries += entries
+            run = stream.run
             if run is None or not run.extend(now_ms, messages, size_bytes, first_offset, last_offset):
-                current.run = self._sink.add(self._sample(host, client_id, part, current, now_ms))
-        self._sink.save()
+                if stream.cell is None:
+                    self._wait(connection, host, client_id, part, stream, now_ms)
+                else:
+                    stream.run = self._sink.add(self._sample(host, client_id, part, stream, now_ms))
+
+    def _stream(
+        self, connection: ConnectionState, host: str, client_id: str | None, part: Part, now_ms: int
+    ) -> _Stream:
+        """With a verdict that is current; the one that is there, if it is."""
+        topic, partition, fetch_offset, *_ = part
+        connection.saw_client(client_id)
+        streams = self._ladder.fetchers.of(connection, host, client_id).streams
+        stream: _Stream | None = streams.get((topic, partition))
+        if stream is None or now_ms > stream.until_ms or stream.version != self.table.version(host, client_id):
+            stream = self._judge(connection, host, client_id, topic, partition, fetch_offset, now_ms)
+            streams[topic, partition] = stream
+        stream.looked = self.table.changes
+        return stream
 
     def _wait(
         self,
@@ -178,12 +211,12 @@ class Account(Generic[T]):
         host: str,
         client_id: str | None,
         part: Part,
-        current: _Current,
+        stream: _Stream,
         now_ms: int,
     ) -> None:
         """Its evidence may still come."""
         topic, partition, _, _, _, messages, size_bytes, entries = part
-        handle = self._sink.add_pending(self._sample(host, client_id, part, current, now_ms))
+        handle = self._sink.add_pending(self._sample(host, client_id, part, stream, now_ms))
         entry = Pending(
             connection,
             host,
@@ -191,7 +224,7 @@ class Account(Generic[T]):
             topic,
             partition,
             now_ms,
-            current.verdict,
+            stream.verdict,
             messages,
             size_bytes,
             [handle],
@@ -199,18 +232,18 @@ class Account(Generic[T]):
         )
         self._close(self._ledger.add(entry))
 
-    def _sample(self, host: str, client_id: str | None, part: Part, current: _Current, now_ms: int) -> T:
+    def _sample(self, host: str, client_id: str | None, part: Part, stream: _Stream, now_ms: int) -> T:
         topic, partition, _, first_offset, last_offset, messages, size_bytes, _ = part
         return self._make_sample(
             ts_ms=now_ms,
-            group=current.verdict.group,
-            member_id=current.verdict.member_id,
+            group=stream.verdict.group,
+            member_id=stream.verdict.member_id,
             client_id=client_id,
             host=host,
             topic=topic,
             partition=partition,
-            evidence=current.verdict.evidence.value,
-            reason=current.reason,
+            evidence=stream.verdict.evidence.value,
+            reason=stream.reason,
             messages=messages,
             bytes=size_bytes,
             first_offset=first_offset,
@@ -230,6 +263,11 @@ class Account(Generic[T]):
         Report also those that will be answered with nothing: which partitions a connection fetches, and where it
         began, is evidence.
         """
+        fetches = connection.fetches.get(client_id)
+        if fetches is not None and fetches.current.keys() == offsets.keys():
+            fetches.last_active_ms = now_ms
+            self._ladder.fetchers.tick(now_ms)
+            return
         connection.saw_client(client_id)
         self._ladder.fetchers.saw(connection, host, client_id, offsets, now_ms)
 
@@ -268,6 +306,7 @@ class Account(Generic[T]):
     def settle(self, now_ms: int) -> None:
         """Give up what has waited too long, forget old tenures and groups. Call it about once a second."""
         self._now_ms = max(self._now_ms, now_ms)
+        self._fold()
         self._close(self._ledger.changed(self._ladder.settle(now_ms)))
         self._close(self._ledger.settle(now_ms))
         self.table.prune(now_ms)
@@ -280,6 +319,7 @@ class Account(Generic[T]):
 
     def snapshot(self) -> Snapshot:
         """Everything as it is now."""
+        self._fold()
         series = self._series
         return Snapshot(
             sent={place: cell.total() for place, cell in self._totals.items()},
@@ -293,10 +333,12 @@ class Account(Generic[T]):
 
     def totals(self) -> Mapping[Place, Amount]:
         """What was sent, by (topic, partition)."""
+        self._fold()
         return {place: Amount(cell.messages, cell.bytes) for place, cell in self._totals.items()}
 
     def settled(self) -> Mapping[Series, Amount]:
         """What has its final label and a series of its own, by group or reason."""
+        self._fold()
         amounts: dict[Series, Amount] = {}
         for (group, evidence, topic, partition), cell in self._series.groups():
             amounts[group, None, evidence, topic, partition] = Amount(cell.messages, cell.bytes)
@@ -321,6 +363,12 @@ class Account(Generic[T]):
         """How many (host, client id) belong to more than one group of one principal."""
         return len(self.ambiguous)
 
+    def _fold(self) -> None:
+        """Bring the totals up to date. Before anything is read, and before series go (they may be a stream's)."""
+        for stream in self._unfolded:
+            stream.fold()
+        self._unfolded.clear()
+
     def _judge(
         self,
         connection: ConnectionState,
@@ -330,8 +378,7 @@ class Account(Generic[T]):
         partition: int,
         fetch_offset: int,
         now_ms: int,
-    ) -> _Current:
-        connection.saw_client(client_id)
+    ) -> _Stream:
         self._ladder.fetchers.sent(connection, host, client_id, (topic, partition), fetch_offset, now_ms)
         verdict = self._ladder.judge(connection, host, client_id, topic, partition, now_ms)
         slot = self.table.slot(host, client_id)
@@ -342,7 +389,7 @@ class Account(Generic[T]):
         if total is None:
             total = self._totals[topic, partition] = Cell(now_ms)
         cell = self._series.cell(verdict, topic, partition, now_ms) if verdict.is_final else None
-        return _Current(self.table.version(host, client_id), until_ms, verdict, total, cell)
+        return _Stream(self.table.version(host, client_id), until_ms, verdict, total, cell)
 
     def _registered_groups(self) -> set[str]:
         return {registration.group for registration in self.table}

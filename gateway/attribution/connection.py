@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gateway.attribution.fetches import Fetches
-from gateway.attribution.slot import Key, Place
 from gateway.attribution.verdict import Evidence
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -15,7 +12,7 @@ ANONYMOUS = "User:ANONYMOUS"
 class ConnectionState:
     """One per client connection; it outlives the connection only in what waits for evidence."""
 
-    __slots__ = ("_client_ids", "_groups", "fetches", "is_open", "principal", "settled")
+    __slots__ = ("_client_ids", "_groups", "fetches", "is_open", "principal")
 
     def __init__(self, principal: str = ANONYMOUS) -> None:
         self.principal = principal
@@ -25,8 +22,6 @@ class ConnectionState:
         self.fetches: dict[str | None, Fetches] = {}
         """What it fetches, by client id."""
         self.is_open = True
-        self.settled: dict[Key, dict[Place, Any]] = {}
-        """The account's verdicts for this connection, while they are current."""
 
     def saw_group(self, client_id: str | None, group: str) -> bool:
         """A request of a client of ``group`` came in here; True if that is news.
@@ -59,7 +54,7 @@ class ConnectionState:
         return group
 
     def _unlearn(self) -> None:
-        self.settled.clear()
         for fetches in self.fetches.values():
+            fetches.streams.clear()
             if fetches.identity is not None and fetches.identity.evidence is Evidence.SAME_CONNECTION:
                 fetches.identity = None

@@ -84,7 +84,8 @@ class Fetchers:
 
     def tick(self, now_ms: int) -> None:
         """Time has passed."""
-        self.now_ms = max(self.now_ms, now_ms)
+        if now_ms > self.now_ms:
+            self.now_ms = now_ms
 
     def prune(self, before_ms: int) -> None:
         """Forget connections that were closed before that time."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gateway.attribution.slot import Key, Observation, Place
 from gateway.attribution.verdict import Evidence
@@ -54,19 +54,20 @@ class Fetches:
     """Of one (connection, client id). ``news`` grows whenever a partition is fetched that was not before."""
 
     __slots__ = (
-        "_current",
-        "_last_ms",
         "_seen",
         "after",
         "connection",
+        "current",
         "doubts",
         "identity",
         "is_shared",
         "key",
+        "last_active_ms",
         "news",
         "not_of",
         "number",
         "stood",
+        "streams",
         "tried",
         "waiting_since_ms",
     )
@@ -93,21 +94,20 @@ class Fetches:
         self.waiting_since_ms: int | None = None
         """Since when bytes wait for an identity."""
         self._seen: dict[Place, _Seen] = {}
-        self._current: Mapping[Place, int] = {}
-        self._last_ms = 0
+        self.current: Mapping[Place, int] = {}
+        """What its last Fetch named that was not like the one before, with the fetch offsets."""
+        self.last_active_ms = 0
+        """When it fetched last."""
+        self.streams: dict[Place, Any] = {}
+        """The account's verdicts about it, while they are current."""
 
     @property
     def principal(self) -> str:
         return self.connection.principal
 
-    @property
-    def last_active_ms(self) -> int:
-        """When it fetched last."""
-        return self._last_ms
-
     def places(self) -> list[Place]:
         """Partitions fetched of late."""
-        since_ms = self._last_ms - WINDOW_MS
+        since_ms = self.last_active_ms - WINDOW_MS
         return [place for place in self._seen if self.last_ms(place) >= since_ms]
 
     def known(self) -> list[Place]:
@@ -137,30 +137,31 @@ class Fetches:
         return self._seen[place].first_offset
 
     def last_ms(self, place: Place) -> int:
-        return self._last_ms if place in self._current else self._seen[place].last_ms
+        return self.last_active_ms if place in self.current else self._seen[place].last_ms
 
     def saw(self, offsets: Mapping[Place, int], now_ms: int) -> list[Place]:
         """A Fetch names these partitions and offsets, and no others. Returns those that are new, or new again."""
-        if offsets.keys() == self._current.keys():
-            self._last_ms = now_ms
+        if offsets.keys() == self.current.keys():
+            self.last_active_ms = now_ms
             return []
-        for place in self._current:
-            self._seen[place].last_ms = self._last_ms
+        for place in self.current:
+            self._seen[place].last_ms = self.last_active_ms
         fresh = self._note(offsets, now_ms)
-        self._current = offsets
-        self._last_ms = now_ms
+        self.current = offsets
+        self.last_active_ms = now_ms
         return fresh
 
     def saw_one(self, place: Place, offset: int, now_ms: int) -> list[Place]:
         """Records of that partition were fetched from that offset on; of others nothing is said."""
-        self._last_ms = max(self._last_ms, now_ms)
-        return [] if place in self._current else self._note({place: offset}, now_ms)
+        self.last_active_ms = max(self.last_active_ms, now_ms)
+        return [] if place in self.current else self._note({place: offset}, now_ms)
 
     def forget(self) -> list[Place]:
         """Drop what was not fetched for long; returns it."""
-        gone = set(self._seen).difference(self.places(), self._current)
+        gone = set(self._seen).difference(self.places(), self.current)
         for place in gone:
             del self._seen[place]
+            self.streams.pop(place, None)
         return list(gone)
 
     def _note(self, offsets: Mapping[Place, int], now_ms: int) -> list[Place]:

@@ -58,7 +58,8 @@ class RegistrationTable:
         """Group -> of how many registrations each principal is."""
         self._hosts: dict[str | None, set[str]] = {}
         """Client id -> hosts that have candidates with it."""
-        self._versions = 0
+        self.changes = 0
+        """Grows with every change of any :meth:`version`."""
         self.positions = Positions(memory_ms=memory_ms)
 
     def __len__(self) -> int:
@@ -109,8 +110,8 @@ class RegistrationTable:
     def touch(self, key: Key) -> None:
         """Let all verdicts about that key be given anew: something else than its candidates changed."""
         if key in self._slots:
-            self._versions += 1
-            self._slots[key].version = self._versions
+            self.changes += 1
+            self._slots[key].version = self.changes
 
     def replace(
         self,
@@ -160,6 +161,7 @@ class RegistrationTable:
             if not slot.ending:
                 self._ending.discard(key)
             if slot.empty:
+                self.changes += 1
                 del self._slots[key]
                 self._hosts[key[1]].discard(key[0])
                 if not self._hosts[key[1]]:
@@ -239,8 +241,8 @@ class RegistrationTable:
 
     def _touch(self, keys: Iterable[Key]) -> None:
         for key in keys:
-            self._versions += 1
-            self._slots[key].changed(self._versions)
+            self.changes += 1
+            self._slots[key].changed(self.changes)
 
     def _bury(self, member: _MemberKey, order: _Order, offsets_partition: int) -> None:
         self._tombstones.pop(member, None)

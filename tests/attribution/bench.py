@@ -97,9 +97,6 @@ class Sink:
     def add(self, sample: Sample) -> None:
         self.final.append(sample)
 
-    def save(self) -> None:
-        """Nothing is put off."""
-
     def add_pending(self, sample: Sample) -> int:
         self._handles += 1
         self.waiting[self._handles] = sample

@@ -85,7 +85,7 @@ def begun(store: SampleStore, sample: Sample) -> Run:
     return run
 
 
-def test_on_a_full_disk_no_run_begins_so_that_a_kill_costs_only_what_was_refused(
+def test_on_a_full_disk_runs_go_on_and_none_begins_so_that_a_kill_costs_only_what_was_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(tmp_path)
@@ -93,14 +93,12 @@ def test_on_a_full_disk_no_run_begins_so_that_a_kill_costs_only_what_was_refused
     with monkeypatch.context() as patch:
         patch.setattr("actors.tables.folder.os.write", lambda fd, data: _raise(OSError(28, "No space left on device")))
         assert run.extend(NOON_MS, 10, 1000, 10, 19)
-        store.save()
         assert store.add(fetched(0, 9, partition=1)) is None
-    for first in (20, 30):
-        assert run.extend(NOON_MS, 10, 1000, first, first + 9)
-    store.add(fetched(10, 19, partition=1))
+    assert begun(store, fetched(20, 29)) is run
+    begun(store, fetched(10, 19, partition=1))
     die(store)
     open_store(tmp_path).close()
-    assert runs(tmp_path) == [(0, 9, 10, 1), (10, 19, 10, 1), (20, 39, 20, 2)]
+    assert runs(tmp_path) == [(0, 29, 30, 3), (10, 19, 10, 1)]
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
@@ -115,7 +113,6 @@ def test_a_run_that_is_extended_is_as_if_each_sample_had_been_added(tmp_path: Pa
     for sample in samples[1:]:
         for run in (first, other):
             assert run.extend(sample.ts_ms, sample.messages, sample.bytes, sample.first_offset, sample.last_offset)
-    extended.save()
     for name, store in (("plain", plain), ("extended", extended)):
         if is_killed:
             die(store)
@@ -132,18 +129,6 @@ def test_what_does_not_go_on_with_a_run_does_not_extend_it(store: SampleStore, t
     store.flush()
     assert not run.extend(NOON_MS, 10, 1000, 10, 19)  # its row is written
     assert runs(tmp_path) == [(0, 9, 10, 1)]
-
-
-def test_what_is_added_after_an_extension_is_behind_it_in_the_spool(tmp_path: Path) -> None:
-    """Rows depend on the order of samples, so lines that wait for save() must not be overtaken."""
-    store = open_store(tmp_path)
-    run = begun(store, fetched(0, 9))
-    assert run.extend(NOON_MS, 10, 1000, 10, 19)
-    store.add(fetched(20, 29))
-    assert run.extend(NOON_MS, 10, 1000, 30, 39)
-    die(store)  # of the last one it was not said that it is saved
-    open_store(tmp_path).close()
-    assert runs(tmp_path) == [(0, 29, 30, 3)]
 
 
 def test_a_row_says_everything_with_units(store: SampleStore, tmp_path: Path) -> None:
@@ -246,7 +231,7 @@ def test_a_successor_recovers_settled_and_pending_once(tmp_path: Path) -> None:
 def test_a_torn_last_line_is_dropped(tmp_path: Path) -> None:
     first = open_store(tmp_path)
     first.add(fetched(0, 9))
-    first.add(fetched(10, 19))
+    first.add(fetched(10, 19, partition=1))
     spool = next(tmp_path.rglob("*.jsonl"))
     spool.write_bytes(spool.read_bytes()[:-7])
     die(first)

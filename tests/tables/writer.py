@@ -47,7 +47,6 @@ def main(directory: Path, first_offset: int) -> None:
             wanted = sample(offset, pending=False)
             if run is None or not run.extend(wanted.ts_ms, 1, 100, offset, offset):
                 run = store.add(wanted)
-            store.save()
         else:
             pending.append(store.add_pending(sample(offset, pending=True)))
         if len(pending) > 100:

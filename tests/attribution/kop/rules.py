@@ -111,9 +111,6 @@ class _Books:
     def add(self, sample: Sample) -> None:
         self.samples.append(sample)
 
-    def save(self) -> None:
-        """Nothing is put off."""
-
     def add_pending(self, sample: Sample) -> int:
         self.samples.append(sample)
         return len(self.samples) - 1
