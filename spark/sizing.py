@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 _SHORT_BYTES = 16 << 20
-"""A million rows or two. Above it, compiled queries and re-planning are worth the seconds that compiling takes."""
+_SHORT_ROWS = 500_000
+"""Above either, compiled queries and re-planning are worth the seconds that compiling takes. Rows of a steady group
+take a byte or two in Parquet, so that bytes alone tell little."""
 _BYTES_PER_SHUFFLE_PARTITION = 16 << 20
 """As rows in a sort, some ten times as much. Spark puts partitions together that turn out to be small."""
 _MOST_SHUFFLE_PARTITIONS = 200
@@ -23,8 +29,9 @@ class Size:
 
 def size_of(storage: Path, tables: Iterable[str], start: datetime | None, end: datetime | None, *, cores: int) -> Size:
     """For the tables' files of the hours between ``start`` and ``end``, None being open; ``cores`` of all executors."""
-    read_bytes = sum(_bytes(folder) for name in tables for folder in _hours(storage / "metrics" / name, start, end))
-    if read_bytes <= _SHORT_BYTES:
+    folders = [folder for name in tables for folder in _hours(storage / "metrics" / name, start, end)]
+    read_bytes = sum(map(_bytes, folders))
+    if read_bytes <= _SHORT_BYTES and _has_few_rows(folders):
         return Size(shuffle_partitions=1, short_job=True)
     wanted = max(cores, read_bytes // _BYTES_PER_SHUFFLE_PARTITION)
     return Size(shuffle_partitions=min(wanted, _MOST_SHUFFLE_PARTITIONS), short_job=False)
@@ -51,3 +58,15 @@ def _bytes(folder: Path) -> int:
         except FileNotFoundError:  # compacted or retired meanwhile
             continue
     return total
+
+
+def _has_few_rows(folders: Iterable[Path]) -> bool:
+    """By the files' footers; what cannot be read has none, for who reads it will say so."""
+    total = 0
+    for folder in folders:
+        for file in folder.glob("*.parquet"):
+            with suppress(OSError, pa.ArrowException):
+                total += pq.read_metadata(file).num_rows
+            if total > _SHORT_ROWS:
+                return False
+    return True

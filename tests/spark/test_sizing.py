@@ -3,6 +3,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from spark.sizing import Size, size_of
 
 HOUR_13 = datetime(2026, 5, 1, 13, tzinfo=UTC)
@@ -29,3 +32,12 @@ def test_only_the_hours_that_are_asked_about_count(tmp_path: Path) -> None:
 def test_what_is_being_written_does_not_count(tmp_path: Path) -> None:
     put(tmp_path, 12, 1 << 30, ".gateway-1-a-1.parquet.partial")
     assert size_of(tmp_path, ["samples"], None, None, cores=1).short_job
+
+
+def test_many_rows_in_few_bytes_are_no_short_job(tmp_path: Path) -> None:
+    for hour, rows in ((12, 400_000), (13, 100_000), (14, 1)):
+        put(tmp_path, hour, 0)
+        for file in (tmp_path / "metrics").rglob(f"hour={hour}/*.parquet"):
+            pq.write_table(pa.table({"offset": pa.array([7]).take(pa.array([0] * rows))}), file)
+    assert size_of(tmp_path, ["samples"], None, HOUR_13.replace(hour=14), cores=2).short_job
+    assert size_of(tmp_path, ["samples"], None, None, cores=2) == Size(shuffle_partitions=2, short_job=False)
