@@ -19,6 +19,7 @@ DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboards" / "muster.json").r
 _ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<kind>\w+) \| (?P<labels>[^|]*) \|", re.MULTILINE)
 _METRIC = re.compile(r"\b(?:muster|kop)_\w+")
 _GROUPING = re.compile(r"\b(?:by|without)\s*\(([^)]*)\)")
+_SELECTORS = re.compile(r"(\w+)\{([^}]*)\}")
 _SELECTED = re.compile(r"(\w+)\s*(?:=~|!=|!~|=)\s*\"")
 _LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _SUFFIXES = {
@@ -38,15 +39,17 @@ def exposed() -> dict[str, set[str]]:
 
 
 def wrong(expression: str, legend: str, known: dict[str, set[str]]) -> Iterator[str]:
-    """What of it no scrape has. Labels are those of all the metrics that the expression names."""
+    """What of it no scrape has. Labels that it groups by are those of all the metrics that the expression names."""
     names = _METRIC.findall(expression)
     yield from (f"no metric {name}" for name in names if name not in known)
     if not names:
         yield f"no metric in {expression}"
     grouped = {label.strip() for listed in _GROUPING.findall(expression) for label in listed.split(",")}
-    wanted = grouped | set(_SELECTED.findall(expression)) | set(_LEGEND.findall(legend))
-    for name in names:
-        yield from (f"{name} has no label {label}" for label in sorted(wanted - known.get(name, wanted)))
+    wanted = {name: grouped | set(_LEGEND.findall(legend)) for name in names}
+    for name, selectors in _SELECTORS.findall(expression):
+        wanted[name] = wanted[name] | set(_SELECTED.findall(selectors))
+    for name, labels in wanted.items():
+        yield from (f"{name} has no label {label}" for label in sorted(labels - known.get(name, labels)))
     yield from (f"{label} is not kept by {expression}" for label in set(_LEGEND.findall(legend)) - grouped)
 
 
@@ -84,6 +87,13 @@ def test_variables_ask_for_what_is_exposed() -> None:
     variables = {v["name"] for v in DASHBOARD["templating"]["list"]}
     used = set(re.findall(r"\$\{?([a-z]\w*)", json.dumps(DASHBOARD)))
     assert used == variables
+
+
+def test_every_number_says_when_it_is_bad() -> None:
+    """Without thresholds of its own, Grafana shows whatever is above 80 in red."""
+    numbers = [panel for panel in DASHBOARD["panels"] if panel["type"] == "stat"]
+    assert numbers
+    assert all(panel["fieldConfig"]["defaults"]["thresholds"]["steps"] for panel in numbers)
 
 
 def test_panels_have_places_and_numbers_of_their_own() -> None:
