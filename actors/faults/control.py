@@ -176,10 +176,12 @@ class FaultControl:
             self._watch()
 
     async def stop(self) -> None:
-        """No actor stays paused, so that all can be stopped."""
+        """No actor stays paused, so that all can be stopped. Faults of requests end with the gateways."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         await self._end([entry for entry in self._registry.entries if entry.target is not None])
+        for entry in self._registry.entries:
+            self._history.ended(entry, expired=False)
 
     def _watch(self) -> None:
         if self._sweeper is None or self._sweeper.done():

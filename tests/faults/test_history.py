@@ -167,6 +167,19 @@ def test_request_faults_fire_at_once_and_then_in_sums(told: Told) -> None:
     assert json.loads(first["detail"]) == {"error": "NOT_COORDINATOR"}
 
 
+def test_what_is_in_force_ends_with_the_cluster(told: Told) -> None:
+    async def scenario() -> None:
+        await told.control.inject(Fault("error", api="Heartbeat", error="NOT_COORDINATOR"), "gateway-1")
+        await told.control.inject(Fault("pause", actor="log-0"), "gateway-1")
+        await told.control.report({"f-1": 2})
+        await told.control.report({"f-1": 3})
+        await told.control.stop()
+
+    asyncio.run(scenario())
+    ended = [(row["fault"], row["event"], row["actor"]) for row in told.rows[-3:]]
+    assert ended == [("f-2", "cleared", "log-0"), ("f-1", "fired", None), ("f-1", "cleared", None)]
+
+
 def test_rows_are_rows_of_the_table(tmp_path: Path) -> None:
     writer = EventWriter(tmp_path, "faults", "controller", flush_ms=3_600_000, now_ms=lambda: 1)
     control = FaultControl(
