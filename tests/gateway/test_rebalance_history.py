@@ -58,9 +58,10 @@ def killed_and_back(full: Serving, group: str) -> int:
 
     async def kill() -> None:
         core.observe.clear()
-        assert dead._flushing is not None
-        dead._flushing.cancel()
-        await asyncio.wait([dead._flushing])
+        flushing = dead._flushing._task
+        assert flushing is not None
+        flushing.cancel()
+        await asyncio.wait([flushing])
         if dead._store._folder is not None:
             dead._store._folder.release()
         await core.stop()

@@ -157,7 +157,7 @@ def test_without_a_folder_for_the_table_all_is_served_and_said_once(
 
     async def main() -> None:
         cluster = Written(tmp_path, Clock())
-        cluster.history._writer._flush_s = 0.01
+        cluster.history._writer._flushing._flush_s = 0.01
         cluster.history.start()
         for _ in range(20):
             [answer] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch(1)))
