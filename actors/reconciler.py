@@ -2,7 +2,7 @@
 
 Why it is needed although every coordinator writes its own registrations: an operator may delete nodes, a
 coordinator may die between a change and its write, and a zombie may write late. What it does is decided by
-:func:`placement.repair.plan`; here are the reading and the doing, in actors.repair_counts the counting.
+:mod:`placement.repair`; here are the reading and the doing, in actors.repair_counts the counting.
 """
 
 from __future__ import annotations
@@ -11,21 +11,23 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 from actors.pace import Pace
 from actors.repair_counts import RepairCounts, action_name
 from actors.repair_history import RepairHistory
+from actors.uncollected import uncollected
 from placement.divergence import Aside, Divergence
 from placement.hashing import partition_for
 from placement.layout import CLIENT_GROUP_ID, decode_topic, topic_path
 from placement.mapping_nodes import BATCH, MappingNodes, Outcome, WriteIf
 from placement.mirror import Mirror
 from placement.registration import Registration
-from placement.repair import NOTHING, Action, Memory, Node, Plan, Suspect, plan
+from placement.repair import NOTHING, Action, Memory, Node, Plan, Planning, Suspect
 from placement.view import OFFSETS_TOPIC
 from placement.zookeeper import ZooKeeperUnreachable, client
 
@@ -137,8 +139,9 @@ class Reconciler:
     async def compare(self) -> Comparison:
         """How it is now; nothing is changed. MappingUnknown."""
         async with self._round:
-            found = await self._compare()
-        return _comparison(*found)
+            held, planning = await self._look()
+            todo = await self._off_loop(planning.plan)
+        return _comparison(todo, held)
 
     async def nodes(self) -> dict[str, bytes]:
         """What ZooKeeper holds: data by path. MappingUnknown."""
@@ -223,35 +226,45 @@ class Reconciler:
         self._wake.clear()
         self._deleted_at_round = self._mirror.deleted
         try:
-            todo, held = await self._compare()
+            held, planning = await self._look()
         except MappingUnknown:
             self._counts.skipped()
             self._suspects = frozenset()
             return None
-        self._suspects, self._memory = todo.suspects, todo.memory
-        self._counts.compared(todo, tuple(sorted(held)), started)
+        trusted = tuple(sorted(held))
         if not dry_run:
-            done += await self._off_loop(self._write, todo)
-        elif self._history is not None:
-            await self._off_loop(self._history.planned, todo, self._counts)
+            todo = await self._off_loop(self._write, planning, trusted, started, done)
+        else:
+            todo = await self._off_loop(self._decided, planning, trusted, started)
+            if self._history is not None:
+                await self._off_loop(self._history.planned, todo, self._counts)
         self._counts.rounds_took(time.monotonic() - started)
         return todo
 
-    async def _compare(self) -> tuple[Plan, Held]:
+    async def _look(self) -> tuple[Held, Planning]:
+        """What coordinators hold, and the plan in the making. MappingUnknown."""
         self._start()
         # ZooKeeper first: what a coordinator says after that is newer, so it is at worst a needless attempt.
         nodes, partitions = await self._off_loop(self._see)
         held = await self._registrations()
-        return await self._off_loop(self._plan, held, nodes, partitions), held
+        return held, await self._off_loop(self._planning, held, nodes, partitions)
 
-    def _plan(self, held: Held, nodes: Mapping[str, Node], partitions: int) -> Plan:
-        return plan(
+    @uncollected()
+    def _planning(self, held: Held, nodes: Mapping[str, Node], partitions: int) -> Planning:
+        return Planning(
             held,
             nodes,
             suspects=self._suspects,
             partition_of=lambda group: partition_for(group, partitions),
             memory=self._memory,
         )
+
+    def _decided(self, planning: Planning, trusted: tuple[int, ...], started_s: float) -> Plan:
+        """The whole plan, remembered and counted."""
+        todo = planning.plan()
+        self._suspects, self._memory = todo.suspects, todo.memory
+        self._counts.compared(todo, trusted, started_s)
+        return todo
 
     async def _off_loop(self, work: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
@@ -265,19 +278,34 @@ class Reconciler:
             raise MappingUnknown(_AWAY)
         return nodes, self._offsets_partitions
 
-    def _write(self, todo: Plan) -> list[tuple[str, str]]:
-        """What was done. Removals come last, and each plan has those of one level of nodes at most."""
+    @uncollected()
+    def _write(
+        self, planning: Planning, trusted: tuple[int, ...], started_s: float, done: list[tuple[str, str]]
+    ) -> Plan:
+        """Carry out the plan, its creations while it is made; ``done`` gets what was done.
+
+        Removals come last, and each plan has those of one level of nodes at most.
+        """
         allowed = max(1, round(self._pace.per_second * _LONGEST_WRITING_S))
-        batch, done = min(BATCH, self._pace.piece), []
-        creates = todo.creates[:allowed]
+        batch = min(BATCH, self._pace.piece)
+        decided: list[Plan] = []
+
+        def creations() -> Iterator[tuple[str, bytes]]:
+            creates = (create for some in planning for create in some)
+            yield from ((create.path, create.data) for create in islice(creates, allowed))
+            decided.append(self._decided(planning, trusted, started_s))  # while ZooKeeper is still at work
+
+        try:
+            outcomes = self._nodes.create(creations(), seen=planning.seen, batch=batch)
+        finally:
+            todo = decided[0] if decided else self._decided(planning, trusted, started_s)
         self._counts.deferred = max(0, len(todo.creates) + len(todo.sets) + len(todo.removes) - allowed)
-        nodes = ((action.path, action.data) for action in creates)
-        done += self._done(creates, self._nodes.create(nodes, seen=todo.memory.seen, batch=batch))
-        allowed -= len(creates)
+        done += self._done(todo.creates, outcomes)
+        allowed = max(0, allowed - len(todo.creates))
         for actions in (todo.sets[:allowed], todo.removes[: max(0, allowed - len(todo.sets))]):
             writes = (WriteIf(action.path, action.data, action.applies_to) for action in actions)
             done += self._done(actions, self._nodes.apply(writes, batch=batch))
-        return done
+        return todo
 
     def _done(self, actions: Sequence[Action], outcomes: Mapping[str, Outcome]) -> list[tuple[str, str]]:
         """Count and log; what was done."""

@@ -39,19 +39,20 @@ NOTHING = Memory({}, {}, {}, {}, {}, {}, {})
 """Nothing was compared yet."""
 
 
-def updated(memory: Memory, held: Held, seen: Mapping[str, Node], partition_of: PartitionOf) -> Memory:
-    """The comparison of these two, which begins where the one before ended."""
+def begun(memory: Memory, held: Held, seen: Mapping[str, Node]) -> tuple[Memory, list[str]]:
+    """The comparison of these two, which begins where the one before ended; and the units still to be judged."""
     changed: set[str] = set()
     if held.keys() != memory.held.keys():  # whom to trust concerns everything that is not as it should be
         changed.update(memory.verdicts.keys())
     wanted_of, wanted = _with_held(memory, held, changed)
     paths, clients = _with_seen(memory, seen, changed)
-    compared = Memory(dict(held), seen, wanted_of, wanted, paths, clients, memory.verdicts)
-    if not changed:
-        return compared
     verdicts = {unit: verdict for unit, verdict in memory.verdicts.items() if unit not in changed}
-    verdicts |= {unit: verdict for unit in changed if (verdict := _judged(unit, compared, partition_of))}
-    return Memory(compared.held, seen, wanted_of, wanted, paths, clients, verdicts)
+    return Memory(dict(held), seen, wanted_of, wanted, paths, clients, verdicts), sorted(changed)
+
+
+def judged(units: Iterable[str], compared: Memory, partition_of: PartitionOf) -> dict[str, Verdict]:
+    """Those that say something."""
+    return {unit: verdict for unit in units if (verdict := _judged(unit, compared, partition_of))}
 
 
 def _judged(unit: str, compared: Memory, partition_of: PartitionOf) -> Verdict:
@@ -117,7 +118,21 @@ def _with_seen(
     gone = set() if len(before) + len(come) == len(seen) else before.keys() - seen.keys()
     if not come and not gone:
         return memory.paths, memory.clients
+    if len(gone) > len(seen):
+        return _sorted_anew(memory, seen, changed)
     return _paths(memory.paths, come, gone, changed), _clients(memory.clients, come, gone, changed)
+
+
+def _sorted_anew(
+    memory: Memory, seen: Mapping[str, Node], changed: set[str]
+) -> tuple[Mapping[str, tuple[str, ...]], Mapping[str, int]]:
+    """As :func:`_with_seen`, where less is left than what has gone; units to which something came are added already."""
+    paths = _paths({}, seen, set(), set())
+    clients = _clients({}, seen, (), set())
+    changed.update(unit for unit, some in memory.paths.items() if len(paths.get(unit, ())) < len(some))
+    hosts = clients.keys() | memory.clients.keys()
+    changed.update(host for host in hosts if clients.get(host, 0) != memory.clients.get(host, 0))
+    return paths, clients
 
 
 def _paths(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 
 from placement.layout import CLIENT_GROUP_ID, Malformed
 from placement.mapping import (
@@ -25,6 +26,7 @@ from placement.registration import Registration
 
 PartitionOf = Callable[[str], int]
 """The offsets partition of a group."""
+_PATH = attrgetter("path")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +79,17 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wanted:
-    """A registration and where it belongs, computed once."""
+    """A registration, where it belongs and what its node should hold, computed once."""
 
     registration: Registration
     path: str
     unit: str
+    data: bytes
 
     @classmethod
     def of(cls, registration: Registration) -> Wanted:
         path = registration_path(registration)
-        return cls(registration, path, unit_of(path))
+        return cls(registration, path, unit_of(path), encode_registration(registration))
 
 
 def unit_of(path: str) -> str:
@@ -122,11 +125,11 @@ def judge_client(
 ) -> Verdict:
     """``wanted`` and ``nodes`` are all of that unit; ``wanted`` only of trusted offsets partitions."""
     judging = _Judging(nodes, trusted, partition_of)
-    by_path = {one.path: one.registration for one in wanted}
-    groups = {registration.group for registration in by_path.values()}
+    by_path = {one.path: one for one in wanted}
+    groups = {one.registration.group for one in by_path.values()}
     held = {path: node for path, node in nodes.items() if is_registration_path(path)}
-    for path, registration in by_path.items():
-        judging.want(path, registration)
+    for one in by_path.values():
+        judging.want(one)
     for path in held.keys() - by_path.keys():
         groups |= judging.unwanted_registration(path)
     judging.flat(f"{CLIENT_GROUP_ID}/{unit.replace('/', '-', 1)}", groups)
@@ -144,15 +147,14 @@ class _Judging:
         self._divergences: list[Divergence] = []
         self._left_alone: list[Aside] = []
 
-    def want(self, path: str, registration: Registration) -> None:
-        data = encode_registration(registration)
-        node = self._nodes.get(path)
+    def want(self, one: Wanted) -> None:
+        node = self._nodes.get(one.path)
         if node is None:
-            self._diverges(path, Difference.MISSING, data)
-        elif node.data != data:
-            current = _held(path, node)
-            later = current is not None and _order(current) > _order(registration)
-            self._diverges(path, Difference.NEWER if later else Difference.WRONG, data)
+            self._diverges(one.path, Difference.MISSING, one.data)
+        elif node.data != one.data:
+            current = _held(one.path, node)
+            later = current is not None and _order(current) > _order(one.registration)
+            self._diverges(one.path, Difference.NEWER if later else Difference.WRONG, one.data)
 
     def unwanted_registration(self, path: str) -> set[str]:
         """The group for which the node still counts, since its coordinator is not trusted to know better."""
@@ -184,8 +186,10 @@ class _Judging:
         self._diverges(path, Difference.STALE, None)
 
     def verdict(self) -> Verdict:
-        divergences = sorted(self._divergences, key=lambda one: one.path)
-        return Verdict(tuple(divergences), tuple(sorted(self._left_alone, key=lambda one: one.path)))
+        for some in (self._divergences, self._left_alone):
+            if len(some) > 1:
+                some.sort(key=_PATH)
+        return Verdict(tuple(self._divergences), tuple(self._left_alone))
 
     def _diverges(self, path: str, difference: Difference, data: bytes | None) -> None:
         self._divergences.append(Divergence(path, difference, data))

@@ -14,7 +14,8 @@ their creation moves no fence. They are made in the transaction that needs them,
 Many changes are read with one request and then sent as several transactions without waiting in between. ZooKeeper keeps
 the last 500 transactions in memory, so they are small. It carries out a session's requests in their order: those that
 check fences go first, so that a call does not disturb itself. A creation needs no reading: it fails by itself where
-there is a node (:meth:`MappingNodes.create`).
+there is a node (:meth:`MappingNodes.create`). So creations are sent as they come, those that share a fence together: to
+move a fence costs ZooKeeper as much as to create a node.
 
 Nobody waits for anybody, and a transaction fails only because another one was carried out since this one read: one
 that created a node, or wrote one of the very nodes. What was in it is read and tried again: three times together, then
@@ -25,10 +26,12 @@ and with them what a removal can lose against.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+import sys
+from collections import deque
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from itertools import islice
+from itertools import chain, islice
 from zlib import crc32
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
@@ -44,6 +47,8 @@ LARGEST_NODE_BYTES = 900_000
 """Of path and data. ZooKeeper closes the connection of a request above jute.maxbuffer, 1 MiB by default."""
 CREATED_AT_ONCE = 5_000
 """Most nodes whose creation is under way at once."""
+_SORTED_TOGETHER = 1_000
+"""Creations that are gathered, to send those of one fence together."""
 _TOGETHER, _CREATED_TOGETHER = 50, 100
 """Changes, creations, in one transaction, if they have no more than so many bytes:"""
 _LARGEST_TRANSACTION_BYTES = 64_000
@@ -109,27 +114,36 @@ class MappingNodes:
         return outcomes
 
     def create(
-        self, nodes: Iterable[tuple[str, bytes]], *, seen: Container[str], batch: int = BATCH
+        self, nodes: Iterable[tuple[str, bytes]], *, seen: Collection[str], batch: int = BATCH
     ) -> dict[str, Outcome]:
         """Create the nodes that are missing, each path once, and say what became of each.
 
-        Nothing is read first: of the nodes above, those that are not in ``seen`` are created too. What turns out to be
-        otherwise costs a reading, as in :meth:`apply`. One transaction has no more than ``batch`` of them.
+        They are sent while ``nodes`` are taken, ``batch`` of them in one transaction at most. Nothing is read first: of
+        the nodes above, those that are not in ``seen`` are created too; where anything was seen, the root is there.
+        What turns out to be otherwise costs a reading, as in :meth:`apply`.
         """
         outcomes: dict[str, Outcome] = {}
-        rest = (WriteIf(path, data, _is_missing) for path, data in nodes)
-        made: set[str] = set()
-        while some := list(islice(rest, CREATED_AT_ONCE)):
-            changes = [change for change in some if _size_bytes(change) <= LARGEST_NODE_BYTES]
-            transactions = [_Transaction(each, {}) for each in _parts(changes, min(batch, _CREATED_TOGETHER))]
-            missing = {folder for change in changes for folder in _folders(change.path) if folder not in seen} - made
-            made |= missing
-            outcomes |= dict.fromkeys((change.path for change in some), Outcome.TOO_LARGE)
-            left = self._commit(transactions, missing, outcomes)
-            outcomes |= self.apply(left, batch=batch)
-            if len(left) == len(changes):  # what was seen is out of date, or there are no fences yet
-                outcomes |= self.apply(rest, batch=batch)
-        return outcomes
+        left: list[WriteIf] = []
+        together = min(batch, _CREATED_TOGETHER)
+        above = _Above(seen, {CLIENT_GROUP_ID} if seen else set())
+        creations = _creations(nodes, together, above, outcomes)
+
+        def hopeful() -> Iterator[_Transaction]:
+            """As long as not all have failed: then what was seen is out of date, or there are no fences yet."""
+            for creation in creations:
+                if len(left) >= CREATED_AT_ONCE and Outcome.DONE not in outcomes.values():
+                    left.extend(creation.changes)
+                    return
+                yield creation
+
+        for creation, is_done in self._commit(hopeful(), at_once=max(1, CREATED_AT_ONCE // together)):
+            if is_done:
+                outcomes |= dict.fromkeys((change.path for change in creation.changes), Outcome.DONE)
+            else:
+                left += creation.changes
+        return outcomes | self.apply(
+            chain(left, (change for each in creations for change in each.changes)), batch=batch
+        )
 
     def _attempt(self, changes: Sequence[WriteIf], together: int, outcomes: dict[str, Outcome]) -> list[WriteIf]:
         """Read, decide and write once. What is left: somebody else wrote in between, or the connection was lost."""
@@ -141,33 +155,36 @@ class MappingNodes:
             return list(changes)
         todo = [change for change in changes if _applies(change, nodes.get(change.path), change.path in parents)]
         outcomes |= dict.fromkeys((change.path for change in changes), Outcome.NEEDLESS)
-        transactions = [
-            _Transaction(some, nodes)
+        above = _Above(nodes, set())
+        transactions = (
+            _Transaction(some, nodes, above)
             for kind in (True, False)
             for some in _parts([change for change in todo if (change.path in nodes) is kind], together)
-        ]
-        return self._commit(transactions, {folder for folder in folders if folder not in nodes}, outcomes)
-
-    def _commit(
-        self, transactions: Sequence[_Transaction], missing: set[str], outcomes: dict[str, Outcome]
-    ) -> list[WriteIf]:
-        """Carry out all, ``missing`` nodes of hosts and clients too; what is left, as of :meth:`_attempt`."""
-        errors = self._zk.commit_all(self._in_pace(transactions, set(missing)), timeout_s=self._timeout_s)
+        )
         left: list[WriteIf] = []
-        for transaction, error in zip(transactions, errors, strict=True):
-            if error is None:
+        for transaction, is_done in self._commit(transactions):
+            if is_done:
                 outcomes |= dict.fromkeys((change.path for change in transaction.changes), Outcome.DONE)
-            elif isinstance(error, _CONFLICTS) or is_lost_connection(error):
-                left += transaction.changes
             else:
-                raise error
+                left += transaction.changes
         return left
 
-    def _in_pace(self, transactions: Iterable[_Transaction], missing: set[str]) -> Iterator[list[Operation]]:
-        for transaction in transactions:
-            transaction.take_folders(missing)
-            self._before_write(transaction.writes)
-            yield transaction.operations()
+    def _commit(
+        self, transactions: Iterable[_Transaction], *, at_once: int = sys.maxsize
+    ) -> Iterator[tuple[_Transaction, bool]]:
+        """Carry out each, and say whether it was; if not, somebody else wrote meanwhile, or the connection was lost."""
+        sent: deque[_Transaction] = deque()
+
+        def in_pace() -> Iterator[list[Operation]]:
+            for transaction in transactions:
+                self._before_write(transaction.writes)
+                sent.append(transaction)
+                yield transaction.operations()
+
+        for error in self._zk.commit_each(in_pace(), at_once=at_once, timeout_s=self._timeout_s):
+            if not (error is None or isinstance(error, _CONFLICTS) or is_lost_connection(error)):
+                raise error
+            yield sent.popleft(), error is None
 
     def _read(self, paths: Iterable[str]) -> tuple[dict[str, Node], set[str]]:
         """Those of the nodes that exist, read in this order, and which of them have children."""
@@ -185,19 +202,30 @@ def fence_of(path: str) -> str:
     return _FENCES[crc32(path.encode("utf-8", "surrogatepass")) % len(_FENCES)]
 
 
-class _Transaction:
-    """Changes of nodes that all exist, or all do not."""
+class _Above:
+    """The nodes of hosts and clients that are there, or are made by the transactions so far."""
 
-    def __init__(self, changes: Sequence[WriteIf], nodes: Mapping[str, Node]) -> None:
+    def __init__(self, seen: Container[str], made: set[str]) -> None:
+        self._seen = seen
+        self._made = made
+
+    def take(self, path: str) -> list[str]:
+        """Those that are missing above the path, the highest first; they are missing no more."""
+        missing, end = [], path.rfind("/")
+        while end > 0 and (folder := path[:end]) not in self._made and folder not in self._seen:
+            missing.append(folder)
+            end = path.rfind("/", 0, end)
+        self._made.update(missing)
+        return missing[::-1]
+
+
+class _Transaction:
+    """Changes of nodes that all exist, or all do not; and the creation of what is missing ``above`` them."""
+
+    def __init__(self, changes: Sequence[WriteIf], nodes: Mapping[str, Node], above: _Above) -> None:
         self.changes = changes
         self._nodes = nodes
-        self._folders: list[str] = []
-
-    def take_folders(self, missing: set[str]) -> None:
-        """Create, of the missing nodes of hosts and clients, those that are needed here; they are missing no more."""
-        needed = {folder for change in self.changes if change.data is not None for folder in _folders(change.path)}
-        self._folders = sorted(needed & missing)
-        missing -= needed
+        self._folders = [folder for each in changes if each.data is not None for folder in above.take(each.path)]
 
     @property
     def writes(self) -> int:
@@ -220,6 +248,23 @@ class _Transaction:
         if change.data is None:
             return ("delete", change.path, node.version)
         return ("set_data", change.path, change.data, node.version)
+
+
+def _creations(
+    nodes: Iterable[tuple[str, bytes]], together: int, above: _Above, outcomes: dict[str, Outcome]
+) -> Iterator[_Transaction]:
+    """As soon as there are enough of them; ``outcomes`` gets what is too large for any."""
+    rest = iter(nodes)
+    while some := [WriteIf(path, data, _is_missing) for path, data in islice(rest, _SORTED_TOGETHER)]:
+        too_large = {change.path for change in some if _size_bytes(change) > LARGEST_NODE_BYTES}
+        outcomes |= dict.fromkeys(too_large, Outcome.TOO_LARGE)
+        changes = [change for change in some if change.path not in too_large] if too_large else some
+        for part in _parts(sorted(changes, key=_fence_of_change), together):
+            yield _Transaction(part, {}, above)
+
+
+def _fence_of_change(change: WriteIf) -> str:
+    return fence_of(change.path)
 
 
 def _parts(changes: Iterable[WriteIf], together: int) -> Iterator[list[WriteIf]]:

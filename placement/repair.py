@@ -7,18 +7,24 @@ that is loading, or whose load failed, looks as if it had no members. Hosts and 
 belong to nobody; their empty nodes are removed.
 
 A plan takes a :class:`Memory` of the one before and gives the next: only clients for which something changed since are
-looked at again. The plan is the same without it.
+looked at again. The plan is the same without it. It can be had in parts (:class:`Planning`): a creation needs no second
+round, so it need not wait until the last client was looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
-from placement.comparison import NOTHING, Held, Memory, updated
-from placement.divergence import Aside, Difference, Divergence, Node, PartitionOf
+from placement.comparison import NOTHING, Held, Memory, begun, judged
+from placement.divergence import Aside, Difference, Divergence, Node, PartitionOf, Verdict
 
-__all__ = ["NOTHING", "Action", "Create", "Memory", "Node", "Plan", "RemoveIf", "SetIf", "Suspect", "plan"]
+__all__ = ["NOTHING", "Action", "Create", "Memory", "Node", "Plan", "Planning", "RemoveIf", "SetIf", "Suspect", "plan"]
+
+_PATH = attrgetter("path")
+_UNITS_TOGETHER = 250
+"""Clients and hosts in one part of a plan."""
 
 Suspect = tuple[str, int]
 """A path and the zxid of the write that was found wrong (ZooKeeper's mzxid): re-written, it is another."""
@@ -102,21 +108,64 @@ def plan(
     ``partition_of``: the offsets partition of a group, for nodes whose data do not tell; always the same.
     Nothing of what is passed may be changed afterwards: what is the very same object next time is not looked through.
     """
-    memory = updated(memory, held, seen, partition_of)
-    verdicts = [memory.verdicts[unit] for unit in sorted(memory.verdicts)]
-    divergences = sorted((one for each in verdicts for one in each.divergences), key=lambda one: one.path)
-    actions = _Actions(seen, suspects)
-    for divergence in divergences:
-        actions.add(divergence)
-    return Plan(
-        creates=tuple(actions.creates),
-        sets=tuple(actions.sets),
-        removes=tuple(actions.removes),
-        suspects=frozenset(actions.suspects),
-        divergences=tuple(divergences),
-        left_alone=tuple(one for each in verdicts for one in each.left_alone),
-        memory=memory,
-    )
+    return Planning(held, seen, suspects=suspects, partition_of=partition_of, memory=memory).plan()
+
+
+class Planning:
+    """A plan in the making, of the same arguments as :func:`plan`.
+
+    Iterated over it gives the plan's creations, each once, those of some clients at a time. However far that went,
+    :meth:`plan` gives the whole.
+    """
+
+    def __init__(
+        self,
+        held: Held,
+        seen: Mapping[str, Node],
+        *,
+        suspects: frozenset[Suspect],
+        partition_of: PartitionOf,
+        memory: Memory = NOTHING,
+    ) -> None:
+        self.seen = seen
+        self._compared, self._units = begun(memory, held, seen)
+        self._judged = 0
+        self._verdicts = dict(self._compared.verdicts)
+        self._partition_of = partition_of
+        self._actions = _Actions(seen, suspects)
+        self._actions.add(self._verdicts.values())
+        self._told = 0
+
+    def __iter__(self) -> Iterator[list[Create]]:
+        creates = self._actions.creates
+        while self._told < len(creates) or self._judge_some():
+            told, self._told = self._told, len(creates)
+            yield creates[told:]
+
+    def plan(self) -> Plan:
+        """The whole of it."""
+        while self._judge_some():
+            pass
+        verdicts = [self._verdicts[unit] for unit in sorted(self._verdicts)]
+        actions = self._actions
+        return Plan(
+            creates=tuple(sorted(actions.creates, key=_PATH)),
+            sets=tuple(sorted(actions.sets, key=_PATH)),
+            removes=tuple(sorted(actions.removes, key=_PATH)),
+            suspects=frozenset(actions.suspects),
+            divergences=tuple(sorted((one for each in verdicts for one in each.divergences), key=_PATH)),
+            left_alone=tuple(one for each in verdicts for one in each.left_alone),
+            memory=replace(self._compared, verdicts=self._verdicts),
+        )
+
+    def _judge_some(self) -> bool:
+        """Whether there was still something to judge."""
+        units = self._units[self._judged : self._judged + _UNITS_TOGETHER]
+        found = judged(units, self._compared, self._partition_of)
+        self._judged += len(units)
+        self._verdicts |= found
+        self._actions.add(found.values())
+        return bool(units)
 
 
 class _Actions:
@@ -128,7 +177,13 @@ class _Actions:
         self.removes: list[RemoveIf] = []
         self.suspects: set[Suspect] = set()
 
-    def add(self, divergence: Divergence) -> None:
+    def add(self, verdicts: Iterable[Verdict]) -> None:
+        """What they ask for."""
+        for verdict in verdicts:
+            for divergence in verdict.divergences:
+                self._add(divergence)
+
+    def _add(self, divergence: Divergence) -> None:
         path, data = divergence.path, divergence.data
         if divergence.difference is Difference.MISSING:
             assert data is not None

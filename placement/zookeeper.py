@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import struct
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -161,20 +163,39 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         (:func:`is_lost_connection`) may have been done. ZooKeeperUnreachable if an answer takes longer than
         ``timeout_s``.
         """
-        sent = [self._send(MultiWrite(self.chroot, operations)) for operations in transactions]
-        deadline = time.monotonic() + timeout_s
-        errors: list[KazooException | None] = []
-        for result in sent:
-            try:
-                errors.append(next(iter(result.get(timeout=max(0.001, deadline - time.monotonic()))), None))
-            except KazooTimeoutError as error:
-                text = f"ZooKeeper at {self.hosts_text} did not answer within {timeout_s:g} s"
-                raise ZooKeeperUnreachable(text) from error
-            except ConnectionClosedError as error:
-                raise ZooKeeperUnreachable(f"the client of ZooKeeper at {self.hosts_text} is closed") from error
-            except KazooException as error:
-                errors.append(error)
-        return errors
+        return list(self.commit_each(transactions, timeout_s=timeout_s))
+
+    def commit_each(
+        self,
+        transactions: Iterable[Sequence[Operation]],
+        *,
+        at_once: int = sys.maxsize,
+        timeout_s: float = SESSION_TIMEOUT_S,
+    ) -> Iterator[KazooException | None]:
+        """As :meth:`commit_all`, one answer after the other: a transaction is taken and sent as soon as there is one.
+
+        ``at_once`` are without answer at most. What was sent is carried out whether its answer is waited for or not.
+        """
+        sent: deque[Any] = deque()
+        for operations in transactions:
+            if len(sent) == at_once:
+                yield self._answer(sent.popleft(), timeout_s)
+            sent.append(self._send(MultiWrite(self.chroot, operations)))
+        while sent:
+            yield self._answer(sent.popleft(), timeout_s)
+
+    def _answer(self, result: Any, timeout_s: float) -> KazooException | None:
+        """Why the transaction failed, None if it did not. ZooKeeperUnreachable after ``timeout_s``."""
+        try:
+            return next(iter(result.get(timeout=timeout_s)), None)
+        except KazooTimeoutError as error:
+            raise ZooKeeperUnreachable(
+                f"ZooKeeper at {self.hosts_text} did not answer within {timeout_s:g} s"
+            ) from error
+        except ConnectionClosedError as error:
+            raise ZooKeeperUnreachable(f"the client of ZooKeeper at {self.hosts_text} is closed") from error
+        except KazooException as error:
+            return error
 
     def read_many(
         self, paths: Iterable[str], *, timeout_s: float = SESSION_TIMEOUT_S
