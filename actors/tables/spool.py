@@ -10,6 +10,7 @@ are ``spool/gateway-<id>-<run>/``.
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from mmap import mmap
@@ -17,6 +18,7 @@ from pathlib import Path
 from threading import Lock
 
 from actors.tables import journal
+from actors.tables.events import MOST_ROWS_HELD
 from actors.tables.folder import SpoolFile, SpoolFolder
 from actors.tables.parquet import write_samples
 from actors.tables.recovery import recover_samples
@@ -26,6 +28,8 @@ from actors.tables.slots import COPY_BYTES, SUFFIX, SlotFile, pack_into
 from actors.tables.store import Spool, SpooledStore
 
 __all__ = ["Run", "Sample", "SampleStore"]
+
+_log = logging.getLogger(__name__)
 
 
 class Run(Row):
@@ -186,3 +190,6 @@ class SampleStore(SpooledStore[Rollup]):
     def _on_sealed(self, rows: Rollup) -> None:
         if self._observe is not None:
             self._observe(rows.rows())
+        if sum(len(spool.rows) for spool in self._sealed) > MOST_ROWS_HELD:
+            _log.error("%d rows of samples are lost: the disk refused others for too long", len(rows))
+            self._sealed[-1].rows = self._none()

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from actors.tables import recovery
+from actors.tables import recovery, spool
 from actors.tables.schemas.samples import SAMPLES_SCHEMA
 from actors.tables.spool import Run, Sample, SampleStore
 from tests.tables.killing import Killed, die, kill_at
@@ -282,6 +282,31 @@ def _history(directory: Path) -> None:
     store.flush()
     store.add(fetched(40, 49))
     store.close()
+
+
+def test_what_a_full_disk_leaves_in_memory_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(spool, "MOST_ROWS_HELD", 3)
+    told: list[int] = []
+    store = SampleStore(
+        tmp_path, 1, flush_ms=5000, now_ms=lambda: NOON_MS, observe=lambda rows: told.extend(1 for _ in rows)
+    )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(spool, "write_samples", lambda *_: _raise(OSError(28, "No space left on device")))
+        for window in range(3):
+            for partition in range(2):
+                store.add(fetched(window * 100, window * 100 + 9, partition=partition))
+            with pytest.raises(OSError, match="No space"):
+                store.flush()
+    store.add(fetched(900, 909))
+    assert store.flush() == 3
+    store.close()
+    assert [each["first_offset"] for each in rows(tmp_path)] == [0, 0, 900]
+    assert len([each for each in caplog.messages if "2 rows of samples are lost" in each]) == 2
+    assert len(told) == 7, "the audit knows what was sent"
+    assert not [path for path in (tmp_path / "spool").rglob("*") if path.is_file()]
 
 
 def test_killed_between_any_two_steps_of_flush_and_of_recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
