@@ -81,9 +81,9 @@ def verify(metrics: Path, table: str) -> Iterator[TableDamaged]:
 
 
 def foreign(metrics: Path) -> Iterator[TableDamaged]:
-    """What lies beside the tables and is none."""
+    """What lies beside the tables and is none; names that begin with ``_`` (streams have such) or ``.`` are nobody's."""
     for path in sorted(metrics.iterdir()) if metrics.is_dir() else ():
-        if path.name not in TABLES and path.name != _SPOOL and not path.name.startswith("."):
+        if path.name not in TABLES and path.name != _SPOOL and not path.name.startswith(("_", ".")):
             yield TableDamaged(path, "is not a table")
 
 

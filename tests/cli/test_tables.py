@@ -91,6 +91,7 @@ def test_damaged_and_foreign_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "metrics" / LIFECYCLE / "date=today").mkdir()
     (tmp_path / "metrics" / LIFECYCLE / "date=today" / "hour=12").mkdir()
     (tmp_path / "metrics" / "sampels").mkdir()
+    (tmp_path / "metrics" / "_streams").mkdir()
     (folder / ".killed.parquet.partial").write_bytes(b"PAR1")
 
     found = run(tmp_path, "verify", "--json")
