@@ -1,15 +1,18 @@
 """``python -m bench.fetch_cost``: what attribution costs a Fetch.
 
 One process has two gateways, one that attributes what it sends and one that does not, over the same log actor, which
-is a process of its own. Connections of one client read forward through either in turn, round by round, so that
-whatever else the machine does meets both. Two neighbouring rounds make one ratio; their median counts.
+is a process of its own. Connections of one client read forward through either in turn, in many short rounds, so that
+whatever else the machine does meets both. Two neighbouring rounds make one ratio; their median counts. How sure it is,
+its confidence interval says: of as many ratios as there are, whatever their distribution.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import multiprocessing
+import os
 import statistics
 import sys
 import tempfile
@@ -243,11 +246,13 @@ class Reader:
 
         async def read(connection: Connection, requests: Iterator[bytes]) -> None:
             nonlocal fetches
-            while time.perf_counter() < until_s:
+            while True:
                 answer = await connection.call_raw(next(requests))
                 if len(answer) < self._size_bytes:
                     raise RuntimeError(f"an answer of {len(answer):,} bytes instead of {self._size_bytes:,}")
                 fetches += 1
+                if time.perf_counter() >= until_s:
+                    break
 
         began_s, used_s = time.perf_counter(), _cpu_s(gateway)
         async with asyncio.timeout(duration_s + _END_S):
@@ -276,18 +281,30 @@ def add_figures(load: Load, pairs: Sequence[tuple[Round, Round]], figures: Figur
     """``pairs``: a round without attribution and one with it, next to each other in time."""
     without, with_it = ([pair[number] for pair in pairs] for number in range(2))
     lost = [(1 - b.per_s / a.per_s) * 100 for a, b in pairs]
-    low, _, high = statistics.quantiles(lost, n=4)
+    low, high = median_interval(lost)
     limit = LIMIT_PERCENT if load.is_limited else None
     figures.add(load.name, "fetches without attribution, median", statistics.median(r.per_s for r in without), "per s")
     figures.add(load.name, "fetches with attribution, median", statistics.median(r.per_s for r in with_it), "per s")
     figures.add(load.name, f"lost to attribution, median of {len(lost)} pairs", statistics.median(lost), "%", limit)
-    figures.add(load.name, "lost to attribution, first quartile", low, "%")
-    figures.add(load.name, "lost to attribution, third quartile", high, "%")
+    figures.add(load.name, "the same, 95% confidence: at least", low, "%")
+    figures.add(load.name, "the same, 95% confidence: at most", high, "%")
     cpu_us = [statistics.median(each.cpu_us for each in rounds) for rounds in (without, with_it)]
     added = statistics.median((b.cpu_us / a.cpu_us - 1) * 100 for a, b in pairs)
     figures.add(load.name, "processor time of the gateway per fetch, without", cpu_us[0], "us")
     figures.add(load.name, "processor time of the gateway per fetch, with", cpu_us[1], "us")
     figures.add(load.name, "processor time that attribution adds, median of the pairs", added, "%")
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Where the median is that the values are samples of, with 95% confidence: by their order alone."""
+    ordered = sorted(values)
+    beyond = max(0, math.floor(len(ordered) / 2 - 0.98 * math.sqrt(len(ordered))) - 1)
+    return ordered[beyond], ordered[-1 - beyond]
+
+
+def _pin(process: SpawnProcess, core: int) -> None:
+    for task in Path(f"/proc/{process.pid}/task").iterdir():
+        os.sched_setaffinity(int(task.name), {core})
 
 
 async def _connect(port: int) -> list[Connection]:
@@ -333,17 +350,23 @@ def _start(target: Callable[..., None], *arguments: Any) -> tuple[Any, SpawnProc
 
 
 @click.command()
-@click.option("--pairs", default=40, show_default=True, help="Rounds with and without attribution, for each load.")
-@click.option("--round", "round_s", default=0.5, show_default=True, help="Length of a round, in seconds.")
+@click.option("--pairs", default=200, show_default=True, help="Rounds with and without attribution, for each load.")
+@click.option("--round", "round_s", default=0.1, show_default=True, help="Length of a round, in seconds.")
+@click.option("--pin", is_flag=True, help="The gateways on one core, the client and the log actor on another.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the table as docs/benchmarks.md has it.")
-def main(pairs: int, round_s: float, json_file: Path | None, as_markdown: bool) -> None:
+def main(pairs: int, round_s: float, pin: bool, json_file: Path | None, as_markdown: bool) -> None:
     """Fetches with and without attribution. Exit code 1 if it costs more than its limit."""
     about, figures = machine(), Figures()
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
         folder = Path(name)
         log, log_server, log_pipe = _start(log_process, folder)
         ports, gateways, pipe = _start(gateway_process, folder, log)
+        if pin:
+            beside, alone, *_ = sorted(os.sched_getaffinity(0))
+            os.sched_setaffinity(0, {beside})
+            _pin(log_server, beside)
+            _pin(gateways, alone)
         try:
             asyncio.run(measure(ports, psutil.Process(gateways.pid), pairs, round_s, figures))
         finally:

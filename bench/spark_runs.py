@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,27 +20,51 @@ from typing import Any, TypeAlias
 import psutil
 
 from bench.cluster import Cluster
+from bench.spark_child import PRIORITY
 from spark.priority import mark
 
 Driver: TypeAlias = "subprocess.Popen[str]"
 
 _SAMPLE_S = 0.5
+_END_S = 60
+_LAST_WORDS = 1500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Of one job in one session."""
+
+    seconds: float
+    peak_bytes: int
+    """Of the driver's processes and the executors together (proportional set size)."""
+    answered_rows: int
+    read_rows: int
+    """Of Parquet, by Spark's scans."""
+    read_bytes: int
+    """Of Parquet and of cached frames: Spark's input."""
+    shuffle_bytes: int
+    spilled_bytes: int
+    executor_ms: int
+    """Sum of its tasks' times."""
+    gc_ms: int
 
 
 @dataclass(slots=True)
 class Run:
-    """Of one driver. Peaks are the resident memory of the driver's processes and of the executors, in bytes."""
+    """Of one driver."""
 
     start_s: float = 0.0
-    """Until there was a session."""
+    """Until there was a session with its executors."""
     close_s: float = 0.0
-    job_s: dict[str, float] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
-    peak_bytes: dict[str, int] = field(default_factory=dict)
+    jobs: dict[str, Cost] = field(default_factory=dict)
 
 
 class RunFailed(RuntimeError):
     """The driver ended before it was done; the message is what it said last."""
+
+
+class OutOfTime(RuntimeError):
+    """The driver was ended, for it took longer than it was given."""
 
 
 def request_of(
@@ -43,7 +72,7 @@ def request_of(
 ) -> str:
     """For local Spark, or for one executor on the cluster's Ray."""
     fields: dict[str, Any] = {
-        "storage": str(storage),
+        "storage": str(storage.absolute()),
         "jobs": jobs,
         "options": {"now": datetime.fromtimestamp(end_ms / 1000, UTC).isoformat(), "price_per_gib": 0.05},
         "executor_cores": cores,
@@ -55,46 +84,115 @@ def request_of(
     return json.dumps(fields)
 
 
-def start(request: str, log: Path) -> Driver:
-    """The driver, running; its stderr goes to ``log``."""
+@contextmanager
+def driver(request: str, log: Path, *, low_priority: bool = True) -> Iterator[Driver]:
+    """The driver, running; ended behind, and all its processes.
+
+    Its stderr goes to ``log``; what it spills goes to ``spill`` beside that, and local Spark spills in its driver.
+    """
+    spill = log.parent / "spill"
+    spill.mkdir(exist_ok=True)
     with log.open("wb") as errors:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "bench.spark_child", request],
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
+            env=os.environ | {PRIORITY: "low" if low_priority else "normal", "SPARK_LOCAL_DIRS": str(spill)},
+            start_new_session=True,  # Ctrl-C is for the bench, which then ends it
+            preexec_fn=_end_with_parent,
         )
+    with process:
+        try:
+            yield process
+        finally:
+            _end(process)
 
 
-def run(request: str, log: Path) -> Run:
-    """Run the driver to its end. RunFailed."""
-    driver = start(request, log)
+def _end(process: Driver) -> None:
+    """SIGTERM, and SIGKILL by pid for whatever is there a minute later."""
+    if process.poll() is not None:
+        return
+    family = []
+    with suppress(psutil.NoSuchProcess):
+        family = psutil.Process(process.pid).children(recursive=True)
+    process.terminate()
     try:
-        with driver, _Memory(driver.pid) as memory:
-            return _listen(driver, memory, log)
-    finally:
-        if driver.poll() is None:
-            driver.terminate()
-            driver.wait()
+        process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    for child in psutil.wait_procs(family, timeout=5)[1]:
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
 
 
-def _listen(driver: Driver, memory: _Memory, log: Path) -> Run:
+def _end_with_parent() -> None:
+    """SIGTERM when the bench itself is killed (prctl, PR_SET_PDEATHSIG)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+def run(request: str, log: Path, *, within_s: float | None = None) -> Run:
+    """Run the driver to its end. RunFailed, OutOfTime."""
+    with driver(request, log) as process, _Memory(process.pid) as memory, _Deadline(process, within_s) as deadline:
+        result = _listen(process, memory)
+        code = process.wait()
+    if deadline.passed:
+        raise OutOfTime(f"it was not done after {within_s:.0f} s")
+    if code != 0:
+        raise RunFailed(last_words(log))
+    return result
+
+
+def last_words(log: Path) -> str:
+    """The end of a driver's log."""
+    return log.read_text(errors="replace")[-_LAST_WORDS:]
+
+
+def _listen(process: Driver, memory: _Memory) -> Run:
     result = Run()
-    assert driver.stdout is not None
-    for line in driver.stdout:
-        match json.loads(line):
+    for said in heard(process):
+        match said:
             case {"what": "session", "seconds": seconds}:
                 result.start_s = seconds
             case {"what": "begins"}:
                 memory.begin()
-            case {"what": "ended", "job": job, "seconds": seconds, "rows": rows}:
-                result.job_s[job], result.rows[job] = seconds, rows
-                result.peak_bytes[job] = memory.peak_bytes
+            case {"what": "ended", "job": job, **cost}:
+                result.jobs[job] = Cost(peak_bytes=memory.peak_bytes, **cost)
             case {"what": "closed", "seconds": seconds}:
                 result.close_s = seconds
-    if driver.wait() != 0:
-        raise RunFailed(log.read_text(errors="replace")[-1500:])
     return result
+
+
+def heard(process: Driver) -> Iterator[dict[str, Any]]:
+    """What the driver says, until it ends."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("{"):  # Java libraries may say something there, too
+            yield json.loads(line)
+
+
+class _Deadline:
+    """Ends the driver when its time is over."""
+
+    def __init__(self, process: Driver, within_s: float | None) -> None:
+        self.passed = False
+        self._process = process
+        self._timer = None if within_s is None else threading.Timer(max(0.0, within_s), self._pass)
+
+    def _pass(self) -> None:
+        self.passed = True
+        _end(self._process)
+
+    def __enter__(self) -> _Deadline:
+        if self._timer is not None:
+            self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
 
 
 class _Memory:
@@ -104,22 +202,27 @@ class _Memory:
         self._driver = psutil.Process(pid)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self.peak_bytes = 0
+        self._marked: list[psutil.Process] = []
+        self._peak_bytes = 0
+
+    @property
+    def peak_bytes(self) -> int:
+        """Since :meth:`begin`, now included."""
+        self._look()
+        return self._peak_bytes
 
     def begin(self) -> None:
-        self.peak_bytes = 0
+        self._marked = _marked()
+        self._peak_bytes = 0
 
     def _watch(self) -> None:
         while not self._ended.wait(_SAMPLE_S):
-            self.peak_bytes = max(self.peak_bytes, self._now())
+            self._look()
 
-    def _now(self) -> int:
-        held = 0
+    def _look(self) -> None:
         with suppress(psutil.Error):
-            for process in {self._driver, *self._driver.children(recursive=True), *_marked()}:
-                with suppress(psutil.Error):
-                    held += process.memory_info().rss
-        return held
+            held = {self._driver, *self._driver.children(recursive=True), *self._marked}
+            self._peak_bytes = max(self._peak_bytes, sum(_pss_bytes(process.pid) for process in held))
 
     def __enter__(self) -> _Memory:
         self._thread.start()
@@ -130,6 +233,15 @@ class _Memory:
         self._thread.join()
 
 
+def _pss_bytes(pid: int) -> int:
+    """As the kernel sums it up, which costs a fraction of a look at each mapping; 0 of a process that is gone."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) << 10
+    return 0
+
+
 def _marked() -> list[psutil.Process]:
     marked = []
     for process in psutil.process_iter():
@@ -137,3 +249,10 @@ def _marked() -> list[psutil.Process]:
             if any(word.startswith(mark("")) for word in process.cmdline()):
                 marked.append(process)
     return marked
+
+
+def await_no_executors() -> None:
+    """Until the last run's executors are gone, which RayDP's end does not wait for."""
+    deadline = time.monotonic() + _END_S
+    while _marked() and time.monotonic() < deadline:
+        time.sleep(_SAMPLE_S)

@@ -1,106 +1,196 @@
 """``python -m bench.spark_scale``: every job over many samples, by local Spark and through RayDP, in one run.
 
-Makes the tables (:mod:`bench.tables`) in a temporary directory, or takes those of ``--tables``. Both ways get the same
-cores and the same heap for what computes. The session's start is a figure of its own.
+Makes the tables (:mod:`bench.tables`) in a temporary directory, or keeps them for the next run (``--keep``,
+``--data``). Each job has a session of its own on either side, as ``muster spark JOB`` has, with the same cores and the
+same heap for what computes, and the same idle Muster beside it. Which side is first changes from job to job, so that
+what else the machine does hits both. Jobs that read least come first: a budget of time leaves out the dearest.
 """
 
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
+import pyarrow.parquet as pq
 
+from actors.tables.schemas.samples import SAMPLES
 from bench import spark_runs
 from bench.cluster import Cluster, machine
-from bench.report import Figures, markdown, print_table, write_json
-from bench.spark_runs import Run
+from bench.report import Figures, write_json
+from bench.spark_runs import OutOfTime, Run, RunFailed
+from bench.spark_table import Pair, as_figures, print_pairs, write_markdown
 from bench.tables import make
 from gateway.cli.times import Size
 from spark.jobs import JOBS
 
-_DEAREST_RAYDP = 1.15
-"""Of local Spark's time, both without their start."""
+CACHE = Path(".cache/bench-tables")
+"""Not in git."""
 _READ_BYTES = 1 << 20
+_ENDING_S = 15
+"""Of a budget, for what ends at the end."""
+
+
+@dataclass(slots=True)
+class Plan:
+    storage: Path
+    cores: int
+    memory_bytes: int
+    end_ms: int
+    deadline_s: float | None
+    """By :func:`time.monotonic`."""
+    pairs: list[Pair] = field(default_factory=list)
+
+    def left_s(self) -> float | None:
+        return None if self.deadline_s is None else self.deadline_s - time.monotonic()
 
 
 @click.command()
 @click.option("--samples", default=50.0, show_default=True, help="Rows of the table samples, in millions.")
-@click.option("--tables", type=click.Path(exists=True, path_type=Path), help="Of bench.tables, instead of new ones.")
-@click.option("--job", "jobs", multiple=True, type=click.Choice(tuple(JOBS)), help="Only this one; may be repeated.")
+@click.option("--data", type=click.Path(path_type=Path), help="Tables to read; made there and kept if it is not there.")
+@click.option("--keep", is_flag=True, help=f"The same as --data {CACHE}/SAMPLES.")
+@click.option("--only", "jobs", multiple=True, type=click.Choice(tuple(JOBS)), help="Only this job; may be repeated.")
 @click.option("--cores", default=2, show_default=True)
-@click.option("--memory", type=Size(), default="2g", show_default=True, help="Heap of what computes.")
+@click.option("--memory", type=Size(), default="4g", show_default=True, help="Heap of what computes.")
+@click.option("--budget-minutes", type=float, help="Stop then with what there is, and say what was left out.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print the table as docs/benchmarks.md has it.")
+@click.option("--markdown", "markdown_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the table.")
 def main(
     samples: float,
-    tables: Path | None,
+    data: Path | None,
+    keep: bool,
     jobs: tuple[str, ...],
     cores: int,
     memory: int,
+    budget_minutes: float | None,
     json_file: Path | None,
-    as_markdown: bool,
+    markdown_file: Path | None,
 ) -> None:
-    """Measure jobs at scale. Exit code 1 if a figure is above its limit."""
+    """Measure jobs at scale. Exit code 1 if a limit is missed or a job failed, 130 after Ctrl-C."""
     about, figures = machine(), Figures()
-    with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
+    deadline_s = None if budget_minutes is None else time.monotonic() + budget_minutes * 60
+    with ended_in_order(), tempfile.TemporaryDirectory(prefix="muster-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        storage = tables or _made(folder / "tables", samples, figures)
+        began_s = time.perf_counter()
+        storage = tables_at(data or (CACHE / f"{samples:g}M" if keep else folder / "tables"), samples)
+        _tell_tables(storage, time.perf_counter() - began_s, figures)
         _read_once(storage)
-        runs = _both(folder, storage, jobs or tuple(JOBS), cores, memory)
-    for way, run in runs.items():
-        _tell(way, run, figures)
-    ratio = sum(runs["RayDP"].job_s.values()) / sum(runs["local"].job_s.values())
-    figures.add("RayDP", "its jobs' time over local Spark's", ratio, "", _DEAREST_RAYDP)
-    if as_markdown:
-        click.echo(markdown(figures, about))
-    else:
-        print_table(figures, about)
+        plan = Plan(storage, cores, memory, planted_end_ms(storage), deadline_s)
+        interrupted = False
+        try:
+            _run(plan, folder, jobs or tuple(JOBS))
+        except KeyboardInterrupt:
+            interrupted = True
+            _say("interrupted; this is what there is")
+    as_figures(plan.pairs, figures)
+    print_pairs(plan.pairs, figures, about)
+    if markdown_file is not None:
+        write_markdown(markdown_file, plan.pairs, figures, about)
     if json_file is not None:
         write_json(json_file, figures, about)
-    sys.exit(0 if figures.met else 1)
+    if interrupted:
+        sys.exit(128 + signal.SIGINT)
+    sys.exit(0 if figures.met and not any(pair.failed for pair in plan.pairs) else 1)
 
 
-def _made(folder: Path, samples: float, figures: Figures) -> Path:
+def tables_at(folder: Path, samples: float) -> Path:
+    """The tables there, made if they are not; whole or not at all."""
+    if (folder / "planted.json").exists():
+        _say(f"reading {folder}")
+        return folder
     _say(f"making {samples:g} million samples")
-    began_s = time.perf_counter()
-    made = make(folder, int(samples * 1e6))
-    figures.add("tables", "samples", made.samples, "rows")
-    figures.add("tables", "all tables", made.size_bytes / 1e6, "MB")
-    figures.add("tables", "made in", time.perf_counter() - began_s, "s")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-", ignore_cleanup_errors=True) as name:
+        make(Path(name) / "tables", int(samples * 1e6))
+        (Path(name) / "tables").rename(folder)
     return folder
 
 
+def _tell_tables(storage: Path, seconds: float, figures: Figures) -> None:
+    rows, size_bytes = 0, 0
+    for file in storage.rglob("*.parquet"):
+        size_bytes += file.stat().st_size
+        rows += pq.read_metadata(file).num_rows if file.is_relative_to(storage / "metrics" / SAMPLES) else 0
+    figures.add("tables", "samples", rows, "rows")
+    figures.add("tables", "on disk", size_bytes / 1e6, "MB")
+    figures.add("tables", "made or found in", seconds, "s")
+
+
+def planted_end_ms(storage: Path) -> int:
+    """Where the tables end, in ms since the epoch: "now" for the jobs."""
+    end_ms: int = json.loads((storage / "planted.json").read_text())["end_ms"]
+    return end_ms
+
+
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """SIGTERM is like Ctrl-C within: what runs is ended, what is temporary removed."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _read_once(storage: Path) -> None:
-    """So that the first way does not pay for the disk alone."""
+    """So that the first run does not pay for the disk alone."""
     for file in storage.rglob("*.parquet"):
         with file.open("rb") as data:
             while data.read(_READ_BYTES):
                 pass
 
 
-def _both(folder: Path, storage: Path, jobs: tuple[str, ...], cores: int, memory_bytes: int) -> dict[str, Run]:
-    planted = json.loads((storage / "planted.json").read_text())
-    runs: dict[str, Run] = {}
+def _run(plan: Plan, folder: Path, jobs: tuple[str, ...]) -> None:
+    """Both sides of each job, into ``plan.pairs``."""
+    plan.pairs = [Pair(job) for job in sorted(jobs, key=lambda job: _table_bytes(plan.storage, job))]
     with Cluster(folder, gateways=1, properties={}) as cluster:  # idle beside both
-        for way, where in (("local", None), ("RayDP", cluster)):
-            _say(f"{', '.join(jobs)}: {way}")
-            request = spark_runs.request_of(
-                storage, jobs, where, cores=cores, memory_bytes=memory_bytes, end_ms=planted["end_ms"]
-            )
-            runs[way] = spark_runs.run(request, folder / f"{way}.log")
-    return runs
+        for number, pair in enumerate(plan.pairs):
+            sides = ("local", "RayDP") if number % 2 == 0 else ("RayDP", "local")
+            for side in sides:
+                _one(plan, pair, side, cluster if side == "RayDP" else None, folder / f"{pair.job}-{side}.log")
 
 
-def _tell(way: str, run: Run, figures: Figures) -> None:
-    figures.add(way, "start of the session", run.start_s, "s")
-    for job, seconds in run.job_s.items():
-        figures.add(way, f"{job}: time", seconds, "s")
-        figures.add(way, f"{job}: peak memory", run.peak_bytes[job] / 2**20, "MiB")
-    figures.add(way, "end of the session", run.close_s, "s")
+def _table_bytes(storage: Path, job: str) -> int:
+    tables = (storage / "metrics" / name for name in JOBS[job].tables)
+    return sum(file.stat().st_size for table in tables for file in table.rglob("*.parquet"))
+
+
+def _one(plan: Plan, pair: Pair, side: str, where: Cluster | None, log: Path) -> None:
+    """Run the job there. What it cost, or why that is not known, is in the pair."""
+    left_s = plan.left_s()
+    if left_s is not None and left_s < _ENDING_S:
+        pair.left_out[side] = "the budget is spent"
+        return
+    _say(f"{pair.job}: {side}")
+    request = spark_runs.request_of(
+        plan.storage, (pair.job,), where, cores=plan.cores, memory_bytes=plan.memory_bytes, end_ms=plan.end_ms
+    )
+    try:
+        run = spark_runs.run(request, log, within_s=None if left_s is None else left_s - _ENDING_S)
+        pair.runs[side] = run
+        _say(_told(pair.job, run))
+    except OutOfTime as error:
+        pair.left_out[side] = str(error)
+    except RunFailed as error:
+        pair.failed[side] = str(error)
+        _say(f"{pair.job} failed: {error}")
+    spark_runs.await_no_executors()
+
+
+def _told(job: str, run: Run) -> str:
+    cost = run.jobs[job]
+    return (
+        f"  {cost.seconds:.1f} s after a start of {run.start_s:.1f} s, {cost.peak_bytes / 2**20:,.0f} MiB, "
+        f"{cost.read_rows:,} rows, {cost.shuffle_bytes / 1e6:,.0f} MB shuffled, {cost.spilled_bytes / 1e6:,.0f} MB "
+        f"spilled, tasks {cost.executor_ms / 1000:.1f} s, GC {cost.gc_ms / 1000:.1f} s"
+    )
 
 
 def _say(what: str) -> None:
