@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from actors.config import MusterConfig
-from actors.tables.footers import check
+from actors.tables.footers import check, unreadable
 from actors.tables.hours import (
     EXPIRED,
     MERGED,
@@ -279,7 +279,7 @@ def _batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
             if missing:
                 raise TableDamaged(path, f"has {missing} rows less than it says")
     except (pa.ArrowException, OSError) as error:
-        raise TableDamaged(path, f"cannot be read ({str(error).splitlines()[0]})") from error
+        raise unreadable(path, error) from error
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

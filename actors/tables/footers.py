@@ -39,6 +39,11 @@ def read_footer(path: Path) -> pq.FileMetaData:
         raise TableDamaged(path, f"is not a whole Parquet file ({_first_line(error)})") from error
 
 
+def unreadable(path: Path, error: BaseException) -> TableDamaged:
+    """What pyarrow raised while it read the file's rows, in one line."""
+    return TableDamaged(path, f"cannot be read ({_first_line(error)})")
+
+
 def _is_plainly_sound(path: Path, table: str) -> bool:
     """A tenth of the time that decoding the footer takes; tables have tens of thousands of files."""
     with path.open("rb") as file:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from actors.tables.footers import check, read_footer
+from actors.tables.footers import check, read_footer, unreadable
 from actors.tables.hours import EXPIRED, MERGED, SUPERSEDED, Hour, Manifest, TableDamaged, hours, listing
 from actors.tables.schemas import TABLES, time_column_of
 
@@ -81,7 +81,7 @@ def verify(metrics: Path, table: str) -> Iterator[TableDamaged]:
 
 
 def foreign(metrics: Path) -> Iterator[TableDamaged]:
-    """What lies beside the tables and is none; names that begin with ``_`` (streams have such) or ``.`` are nobody's."""
+    """What lies beside the tables and is none; names that begin with ``_``, as those of streams, or ``.`` may."""
     for path in sorted(metrics.iterdir()) if metrics.is_dir() else ():
         if path.name not in TABLES and path.name != _SPOOL and not path.name.startswith(("_", ".")):
             yield TableDamaged(path, "is not a table")
@@ -134,7 +134,7 @@ def _verify_rows(path: Path, hour: Hour, time_column: str) -> None:
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
-        raise TableDamaged(path, f"cannot be read ({str(error).splitlines()[0]})") from error
+        raise unreadable(path, error) from error
     if outside:
         raise TableDamaged(path, f"{outside} rows are of another hour: readers that ask for theirs do not find them")
 

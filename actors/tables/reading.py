@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from actors.tables.footers import check
+from actors.tables.footers import check, unreadable
 from actors.tables.hours import TableDamaged, hours, listing
 from actors.tables.schemas import TABLES, time_column_of
 
@@ -72,5 +72,5 @@ def _damage(found: Sequence[Path], error: Exception) -> Exception:
         try:
             pq.read_table(path, partitioning=None)
         except (pa.ArrowException, OSError) as damage:
-            return TableDamaged(path, f"cannot be read ({str(damage).splitlines()[0]})")
+            return unreadable(path, damage)
     return error
