@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from actors.tables.schemas import TABLES
+from spark.jobs.job import Section
 
 NOON = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 
@@ -27,5 +28,21 @@ def table(spark: SparkSession, name: str, rows: Iterable[Mapping[str, Any]]) -> 
     return spark.createDataFrame([tuple(row.get(column) for column in schema.names) for row in rows], schema)
 
 
+def nothing(spark: SparkSession, name: str) -> DataFrame:
+    """The table of that name without rows, which Spark knows before it plans: what it makes of it costs little."""
+    return table(spark, name, []).limit(0)
+
+
 def answer(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+    """Plans and runs the frame; who asks it for more than one thing collects it once and takes :func:`picked`."""
     return [tuple(row) for row in frame.select(*columns).collect()]
+
+
+def picked(rows: Iterable[Mapping[str, Any] | Row], *columns: str) -> list[tuple[Any, ...]]:
+    """These columns of collected rows."""
+    return [tuple(row[column] for column in columns) for row in rows]
+
+
+def collected(sections: Iterable[Section], *names: str) -> dict[str, list[Row]]:
+    """The rows of the sections of these names, each run once."""
+    return {section.name: section.frame.collect() for section in sections if section.name in names}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from spark.jobs.job import Options
 from spark.jobs.placement import JOB
 from spark.jobs.placement_skew import long_loads, skew
 from spark.jobs.placement_what_if import scenarios
-from tests.spark.rows import answer, at, table
+from tests.spark.rows import answer, at, collected, picked, table
 
 Row = dict[str, Any]
 
@@ -73,15 +74,17 @@ def life(actor: str, event: str, node: str | None, at_s: float = 0) -> Row:
     return {"ts": at(at_s), "actor": actor, "kind": actor.partition("-")[0], "event": event, "node_id": node}
 
 
-def answers(spark: SparkSession, options: Options, **rows: list[Row]) -> dict[str, Any]:
+def answers(spark: SparkSession, options: Options, names: Sequence[str], **rows: list[Row]) -> dict[str, Any]:
+    """The sections of these names, of tables with these rows."""
     tables = {name: table(spark, name, rows.get(name, [])) for name in JOB.tables}
-    return {section.name: section.frame for section in JOB.sections(tables, options)}
+    return collected(JOB.sections(tables, options), *names)
 
 
 def test_loads_by_hand(spark: SparkSession) -> None:
     found = answers(
         spark,
         Options(top=1),
+        ["partitions", "nodes", "blame"],
         **{
             COMMITS: [
                 commit("billing", 30, 1),
@@ -111,18 +114,18 @@ def test_loads_by_hand(spark: SparkSession) -> None:
         },
     )
     columns = ["actor", "node_id", "groups", "members", "commits", "events", "bytes", "heaviest_group"]
-    assert answer(found["partitions"], *columns) == [
+    assert picked(found["partitions"], *columns) == [
         ("offsets-0", "east", 1, 0, 0, 0, 200, "web"),
         ("offsets-1", "east", 2, 5, 60, 3, 500, "billing"),
         ("offsets-2", None, 0, 0, 0, 0, 0, None),
         ("offsets-3", "west", 1, 1, 20, 1, 0, "etl"),
     ]
-    assert answer(found["nodes"], "node_id", "partitions", "groups", "commits", "bytes") == [
+    assert picked(found["nodes"], "node_id", "partitions", "groups", "commits", "bytes") == [
         ("east", 2, 3, 60, 700),
         ("north", 0, 0, 0, 0),
         ("west", 1, 1, 20, 0),
     ]
-    blamed = answer(found["blame"], "load", "offsets_partition", "partition_over_mean", "group", "share_of_partition")
+    blamed = picked(found["blame"], "load", "offsets_partition", "partition_over_mean", "group", "share_of_partition")
     assert blamed[1] == ("commits", 1, 3.0, "billing", pytest.approx(5 / 6))
     assert [row[:2] for row in blamed] == [("bytes", 1), ("commits", 1), ("events", 1), ("members", 1)]
 
@@ -150,18 +153,21 @@ def test_a_skewed_hash_is_named_and_more_partitions_undo_it(spark: SparkSession)
     commits = [commit(name, 100, 3) for name in names[1:]] + [commit(names[0], 10_000, 3)]
     nodes = ["node-a", "node-b"]
     lives = [life(f"offsets-{number}", "serving", nodes[number % 2]) for number in range(8)]
-    found = answers(spark, Options(what_if_partitions=50, what_if_nodes=3), **{COMMITS: commits, LIFECYCLE: lives})
-    by_load = {row[0]: row[1:] for row in answer(found["skew"].where("level = 'partition'"), "load", "highest_name",
-                                                 "max_over_mean", "gini")}  # fmt: skip
-    assert by_load["commits"] == ("3", 8.0, 0.875)
-    [first, second] = answer(found["blame"].where("load = 'commits'"), "group", "share_of_partition", "share_of_all")[
-        :2
-    ]
+    found = answers(
+        spark,
+        Options(what_if_partitions=50, what_if_nodes=3),
+        ["skew", "blame", "what_if"],
+        **{COMMITS: commits, LIFECYCLE: lives},
+    )
+    skewed = picked(found["skew"], "level", "load", "highest_name", "max_over_mean", "gini")
+    assert ("partition", "commits", "3", 8.0, 0.875) in skewed
+    by_commits = [row for row in found["blame"] if row["load"] == "commits"]
+    [first, second] = picked(by_commits, "group", "share_of_partition", "share_of_all")[:2]
     assert first == (names[0], pytest.approx(10_000 / 16_300), pytest.approx(10_000 / 16_300))
     assert second[1] == pytest.approx(100 / 16_300)
 
     columns = ["scenario", "level", "load", "places", "highest", "highest_name", "max_over_mean", "moved_groups"]
-    rows = {row[:3]: row[3:] for row in answer(found["what_if"], *columns)}
+    rows = {row[:3]: row[3:] for row in picked(found["what_if"], *columns)}
     assert rows["now", "partition", "groups"] == (8, 64.0, "3", 8.0, 0)
     for scenario, count in (("50 partitions", 50), ("50 partitions, 3 nodes", 50), ("3 nodes", 8)):
         expected = [0] * count
@@ -178,13 +184,11 @@ def test_a_skewed_hash_is_named_and_more_partitions_undo_it(spark: SparkSession)
     places, highest, name, *_ = rows["50 partitions, 3 nodes", "node", "groups"]
     assert (places, highest) == (3, max(on_node.values()))
     assert on_node[name] == highest
-    floor = answer(
-        found["what_if"].where("scenario = '50 partitions' and level = 'partition' and load = 'commits'"),
-        "largest_group_over_mean",
-        "max_over_mean",
-    )
-    assert floor[0][0] == pytest.approx(10_000 * 50 / 16_300)
-    assert floor[0][1] >= floor[0][0]
+    [of_commits] = [
+        row for row in found["what_if"] if picked([row], *columns[:3]) == [("50 partitions", "partition", "commits")]
+    ]
+    assert of_commits["largest_group_over_mean"] == pytest.approx(10_000 * 50 / 16_300)
+    assert of_commits["max_over_mean"] >= of_commits["largest_group_over_mean"]
 
 
 def test_scenarios() -> None:

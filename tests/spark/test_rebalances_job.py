@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from actors.tables.parquet import write_whole
 from actors.tables.rollup import hour_folder
@@ -18,7 +18,7 @@ from spark.jobs.membership import FlapRules, comings_and_goings, flapping, retur
 from spark.jobs.rebalances import JOB, culprits, longest, lost_by_partition, over_time, per_cause, per_group
 from spark.jobs.storms import StormRules, storms
 from spark.tables import read_table
-from tests.spark.rows import NOON, answer, at, table
+from tests.spark.rows import NOON, answer, at, collected, nothing, picked, table
 
 JOINED, LEFT, EXPIRED = "member joined", "member left", "session expired"
 
@@ -97,16 +97,16 @@ def by_hand(spark: SparkSession) -> DataFrame:
 def test_per_group(by_hand: DataFrame) -> None:
     """From noon to 7,206 s, six and one; sorted 3, 3, 4, 5, 6, 9 s, of which the third is the median."""
     figures = ("rebalances", "stable", "restarted", "empty", "median_seconds", "p99_seconds", "max_seconds")
-    groups = per_group(by_hand)
-    assert answer(groups, "group", *figures) == [
+    groups = per_group(by_hand).collect()
+    assert picked(groups, "group", *figures) == [
         ("billing", 6, 5, 1, 0, 4.0, 9.0, 9.0),
         ("archive", 1, 0, 0, 1, 1.0, 1.0, 1.0),
     ]
-    assert answer(groups, "lost_partition_seconds", "most_members", "cause", "cause_rebalances") == [
+    assert picked(groups, "lost_partition_seconds", "most_members", "cause", "cause_rebalances") == [
         (100.0, 3, LEFT, 3),
         (0.0, 2, JOINED, 1),
     ]
-    assert answer(groups, "per_hour") == [(pytest.approx(6 * 3_600 / 7_206),), (pytest.approx(3_600 / 7_206),)]
+    assert picked(groups, "per_hour") == [(pytest.approx(6 * 3_600 / 7_206),), (pytest.approx(3_600 / 7_206),)]
     asked = per_group(by_hand, start=NOON, end=at(4 * 3_600))
     assert answer(asked, "per_hour") == [(1.5,), (0.25,)]
 
@@ -141,11 +141,11 @@ def test_longest_and_partitions_and_over_time(by_hand: DataFrame) -> None:
 def test_storms(by_hand: DataFrame) -> None:
     """Five within 240 s are a storm of five, not one of six; of three within 2 minutes there is one of five, too."""
     columns = ("group", "rebalances", "per_minute", "lost_partition_seconds", "cause", "cause_rebalances")
-    found = storms(by_hand)
-    assert answer(found, *columns, "client_id", "host", "culprit_rebalances") == [
+    found = storms(by_hand).collect()
+    assert picked(found, *columns, "client_id", "host", "culprit_rebalances") == [
         ("billing", 5, 1.25, 96.0, LEFT, 3, "slow", "10.0.0.9", 3)
     ]
-    assert [moment.timestamp() - NOON.timestamp() for moment in answer(found, "began", "ended")[0]] == [0.0, 249.0]
+    assert [moment.timestamp() - NOON.timestamp() for moment in picked(found, "began", "ended")[0]] == [0.0, 249.0]
     assert answer(storms(by_hand, rules=StormRules(rebalances=3, within_minutes=2)), "rebalances") == [(5,)]
     assert answer(storms(by_hand, rules=StormRules(rebalances=6, within_minutes=10)), "rebalances") == []
     assert answer(storms(by_hand, rules=StormRules(rebalances=2, within_minutes=0.9)), "rebalances") == []
@@ -166,13 +166,14 @@ def test_members_that_flap(spark: SparkSession) -> None:
         ),
     ]
     changes = comings_and_goings(table(spark, "rebalances", []), table(spark, "group_events", events))
-    flaps = flapping(returns(changes, rejoin_seconds=300))
+    returned = returns(changes, rejoin_seconds=300).persist()
+    flaps = flapping(returned)
     columns = ("client_id", "group_instance_id", "instances", "returns", "left", "member_ids", "away_median_seconds")
     assert answer(flaps, *columns) == [
         ("e", "instance-e", 1, 4, 0, 4, 0.0),
         ("a", None, 1, 3, 3, 3, 11.0),
     ]
-    slow = flapping(returns(changes, rejoin_seconds=300), rules=FlapRules(within_minutes=15))
+    slow = flapping(returned, rules=FlapRules(within_minutes=15))
     assert answer(slow, "client_id") == [("e",)]
 
 
@@ -188,7 +189,11 @@ def test_groups_without_events(spark: SparkSession) -> None:
     assert answer(flapping(returns(changes, rejoin_seconds=300)), "group", "returns", "expired") == [("archive", 3, 3)]
 
 
-def test_advice(spark: SparkSession) -> None:
+Rows = list[dict[str, Any]]
+
+
+def _for_advice() -> tuple[Rows, Rows]:
+    """Rebalances and events of ``billing``."""
     pod = [who(f"pod-{n}", "pod", "10.0.0.4") for n in range(5)]
     late = [who(f"late-{n}", "late", "10.0.0.6") for n in range(5)]
     events = [
@@ -202,11 +207,40 @@ def test_advice(spark: SparkSession) -> None:
         *(rebalance(60 * n, 5, 40, cause=LEFT, culprit=pod[n]) for n in range(4)),
         rebalance(901, 5, 20, cause=JOINED, rebalance_protocol="cooperative"),
     ]
+    return rebalances, events
+
+
+def _with_a_storm() -> tuple[Rows, Rows]:
+    """100 groups over a day, each with a rebalance an hour; one has 40 within 20 minutes, because of one client."""
+    chance = random.Random(6)
+    rebalances = [
+        rebalance(3_600 * hour + chance.randrange(3_600), 2, 1, group=f"group-{n}", culprit=who(f"{n}-{hour}", f"c{n}"))
+        for n in range(100)
+        for hour in range(24)
+    ]
+    bad = [who(f"bad-{n}", "bad", "10.0.0.66") for n in range(41)]
+    rebalances += [rebalance(40_000 + 30 * n, 4, 12, group="group-42", cause=LEFT, culprit=bad[n]) for n in range(40)]
+    events = [
+        {**row, "group": "group-42"}
+        for n in range(40)
+        for row in came_and_went(40_000 + 30 * n, 12, bad[n], bad[n + 1])
+    ]
+    return rebalances, events
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession) -> dict[str, list[Row]]:
+    """What the job says of both."""
+    (rebalances, events), (stormy, flapping_events) = _for_advice(), _with_a_storm()
     tables = {
-        "rebalances": table(spark, "rebalances", rebalances),
-        "group_events": table(spark, "group_events", events),
+        "rebalances": table(spark, "rebalances", rebalances + stormy),
+        "group_events": table(spark, "group_events", events + flapping_events),
     }
-    found = {section.name: section.frame for section in JOB.sections(tables, Options(now=NOON))}["advice"].collect()
+    return collected(JOB.sections(tables, Options(now=NOON, top=1_000)), "storms", "flapping", "advice")
+
+
+def test_advice(told: dict[str, list[Row]]) -> None:
+    found = [row for row in told["advice"] if row["group"] == "billing"]
     figures = ("setting", "client_id", "occurrences", "out_of", "median_seconds", "lost_partition_seconds")
     assert {row["advice"]: tuple(row[name] for name in figures) for row in found} == {
         "static membership": ("group.instance.id", "pod", 4, 4, 5.0, 160.0),
@@ -227,38 +261,19 @@ def test_advice(spark: SparkSession) -> None:
     )
 
 
-def test_names_the_storm_and_who_flaps(spark: SparkSession) -> None:
-    """100 groups over a day, each with a rebalance an hour; one has 40 within 20 minutes, because of one client."""
-    chance = random.Random(6)
-    rebalances = [
-        rebalance(3_600 * hour + chance.randrange(3_600), 2, 1, group=f"group-{n}", culprit=who(f"{n}-{hour}", f"c{n}"))
-        for n in range(100)
-        for hour in range(24)
+def test_names_the_storm_and_who_flaps(told: dict[str, list[Row]]) -> None:
+    [storm] = told["storms"]
+    assert picked([storm], "group", "cause", "client_id", "host") == [("group-42", LEFT, "bad", "10.0.0.66")]
+    assert storm["rebalances"] >= 40
+    assert picked(told["flapping"], "group", "client_id", "returns") == [
+        ("group-42", "bad", 40),
+        ("billing", "pod", 4),
     ]
-    rebalances += [
-        rebalance(40_000 + 30 * n, 4, 12, group="group-42", cause=LEFT, culprit=who(f"bad-{n}", "bad", "10.0.0.66"))
-        for n in range(40)
-    ]
-    events = [
-        {**row, "group": "group-42"}
-        for n in range(40)
-        for row in came_and_went(
-            40_000 + 30 * n, 12, who(f"bad-{n}", "bad", "10.0.0.66"), who(f"bad-{n + 1}", "bad", "10.0.0.66")
-        )
-    ]
-    tables = {
-        "rebalances": table(spark, "rebalances", rebalances),
-        "group_events": table(spark, "group_events", events),
-    }
-    sections = {section.name: section.frame for section in JOB.sections(tables, Options(now=NOON))}
-    assert answer(sections["storms"], "group", "cause", "client_id", "host") == [("group-42", LEFT, "bad", "10.0.0.66")]
-    assert answer(sections["storms"], "rebalances")[0][0] >= 40
-    assert answer(sections["flapping"], "group", "client_id", "returns") == [("group-42", "bad", 40)]
-    assert ("group-42", "static membership", "bad") in answer(sections["advice"], "group", "advice", "client_id")
+    assert ("group-42", "static membership", "bad") in picked(told["advice"], "group", "advice", "client_id")
 
 
 def test_empty_tables(spark: SparkSession) -> None:
-    tables = {name: table(spark, name, []) for name in JOB.tables}
+    tables = {name: nothing(spark, name) for name in JOB.tables}
     for section in JOB.sections(tables, Options(now=NOON, groups=frozenset({"billing"}))):
         assert section.frame.collect() == [], section.name
 
