@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.java import JavaNotFound, java_environment
-from spark import priority
+from spark import java_names, priority
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,6 +79,7 @@ def local_session(
     for name, value in (_settings(shuffle_partitions, short_job) | own).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
+    java_names.remember(session)
     session.sparkContext.setLogLevel("ERROR")
     try:
         yield session
@@ -139,6 +140,7 @@ def raydp_session(
         except Exception as error:  # raydp raises bare Exception
             raise SparkUnavailable(f"RayDP cannot start Spark on {address}: {_first_line(error)}") from error
         session.sparkContext.setLogLevel("ERROR")
+        java_names.remember(session)
         _await_executors(session, executors)
         if low_priority:
             _lower_priority(application)
