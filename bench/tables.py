@@ -88,6 +88,7 @@ def _block(world: World, windows: Any, chance: Any) -> pa.Table:
     tracks = len(world.track_group)
     shape = (len(windows), tracks)
     ts = windows[:, None] + chance.integers(0, max(1, world.window_ms // 2), shape)
+    ts = np.minimum(ts, windows[:, None] // HOUR_MS * HOUR_MS + HOUR_MS - 1)
     alive = ~(world.track_stalled[None, :] & (windows[:, None] >= world.planted.stalled_from_ms))
     place = world.track_topic[None, :], world.track_partition[None, :]
     ends = world.offsets_after(windows[:, None], *place)

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from actors.tables.inspection import verify
 from actors.tables.schemas import TABLES
 from bench.tables import Made, make
 
@@ -35,6 +36,10 @@ def test_every_table_is_there_with_its_schema(made: tuple[Path, Made]) -> None:
         assert rows.schema.names == schema.names
         assert rows.schema.metadata == schema.metadata
     assert told.samples == read(out, "samples").num_rows == pytest.approx(SAMPLES, rel=0.2)
+
+
+def test_every_file_is_sound_and_every_row_in_the_folder_of_its_hour(made: tuple[Path, Made]) -> None:
+    assert [str(damage) for table in TABLES for damage in verify(made[0] / "metrics", table)] == []
 
 
 def test_the_same_seed_makes_the_same_world(made: tuple[Path, Made], tmp_path: Path) -> None:
