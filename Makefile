@@ -1,16 +1,17 @@
-# make setup | demo | test | test-spark | test-recovery | simulate | chaos | chaos-planted | conformance | bench-groups | bench-log | bench-failover | bench-attribution | bench-fetch-cost | bench-spark | bench-spark-beside | lint | lock | dist | clean.
+# make setup | demo | test | test-spark | test-spark-apart | test-recovery | simulate | chaos | chaos-planted | conformance | bench-groups | bench-log | bench-failover | bench-attribution | bench-fetch-cost | bench-spark | bench-spark-beside | lint | lock | dist | clean.
 # Needs Python 3.11 and nothing else; conformance also needs mvn, node and npm.
 
 PYTHON := .venv/bin/python
 STAMP := .venv/.requirements.lock
 
-.PHONY: help setup demo test test-spark test-recovery simulate chaos chaos-planted conformance bench-groups bench-log bench-failover bench-attribution bench-fetch-cost bench-spark bench-spark-beside lint lock dist clean
+.PHONY: help setup demo test test-spark test-spark-apart test-recovery simulate chaos chaos-planted conformance bench-groups bench-log bench-failover bench-attribution bench-fetch-cost bench-spark bench-spark-beside lint lock dist clean
 
 help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
 	@echo "make demo    the demonstration: real clients, real data, faults, a Spark report"
-	@echo "make test    the test suite but for the next two; one test: $(PYTHON) -m pytest tests/FILE.py -k NAME"
-	@echo "make test-spark   the jobs of muster spark, streams, executors on a Ray"
+	@echo "make test    the test suite but for the next three; one test: $(PYTHON) -m pytest tests/FILE.py -k NAME"
+	@echo "make test-spark   the jobs of muster spark, their streams, the report"
+	@echo "make test-spark-apart   executors on a Ray, drivers of streams killed, the report in a browser"
 	@echo "make test-recovery   actors killed, standbys, nodes lost, drained and cut off, restarts, ZooKeeper away, planted bugs"
 	@echo "make conformance   beside a real Apache Kafka, under its Java clients and kafkajs; fetches them with mvn and npm"
 	@echo "make bench-groups   10,000 groups, a group of 1,000 members, 100,000 offsets: time and memory"
@@ -53,15 +54,19 @@ demo: setup
 RECOVERY := tests/nodes tests/restart tests/cluster/test_standby.py tests/cluster/test_failover.py \
   tests/cluster/test_mapping.py tests/chaos/test_planted_bugs.py tests/cli/test_lifecycle.py tests/test_pytest_plugin.py
 
-# Spark's jobs on a Spark of their own: minutes of a core.
-SPARK := $(addprefix tests/spark/test_,answer.py attribution_job.py failover_job.py lag.py placement_job.py raydp.py \
-  reattribution.py rebalances_job.py report_browser.py streaming.py streaming_killed.py) tests/cli/test_spark_command.py
+# A Spark on a Ray, drivers and JVMs killed, a browser: what .ci/run has no time for.
+SPARK_APART := $(addprefix tests/spark/test_,raydp.py streaming_killed.py report_browser.py)
+# Whatever starts a JVM for Spark: two of them here, instead of one in each worker of make test.
+SPARK := tests/spark tests/cli/test_spark_command.py
 
 test: setup
 	$(PYTHON) -m pytest -n 3 --dist loadscope --max-worker-restart 0 $(addprefix --ignore=,$(RECOVERY) $(SPARK))
 
 test-spark: setup
-	$(PYTHON) -m pytest $(SPARK)
+	$(PYTHON) -m pytest -n 2 --dist loadfile --max-worker-restart 0 $(SPARK) $(addprefix --ignore=,$(SPARK_APART))
+
+test-spark-apart: setup
+	$(PYTHON) -m pytest $(SPARK_APART)
 
 test-recovery: setup
 	$(PYTHON) -m pytest -n 2 --dist loadscope --max-worker-restart 0 $(RECOVERY) tests/nodes/draining.py tests/nodes/cut_off.py
