@@ -23,6 +23,8 @@ from spark.jobs.job import Job, Options, Plot, Section
 
 FAULT_SEEN_MS = 120_000
 """How long before its loss an actor may have been killed or paused for that to be the cause."""
+CLOCK_SKEW_MS = 5_000
+"""How long after its loss that may have been, by the clock of who saw the loss."""
 
 _LOST, _STARTING, _SERVING, _MOVED, _STOPPED, _FAULT = "lost", "starting", "serving", "moved", "stopped", "fault"
 _ORDER = (_FAULT, _LOST, _MOVED, _STARTING, _SERVING, _STOPPED)
@@ -117,7 +119,7 @@ def _spells(lifecycle: DataFrame, faults: DataFrame) -> DataFrame:
     known = numbered.where(~is_stale)
     lost_ms = F.min(_at(_LOST)).over(Window.partitionBy("actor", "spell"))
     known = known.withColumn("first_lost_ms", lost_ms)
-    near = F.col("at_ms") >= F.col("first_lost_ms") - FAULT_SEEN_MS
+    near = F.col("at_ms").between(F.col("first_lost_ms") - FAULT_SEEN_MS, F.col("first_lost_ms") + CLOCK_SKEW_MS)
     end = F.max_by(F.struct("event", "at_ms", "reason"), F.when(ends, F.col("at_ms")))
     return (
         known.groupBy("actor", "spell")
@@ -150,16 +152,19 @@ def _lifecycle_rows(lifecycle: DataFrame) -> DataFrame:
 
 
 def _fault_rows(faults: DataFrame) -> DataFrame:
-    """A kill or pause of an actor, once: when the signal was sent, or else when that was asked for."""
-    fired = F.when(F.col("event") == "fired", F.unix_millis("ts"))
-    asked = F.when(F.col("event") == "injected", F.unix_millis("ts"))
+    """Each kill or pause of an actor: when the signal was sent, or else when that was asked for.
+
+    Ids of faults begin anew with every ``muster up``, so one id may have been many faults.
+    """
+    is_fired = F.col("event") == "fired"
+    told = Window.partitionBy("fault", "actor", "action").orderBy("ts", is_fired)
     return (
         faults.where(F.col("action").isin(*_HARD_ACTIONS) & F.col("actor").isNotNull())
-        .groupBy("fault", "actor", "action")
-        .agg(F.coalesce(F.min(fired), F.min(asked)).alias("at_ms"))
-        .where("at_ms IS NOT NULL")
-        .withColumn("event", F.lit(_FAULT))
-        .select("actor", "event", "at_ms", "action", _place())
+        .where(F.col("event").isin("injected", "fired"))
+        .withColumn("fires_next", F.coalesce(F.lead(is_fired).over(told), F.lit(False)))
+        .where(is_fired | ~F.col("fires_next"))
+        .select("actor", F.lit(_FAULT).alias("event"), F.unix_millis("ts").alias("at_ms"), "action")
+        .withColumn("place", _place())
     )
 
 

@@ -112,10 +112,9 @@ def flapping(returned: DataFrame, *, rules: FlapRules = FLAP_RULES) -> DataFrame
     """Clients that flap, of :func:`returns`: group, group_instance_id, client_id, host, instances, returns,
     most_returns (within ``within_minutes``), left, expired, member_ids, away_median_seconds, first, last; most first.
     """
-    within = Window.partitionBy(*CLIENT).orderBy("at_ms").rangeBetween(-rules.within_minutes * _MS_PER_MINUTE, 0)
     expired = F.col("why") == Removal.SESSION_EXPIRED.value
     return (
-        returned.withColumn("dense", F.count("*").over(within))
+        _with_dense(returned, rules.within_minutes * _MS_PER_MINUTE)
         .groupBy(*CLIENT)
         .agg(
             F.max("instances").alias("instances"),
@@ -131,6 +130,17 @@ def flapping(returned: DataFrame, *, rules: FlapRules = FLAP_RULES) -> DataFrame
         .where(F.col("most_returns") >= F.col("instances") * rules.returns)
         .orderBy(F.col("returns").desc(), *CLIENT)
     )
+
+
+def _with_dense(returned: DataFrame, within_ms: int) -> DataFrame:
+    """With ``dense``: how often the client came back within the time before, this one included.
+
+    Counted up where one comes and down where its time is over: a frame that slides is counted anew for each row.
+    """
+    over = returned.select(*CLIENT, (F.col("at_ms") + within_ms + 1).alias("at_ms"), F.lit(-1).alias("step"))
+    both = returned.withColumn("step", F.lit(1)).unionByName(over, allowMissingColumns=True)
+    so_far = Window.partitionBy(*CLIENT).orderBy("at_ms").rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    return both.withColumn("dense", F.sum("step").over(so_far)).where(F.col("step") == 1).drop("step")
 
 
 def _of_rebalances(rebalances: DataFrame) -> DataFrame:

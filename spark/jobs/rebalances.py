@@ -29,8 +29,8 @@ def per_group(rebalances: DataFrame, *, start: datetime | None = None, end: date
     """group, rebalances, stable, empty, restarted, aborted (how they ended), per_hour, median_seconds, p99_seconds,
     max_seconds (from begin to end), lost_partition_seconds, most_members, cause (of the most), cause_rebalances.
 
-    ``per_hour`` is over the time from ``start`` to ``end``: if not given, from the first rebalance of any group to
-    the last; null if that is no time. Most expensive groups first.
+    ``per_hour`` is over the time from ``start`` to ``end``: where one is not given, from the first rebalance of any
+    group or to the last, and over an hour at least. Most expensive groups first.
     """
     by_cause = rebalances.withColumn("of_cause", F.count("*").over(Window.partitionBy("group", "cause")))
     groups = by_cause.groupBy("group").agg(
@@ -49,7 +49,10 @@ def per_group(rebalances: DataFrame, *, start: datetime | None = None, end: date
     to_ms = F.max("last_ms").over(everybody) if end is None else F.lit(_ms(end))
     counts = [name for name in groups.columns if name not in ("first_ms", "last_ms")]
     place = counts.index("median_seconds")
-    per_hour = F.try_divide(F.col("rebalances") * _MS_PER_HOUR, to_ms - from_ms).alias("per_hour")
+    span_ms = (
+        to_ms - from_ms if start is not None and end is not None else F.greatest(to_ms - from_ms, F.lit(_MS_PER_HOUR))
+    )
+    per_hour = F.try_divide(F.col("rebalances") * _MS_PER_HOUR, span_ms).alias("per_hour")
     return groups.select(*counts[:place], per_hour, *counts[place:]).orderBy(
         F.col("lost_partition_seconds").desc(), F.col("rebalances").desc(), "group"
     )
@@ -145,7 +148,8 @@ def _durations() -> tuple[Column, ...]:
 
 
 def _duration_ms() -> Column:
-    return F.unix_millis("ended") - F.unix_millis("began")
+    """Not below zero, as it is where the coordinator's clock was set back meanwhile."""
+    return F.greatest(F.unix_millis("ended") - F.unix_millis("began"), F.lit(0))
 
 
 def _lost_seconds() -> Column:
