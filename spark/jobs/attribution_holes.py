@@ -186,17 +186,11 @@ def _with_clients(found: DataFrame, consumers: DataFrame) -> DataFrame:
         .distinct()
     )
     same = [F.col(name).eqNullSafe(F.col(f"known_{name}")) for name in _CLIENT]
-    nameless = consumers.where(F.col("reason").isNotNull()).join(known, same, "left")
-    nameless = nameless.select(
-        "gateway",
-        "bucket",
-        "reason",
-        "host",
-        "client_id",
-        F.col("bytes").alias("part"),
-        F.col("known_topic").isNotNull().alias("had_group"),
+    nameless = consumers.where(F.col("reason").isNotNull()).select(
+        "gateway", "bucket", "reason", *_CLIENT, F.col("bytes").alias("part")
     )
-    within = found.join(nameless, "gateway").where(_within("bucket"))
+    within = nameless.join(F.broadcast(found), "gateway").where(_within("bucket"))  # a handful of holes
+    within = within.join(known, same, "left").withColumn("had_group", F.col("known_topic").isNotNull())
     parts = within.groupBy(*found.columns, "reason", "host", "client_id").agg(
         F.sum(F.when(F.col("had_group"), F.col("part")).otherwise(0)).alias("known"), F.sum("part").alias("part")
     )

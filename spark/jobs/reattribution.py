@@ -176,9 +176,14 @@ def _owners(rows: DataFrame, held: DataFrame) -> DataFrame:
 
 
 def _clients(rows: DataFrame, held: DataFrame) -> DataFrame:
-    """Groups that had such a client at all, and whether its assignment was not known: a row per stretch of time."""
+    """Groups that had such a client at all, and whether its assignment was not known: a row per stretch of time.
+
+    Of clients all of whose assignments are known :func:`_owners` tells everything. They are left out, since one address
+    and default client id may be those of a thousand groups.
+    """
     is_opaque = (F.col("partitions").isNull() & (F.col("kind") == "member")).alias("is_opaque")
     bounded = held.select(F.col("group").alias("candidate"), *_CLIENT, is_opaque, *_bounds())
+    bounded = bounded.withColumn("in_doubt", F.max("is_opaque").over(Window.partitionBy(*_CLIENT))).where("in_doubt")
     merged = _stretches(bounded, ["candidate", *_CLIENT, "is_opaque"])
     renamed = merged.withColumnsRenamed({name: f"their_{name}" for name in _CLIENT}).withColumn(
         "member", F.lit(None).cast("string")
