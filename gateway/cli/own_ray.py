@@ -55,7 +55,8 @@ class OwnRay:
         _write_token(self.token_path)
         others = set(psutil.Process().children())
         os.environ.update(self._environment)
-        os.environ.update({_MARKER: marker, "TMPDIR": str(self.temp_dir / "tmp")})
+        scratch = str(self.temp_dir / "tmp")  # Spark's: what executors spill, also if they are killed
+        os.environ.update({_MARKER: marker, "TMPDIR": scratch, "SPARK_LOCAL_DIRS": scratch})
         os.environ.setdefault("RAY_worker_maximum_startup_concurrency", _MAX_ACTORS_STARTING)
         os.environ.setdefault("RAY_worker_niceness", "0")  # by default 15: actors would wait for any other process
         use_token(self.token_path)
