@@ -1,6 +1,7 @@
-"""Rows of the table ``commits``: where each committed offset stood at the end of a window in which it moved.
+"""Rows of the table ``commits``: where each committed offset stood at the end of a window in which there was a commit.
 
-Pure: the time of each event is given. Memory grows with the partitions that moved in the window, not with commits.
+Pure: the time of each event is given. Memory grows with the partitions that were committed in the window, not with
+commits.
 """
 
 from __future__ import annotations
