@@ -8,8 +8,9 @@ import pytest
 
 from bench.report import Figures
 from bench.spark_runs import Cost, Run
-from bench.spark_scale import planted_end_ms, tables_at
+from bench.spark_scale import CHEAPEST_FIRST, planted_end_ms, tables_at
 from bench.spark_table import Pair, as_figures, write_markdown
+from spark.jobs import JOBS
 
 MACHINE = {"cores": 2, "memory_gib": 8, "python": "3.11.0", "load_average_1min_before": 0.1}
 
@@ -64,6 +65,10 @@ def test_the_page_has_a_row_per_job_and_what_was_left_out(tmp_path: Path) -> Non
     assert "| lag | 500.0 | - | - | 3,072 | - | 50,000,000 | 600 | 0 | 0 |" in lines
     assert "| all | 100.0 | 110.0 | 1.10 |" in page.read_text()
     assert "lag, RayDP: it was not done after 9 s" in lines
+
+
+def test_every_job_has_its_place_in_the_order() -> None:
+    assert sorted(CHEAPEST_FIRST) == sorted(JOBS)
 
 
 def test_tables_are_made_once(tmp_path: Path) -> None:
