@@ -1,4 +1,4 @@
-"""Compaction and retention of the tables in a thread of their own."""
+"""Compaction and retention of the tables, and what dead writers left, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from actors.tables.compaction import Policy, compact
+from actors.tables.compaction import Outcome, Policy, compact
+from actors.tables.orphans import adopt
 
 _log = logging.getLogger(__name__)
 _LONGEST_MS = 300_000
@@ -19,8 +20,9 @@ _CLOSE_S = 5.0
 
 
 class TablesUpkeep:
-    """Runs :func:`actors.tables.compaction.compact` on ``<storage>/metrics`` every five minutes, or more often if the
-    grace is short, at the lowest priority, until ``close``. What goes wrong is logged once.
+    """Runs :func:`actors.tables.compaction.compact` and :func:`actors.tables.orphans.adopt` on ``<storage>/metrics``
+    every five minutes, or more often if the grace is short, at the lowest priority, until ``close``. What goes wrong
+    is logged once.
     """
 
     def __init__(self, metrics: Path, policy: Policy, *, now_ms: Callable[[], int]) -> None:
@@ -53,13 +55,16 @@ class TablesUpkeep:
                 self._say_once(f"{type(error).__name__}: {error}")
 
     def _round(self) -> None:
-        outcome = compact(self._metrics, self._policy, self._now_ms, stopped=self._closed.is_set)
-        if outcome is None:
-            return
+        outcome = compact(self._metrics, self._policy, self._now_ms, stopped=self._closed.is_set) or Outcome()
         if outcome.merged or outcome.expired:
             _log.info("%d files merged into %d, %d hours expired", outcome.merged, outcome.into, outcome.expired)
-        self._said &= set(outcome.problems)
-        for problem in outcome.problems:
+        problems = outcome.problems
+        try:
+            adopt(self._metrics, self._now_ms)
+        except OSError as error:
+            problems.append(f"what dead writers left stays in its spools: {error}")
+        self._said &= set(problems)
+        for problem in problems:
             self._say_once(problem)
 
     def _say_once(self, problem: str) -> None:

@@ -22,7 +22,9 @@ from actors.tables.reading import files, read
 from actors.tables.schemas.cluster import LIFECYCLE
 from actors.tables.schemas.rebalances import REBALANCES
 from actors.tables.upkeep import TablesUpkeep
-from tests.tables.events import HOUR_MS, NOON_MS
+from tests.tables.events import HOUR_MS, NOON_MS, event
+from tests.tables.events import open_store as open_events
+from tests.tables.killing import die
 from tests.tables.making import of_version, put, with_column, without
 from tests.tables.rebalances import aborted, entry
 from tests.tables.test_rebalances import keep
@@ -319,6 +321,9 @@ def test_the_thread_merges_and_says_what_is_wrong_once(tmp_path: Path, caplog: p
     put(tmp_path, "controller-1", [1])
     put(tmp_path, "controller-2", [2])
     pq.write_table(pa.table({"x": [1]}), put(tmp_path, "foreign", []))
+    dead = open_events(tmp_path / "metrics", "log-7")
+    dead.add(event(7))
+    die(dead)
     rounds = threading.Semaphore(0)
 
     def now_ms() -> int:
@@ -332,4 +337,5 @@ def test_the_thread_merges_and_says_what_is_wrong_once(tmp_path: Path, caplog: p
         assert rounds.acquire(timeout=60)
     upkeep.close()
     assert parquets(tmp_path) == ["foreign.parquet", "merged"]
+    assert not [*tmp_path.rglob("*.jsonl")], "what a dead writer left is in the table, too"
     assert len([each for each in caplog.messages if "foreign.parquet" in each]) == 1

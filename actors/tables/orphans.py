@@ -1,0 +1,43 @@
+"""Spools whose owner does not come back: of a node that is gone, of a gateway that is not kept any more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from actors.tables.events import EventStore
+from actors.tables.folder import recover
+from actors.tables.rebalances import RebalanceStore
+from actors.tables.recovery import recover_samples
+from actors.tables.schemas import TABLES
+from actors.tables.schemas.samples import SAMPLES
+
+_FOLDER = re.compile(r"(?P<owner>.+)-\d{13}-[0-9a-f]{8}")
+
+
+def adopt(metrics: Path, now_ms: Callable[[], int]) -> int:
+    """Bring what dead processes of any owner left into the tables; the rows. OSError if the disk refuses.
+
+    A living process keeps its spools. Where a successor tries at the same time, one of the two does it.
+    """
+    rows = 0
+    spools = metrics / "spool"
+    for owner in _owners(spools):
+        kind, _, number = owner.partition("-")
+        if kind == "gateway":
+            settle = partial(recover_samples, table=metrics / SAMPLES, gateway=int(number))
+            rows += recover(spools, owner, settle)
+        elif kind == "offsets":
+            rows += RebalanceStore(metrics, int(number), now_ms=now_ms).recover()
+    for table in TABLES:
+        for owner in _owners(spools / table):
+            rows += EventStore(metrics, table, owner, now_ms=now_ms).recover()
+    return rows
+
+
+def _owners(spools: Path) -> list[str]:
+    """Of the folders that are there."""
+    names = (path.name for path in spools.iterdir()) if spools.is_dir() else ()
+    return sorted({found["owner"] for name in names if (found := _FOLDER.fullmatch(name))})
