@@ -105,9 +105,10 @@ def recent_commits(commits: DataFrame, intervals: int) -> DataFrame:
     went = F.sum((F.col("kind") != _COMMITTED).cast("int")).over(newest_first.rowsBetween(Window.unboundedPreceding, 0))
     return (
         _rows(commits)
-        .select("*", (F.row_number().over(newest_first) - 1).alias("age"), went.alias("went"))
-        .where((F.col("age") < intervals) & (F.col("went") == 0))
-        .drop("went", "epoch", "kind")
+        .select("*", F.row_number().over(newest_first).alias("place"), went.alias("went"))
+        .where((F.col("place") <= intervals) & (F.col("went") == 0))  # Spark limits each group before it is shuffled
+        .withColumn("age", F.col("place") - 1)
+        .drop("went", "place", "epoch", "kind")
     )
 
 
@@ -116,9 +117,11 @@ def gone(commits: DataFrame) -> DataFrame:
 
     A group that was deleted, or goes on by another name, is here; and one whose topic was deleted.
     """
+    rows = _rows(commits)
+    ever = rows.where(F.col("kind") != _COMMITTED).select(*PARTITION).distinct()  # few, whatever is committed
     last = F.max_by(F.struct("kind", "at_ms", "previous", "client_id"), F.struct("epoch", "at_ms"))
     return (
-        _rows(commits)
+        rows.join(F.broadcast(ever), [*PARTITION], "left_semi")
         .groupBy(*PARTITION)
         .agg(last.alias("last"))
         .where(F.col("last.kind") != _COMMITTED)
@@ -295,9 +298,12 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
         commits_flush_ms=options.commits_flush_ms,
         end_offsets_flush_ms=options.end_offsets_flush_ms,
     )
-    commits = options.of_groups(tables[COMMITS])
+    commits, end_offsets = options.of_groups(tables[COMMITS]), tables[END_OFFSETS]
+    if options.groups:
+        logs = commits.select("topic", "partition").distinct()
+        end_offsets = end_offsets.join(F.broadcast(logs), ["topic", "partition"], "left_semi")
     # Asked five times, sorted once.
-    ends = log_ends(tables[END_OFFSETS], flush_ms=rules.end_offsets_flush_ms).persist()
+    ends = log_ends(end_offsets, flush_ms=rules.end_offsets_flush_ms).persist()
     # A row per partition of a group, of which three sections are made: the windows are sorted once.
     partitions = _judged_partitions(commits, ends, _ms(options.now), rules).persist()
     worst_first: list[str | Column] = [severity().desc(), F.col("lag_messages").desc(), *map(F.col, PARTITION)]
