@@ -93,14 +93,15 @@ def summarize(records: bytes) -> tuple[int, int, int, int]:
     """
     if not records:
         return -1, -1, 0, 0
-    at = messages = batches = length = 0
-    size, unpack = len(records), _SUMMARY.unpack_from
+    at, size, unpack = 0, len(records), _SUMMARY.unpack_from
     try:
-        first_offset = unpack(records)[0]
-        while at < size:
+        first_offset, length, last_offset_delta, messages = unpack(records)
+        at = LENGTH_OVERHEAD + length
+        if at == size:
+            return first_offset, first_offset + last_offset_delta, messages, 1
+        batches, base_offset = 1, first_offset
+        while at < size and length >= _LEAST_LENGTH:
             base_offset, length, last_offset_delta, count = unpack(records, at)
-            if length < _LEAST_LENGTH:
-                break
             at += LENGTH_OVERHEAD + length
             messages += count
             batches += 1

@@ -240,8 +240,8 @@ def _account(call: Call, wanted: list[_Wanted]) -> None:
         if records and topic is not None:
             base_offset, last_offset, messages, batches = summarize(records)
             first_offset = base_offset if base_offset > offset else offset
-            amounts = (messages, len(records), batches)
-            parts.append((topic.name, item.named.partition, offset, first_offset, last_offset, *amounts))
+            partition, size_bytes = item.named.partition, len(records)
+            parts.append((topic.name, partition, offset, first_offset, last_offset, messages, size_bytes, batches))
     if not parts:
         return
     connection, gateway, client_id = call.connection, call.gateway, call.header.client_id

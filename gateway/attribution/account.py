@@ -148,6 +148,7 @@ class Account(Generic[T]):
     ) -> None:
         self.table = RegistrationTable(grace_ms=grace_ms, memory_ms=pending_ms + 1_000)
         self._ladder = Ladder(self.table, memory_ms=grace_ms + pending_ms)
+        self._fetchers = self._ladder.fetchers
         self._ledger = Ledger(self._ladder, pending_ms=pending_ms, max_sends=max_pending_sends)
         self._sink = sink
         self._make_sample = make_sample
@@ -197,7 +198,7 @@ class Account(Generic[T]):
         """With a verdict that is current; the one that is there, if it is."""
         topic, partition, fetch_offset, *_ = part
         connection.saw_client(client_id)
-        streams = self._ladder.fetchers.of(connection, host, client_id).streams
+        streams = self._fetchers.of(connection, host, client_id).streams
         stream: _Stream | None = streams.get((topic, partition))
         if stream is None or now_ms > stream.until_ms or stream.version != self.table.version(host, client_id):
             stream = self._judge(connection, host, client_id, topic, partition, fetch_offset, now_ms)
@@ -264,12 +265,14 @@ class Account(Generic[T]):
         began, is evidence.
         """
         fetches = connection.fetches.get(client_id)
+        fetchers = self._fetchers
         if fetches is not None and fetches.current.keys() == offsets.keys():
             fetches.last_active_ms = now_ms
-            self._ladder.fetchers.tick(now_ms)
+            if now_ms > fetchers.now_ms:
+                fetchers.now_ms = now_ms
             return
         connection.saw_client(client_id)
-        self._ladder.fetchers.saw(connection, host, client_id, offsets, now_ms)
+        fetchers.saw(connection, host, client_id, offsets, now_ms)
 
     def closed(self, connection: ConnectionState) -> None:
         """The connection is closed. What was sent on it may still wait for evidence."""
@@ -379,7 +382,7 @@ class Account(Generic[T]):
         fetch_offset: int,
         now_ms: int,
     ) -> _Stream:
-        self._ladder.fetchers.sent(connection, host, client_id, (topic, partition), fetch_offset, now_ms)
+        self._fetchers.sent(connection, host, client_id, (topic, partition), fetch_offset, now_ms)
         verdict = self._ladder.judge(connection, host, client_id, topic, partition, now_ms)
         slot = self.table.slot(host, client_id)
         until_ms = now_ms + self._series.lease_ms

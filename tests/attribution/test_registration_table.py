@@ -129,6 +129,22 @@ def test_a_repeated_snapshot_changes_no_version() -> None:
     assert table.version(HOST, CLIENT) == version
 
 
+def test_every_change_of_a_version_is_a_change() -> None:
+    """Whoever has seen no change need not ask for any version."""
+    table, says = RegistrationTable(), Coordinator()
+    seen = [(table.changes, table.version(HOST, CLIENT))]
+    for step in (
+        lambda: table.apply(says.register("g", "m", 0), NOW_MS),
+        lambda: table.touch((HOST, CLIENT)),
+        lambda: table.apply(says.withdraw("g", "m"), NOW_MS),
+        lambda: table.prune(NOW_MS + 3_600_000),
+    ):
+        step()
+        seen.append((table.changes, table.version(HOST, CLIENT)))
+    assert len({changes for changes, _ in seen}) == len(seen)
+    assert seen[-1][1] == 0
+
+
 def test_null_and_empty_client_ids_are_different_clients() -> None:
     table, says = RegistrationTable(), Coordinator()
     table.apply(says.register("null", "m", 0, client_id=None), NOW_MS)

@@ -72,6 +72,16 @@ def test_the_series_of_a_group_that_is_gone_go_and_its_bytes_stay_in_the_books()
     check(account)
 
 
+def test_what_was_sent_and_never_looked_at_is_in_the_books_when_its_series_goes() -> None:
+    account, says = account_with(), Coordinator()
+    account.statements([says.register("g", "m", 0)], NOW_MS)
+    account.sent(ConnectionState(), HOST, CLIENT, [("t", 0, 0, 0, 9, 10, 100, 2)], NOW_MS)
+    account.statements([says.withdraw("g", "m")], NOW_MS + 1_000)
+    account.settle(NOW_MS + GONE_MS)
+    assert groups(account) == {}
+    check(account)
+
+
 def test_a_group_with_a_client_keeps_its_series_however_idle_and_for_the_retention_after_it() -> None:
     account, says = account_with(), Coordinator()
     account.statements([says.register("g", "m", 0)], NOW_MS)

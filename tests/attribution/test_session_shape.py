@@ -19,6 +19,15 @@ def fetch(bench: Bench, connection: ConnectionState, partitions: Iterable[int], 
     bench.send(0, at_ms=at_ms, connection=connection)
 
 
+def test_each_fetch_that_names_other_partitions_is_noted(bench: Bench) -> None:
+    connection = ConnectionState()
+    for at_ms, partitions in enumerate(((0,), (0,), (0, 1), (2,), (2,)), NOW_MS):
+        bench.fetching(connection, dict.fromkeys(partitions, 5), at_ms=at_ms)
+    [fetches] = connection.fetches.values()
+    assert [fetches.first_ms(("t", number)) - NOW_MS for number in range(3)] == [0, 2, 3]
+    assert [fetches.last_ms(("t", number)) - NOW_MS for number in range(3)] == [2, 2, 4]
+
+
 def test_a_partition_of_one_group_tells_for_one_of_two(bench: Bench) -> None:
     says = Coordinator()
     bench.account.statements([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 2)], NOW_MS - 60_000)

@@ -94,6 +94,17 @@ def test_as_many_runs_as_there_are(tmp_path: Path) -> None:
     assert not list((tmp_path / "spool").iterdir())
 
 
+def test_a_run_stores_in_turn(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    run = begun(store, fetched(0, 9))
+    for times in (1, 2, 3):
+        assert run.extend(NOON_MS + times, 10, 1000, 10 * times, 10 * times + 9)
+    held = next(tmp_path.rglob("*.slots")).read_bytes()
+    copies = [held[at : at + STORED_BYTES] for at in (0, COPY_BYTES)]
+    assert copies == [packed(Counters(n, NOON_MS + n - 1, 10 * n, 1000 * n, 10 * n - 1)) for n in (4, 3)]
+    store.close()
+
+
 def test_the_next_spool_has_slots_of_its_own(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     begun(store, fetched(0, 9)).extend(NOON_MS, 10, 1000, 10, 19)
