@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,7 +40,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A section with its rows; timestamps are aware, in the zone that was asked for."""
+    """A section with its rows; timestamps are aware, in the zone that was asked for, and NaN and infinity None."""
 
     name: str
     title: str
@@ -134,8 +135,10 @@ def _shown(section: Section, zone: ZoneInfo) -> Shown:
 
 
 def _plain(value: Any, zone: ZoneInfo) -> Any:
-    """Rows as mappings; times, which Spark hands over naive and local, as aware ones."""
+    """Rows as mappings; times, which Spark hands over naive and local, as aware ones; None for what is no number."""
     match value:
+        case float() if not math.isfinite(value):
+            return None  # JSON has neither NaN nor infinity
         case datetime():
             return value.astimezone(zone)
         case Row():

@@ -10,16 +10,18 @@ import os
 import signal
 import sys
 import tempfile
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from rich.console import Console
 
 from spark import priority, sizing
 from spark.jobs import JOBS
-from spark.jobs.job import Job
+from spark.jobs.job import Job, Options
 from spark.request import BadRequest, Request
 from spark.session import SparkUnavailable, end_on_sigterm, local_session, raydp_session
 
@@ -46,6 +48,9 @@ def main(arguments: list[str] | None = None) -> int:
         return _run(request, _jobs(request.jobs))
     except KeyboardInterrupt:
         return _failed("interrupted", _INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python says so again at its end
+        return 1
     except (Refused, BadRequest, SparkUnavailable) as error:
         return _failed(str(error))
 
@@ -63,32 +68,38 @@ def _jobs(names: tuple[str, ...]) -> list[Job]:
 
 
 def _run(request: Request, jobs: list[Job]) -> int:
-    if request.stream and (silent := [job.name for job in jobs if not job.streamed]):
-        raise Refused(f"job {silent[0]} has no streaming form; {', '.join(_streaming())} have one")
+    if request.stream:
+        _check_stream(request, jobs)
     if not (request.storage / "metrics").is_dir():
         raise Refused(f"there are no tables in {request.storage}: no folder metrics in it; is it the storage.path?")
     from spark.progress import Progress
 
     with Progress() as progress, ExitStack() as ending:
+        folder = ending.enter_context(_stream_folder(request, jobs)) if request.stream else None
         progress.step("starting Spark" + (f" on Ray at {request.ray_address}" if request.ray_address else ""))
         session = ending.enter_context(session_for(request, jobs))
         end_on_sigterm(session)
         ending.callback(progress.step, "ending Spark")
         ending.callback(progress.rest)
         progress.follow(session)
-        if request.stream:
-            answers, damage = _stream(request, jobs, session, progress), list[str]()
-            request = replace(request, out=None)  # which is the stream's own
-        elif request.format == "parquet":
+        if folder is not None:
+            return _stream(request, jobs[0], session, folder, progress)
+        if request.format == "parquet":
             return _write_parquet(request, jobs, session, progress)
-        else:
-            answers, damage = _answers(request, jobs, session, progress)
+        answers, damage = _answers(request, jobs, session, progress)
     _show(request, answers, damage)
     return 0 if not damage else _failed("; ".join(damage))
 
 
-def _streaming() -> list[str]:
-    return [job.name for job in JOBS.values() if job.streamed]
+def _check_stream(request: Request, jobs: list[Job]) -> None:
+    """Refused for what has no stream."""
+    if len(jobs) != 1:
+        raise Refused("a stream is of one job")
+    if not jobs[0].streamed:
+        having = ", ".join(job.name for job in JOBS.values() if job.streamed)
+        raise Refused(f"job {jobs[0].name} has no streaming form; {having} have one")
+    if request.format not in ("table", "json"):
+        raise Refused(f"a stream is shown as table or json, not as {request.format}; with --out it is kept as Parquet")
 
 
 def session_for(
@@ -143,17 +154,36 @@ def _show(request: Request, answers: list[Answer], damage: list[str]) -> None:
     from spark import showing
 
     if request.format == "table" and request.out is None:
-        console = Console(highlight=False, markup=False)
-        if not console.is_terminal:
-            console = Console(highlight=False, markup=False, width=showing.PIPED_WIDTH)
-        showing.print_answers(answers, console)
-        return
-    text = _text(request, answers, damage)
-    if request.out is None:
-        print(text)
+        showing.print_answers(answers, _console())
     else:
-        _write_whole(request.out, text)
-        print(request.out, file=sys.stderr)
+        text = _text(request, answers, damage)
+        if request.out is None:
+            print(text, flush=True)
+        else:
+            _write_whole(request.out, text)
+            print(request.out, file=sys.stderr)
+    for group in _groups_without_rows(request, answers):
+        print(f"muster: nothing is told about group {group}: no such group in that time", file=sys.stderr)
+
+
+def _console() -> Console:
+    from spark import showing
+
+    console = Console(highlight=False, markup=False)
+    return console if console.is_terminal else Console(highlight=False, markup=False, width=showing.PIPED_WIDTH)
+
+
+def _groups_without_rows(request: Request, answers: list[Answer]) -> list[str]:
+    """Those that were asked about, of jobs that heed it."""
+    told = {
+        group
+        for answer in answers
+        for section in answer.sections
+        if any(column.name == "group" for column in section.columns)
+        for group in section.values("group")
+        if group is not None
+    }
+    return sorted(request.options.groups - told) if told <= request.options.groups else []
 
 
 def _text(request: Request, answers: list[Answer], damage: list[str]) -> str:
@@ -161,7 +191,8 @@ def _text(request: Request, answers: list[Answer], damage: list[str]) -> str:
 
     match request.format:
         case "json":
-            return showing.to_json(answers, request.options)
+            a_line_each = request.stream and not request.once
+            return showing.to_json(answers, request.options, indent=None if a_line_each else 2)
         case "html":
             from spark.report_page import render_answers
 
@@ -202,26 +233,37 @@ def _write_parquet(request: Request, jobs: list[Job], session: SparkSession, pro
     return 0
 
 
-def _stream(request: Request, jobs: list[Job], session: SparkSession, progress: Progress) -> list[Answer]:
-    """What the outputs of streams that have ended say."""
-    from spark.answer import JobFailed, answer_of, spark_errors_in_one_line
+@contextmanager
+def _stream_folder(request: Request, jobs: list[Job]) -> Iterator[Path]:
+    from spark.streaming.showing import stream_folder
+
+    with ExitStack() as ending:
+        try:
+            folder = ending.enter_context(stream_folder(request, jobs[0]))
+        except OSError as error:
+            raise Refused(f"a stream has nowhere to write: {error}") from error
+        yield folder
+
+
+def _stream(request: Request, job: Job, session: SparkSession, folder: Path, progress: Progress) -> int:
+    from spark.answer import JobFailed
     from spark.streaming.checkpoint import StreamRefused
-    from spark.streaming.stream import read_stream_output, run_stream
+    from spark.streaming.showing import show_stream
     from spark.tables import TableDamaged
 
-    assert request.out is not None
-    answers = []
-    for job in jobs:
-        out = (request.out if len(jobs) == 1 else request.out / job.name).absolute()
-        progress.step(f"{job.name}: streaming to {out}" + ("" if request.once else "; interrupt ends it"))
-        try:
-            with spark_errors_in_one_line(job.name):
-                run_stream(session, request.storage, job.name, output=out, once=request.once)
-                tables = read_stream_output(session, request.storage, job.name, request.options, output=out)
-            answers.append(answer_of(job, session, request.storage, request.options, tables=tables, step=progress.step))
-        except (JobFailed, StreamRefused, TableDamaged, OSError) as error:
-            raise Refused(str(error)) from error
-    return answers
+    def show(answer: Answer, options: Options) -> None:
+        with progress.cleared():
+            if request.format == "table" and not request.once:
+                _console().print(f"\n== {options.now.astimezone(ZoneInfo(options.timezone)):%Y-%m-%d %H:%M:%S %Z}")
+            _show(replace(request, out=None, options=options), [answer], [])
+
+    try:
+        show_stream(request, job, session, folder, step=progress.step, show=show)
+    except BrokenPipeError:
+        raise
+    except (JobFailed, StreamRefused, TableDamaged, OSError) as error:
+        raise Refused(str(error)) from error
+    return 0
 
 
 if __name__ == "__main__":

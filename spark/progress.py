@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
@@ -31,6 +32,7 @@ class Progress:
             TimeElapsedColumn(),
             console=self._console,
             transient=True,
+            redirect_stdout=False,  # answers go to stdout even where only stderr is a terminal
             disable=not self._console.is_terminal,
         )
         self._bar = self._bars.add_task("", total=None)
@@ -49,6 +51,15 @@ class Progress:
         if self._console.is_terminal and self._watch is None:
             self._watch = threading.Thread(target=self._count, args=(session,), name="spark-progress", daemon=True)
             self._watch.start()
+
+    @contextmanager
+    def cleared(self) -> Iterator[None]:
+        """Without the bar, for what is printed in here to the same terminal."""
+        self._bars.stop()
+        try:
+            yield
+        finally:
+            self._bars.start()
 
     def rest(self) -> None:
         """No longer ask the session, which is about to end."""

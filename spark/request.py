@@ -27,7 +27,7 @@ class Request:
     format: str = "table"
     """table, json, parquet or html."""
     out: Path | None = None
-    """A file, of parquet and of a stream a folder; None: stdout."""
+    """A file, of parquet and of a stream a folder; None: stdout. A stream without it keeps nothing."""
     ray_address: str | None = None
     """HOST:PORT of the Ray cluster's GCS; None: local Spark."""
     ray_token_path: Path | None = None

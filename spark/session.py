@@ -68,6 +68,7 @@ def local_session(
     ``short_job``: see :func:`raydp_session`.
     """
     _use_java()
+    from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(f"local[{cores}]").appName("muster")
@@ -84,7 +85,8 @@ def local_session(
     try:
         yield session
     finally:
-        session.stop()
+        with suppress(Py4JError, OSError):  # the JVM may be gone already
+            session.stop()
 
 
 @contextmanager
@@ -116,6 +118,7 @@ def raydp_session(
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     import ray
     import raydp
+    from py4j.protocol import Py4JError
 
     try:
         ray.init(address=address, namespace=_NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
@@ -146,7 +149,7 @@ def raydp_session(
             _lower_priority(application)
         yield session
     finally:
-        with suppress(ray.exceptions.RayError):  # the cluster may be gone already
+        with suppress(ray.exceptions.RayError, Py4JError, OSError):  # the cluster or the JVM may be gone already
             raydp.stop_spark()
         ray.shutdown()
 

@@ -30,8 +30,11 @@ def print_answers(answers: Sequence[Answer], console: Console) -> None:
             console.print(_section(section))
 
 
-def to_json(answers: Sequence[Answer], options: Options) -> str:
-    """One object: what was asked, and by job and section the rows as objects. Times are ISO 8601 with offset."""
+def to_json(answers: Sequence[Answer], options: Options, *, indent: int | None = 2) -> str:
+    """One object: what was asked, and by job and section the rows as objects. Times are ISO 8601 with offset.
+
+    Without ``indent`` it is one line.
+    """
     value = {
         "from": options.start,
         "to": options.end,
@@ -54,7 +57,7 @@ def to_json(answers: Sequence[Answer], options: Options) -> str:
             for answer in answers
         },
     }
-    return json.dumps(value, indent=2, default=_json)
+    return json.dumps(value, indent=indent, default=_json, allow_nan=False)
 
 
 def write_parquet(sections: Sequence[Section], folder: Path) -> None:

@@ -27,6 +27,7 @@ __all__ = ["TableDamaged", "damage_in", "read_samples", "read_table", "schema_of
 
 _ATTEMPTS = 5
 _NOT_MERGED = "{[!m]*,m[!e]*,me[!r]*,mer[!g]*,merg[!e]*}.parquet"
+_ANY_AGE = "36500d"
 _LISTED_BY_DRIVER = "1000000"
 _THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _FILE = re.compile(r"file:(?://)?(/\S+?\.parquet)\b")
@@ -62,17 +63,18 @@ def read_table(
 def stream_table(spark: SparkSession, storage: Path, name: str) -> DataFrame:
     """The table's rows as a stream: those that are there, then those that come; each file as a writer made it, once.
 
-    Merged files are left out, so what was compacted before a stream saw it, it does not see: begin it within
-    ``metrics.compaction.delay.ms`` of what it shall tell about, and do not leave it down longer. TableDamaged as in
-    :func:`read_table` for what is there now.
+    Merged files are left out, so what compaction took away before a stream saw it, it does not see: begin it within
+    ``metrics.compaction.grace.ms`` of what it shall tell about, and do not leave it down longer. TableDamaged as in
+    :func:`read_table` for what is there now. Spark's own maxFileAge would leave out, without a word, files whose
+    time of modification is a week behind the latest one's, and so all files after one of a clock that was ahead.
     """
     folder = folder_of(storage, name)
     folder.mkdir(parents=True, exist_ok=True)
     for hour in hours(folder):
         for file in listing(hour.path).live:
             check(hour.path / file, name)
-    source = spark.readStream.schema(schema_of(name)).option("pathGlobFilter", _NOT_MERGED)
-    return source.parquet(str(folder))
+    source = spark.readStream.schema(schema_of(name))
+    return source.options(pathGlobFilter=_NOT_MERGED, maxFileAge=_ANY_AGE).parquet(str(folder))
 
 
 def read_samples(spark: SparkSession, storage: Path) -> DataFrame:

@@ -26,7 +26,7 @@ from gateway.cli.spark_process import become_spark, spark_options
     help="parquet and html go to --out.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="File, or folder for parquet, instead of stdout.")
-@click.option("--stream", is_flag=True, help="Go on with what the tables grow by, into the folder --out.")
+@click.option("--stream", is_flag=True, help="Go on with what the tables grow by; --out keeps how far it came.")
 @click.option("--once", is_flag=True, help="With --stream: end when all that is there now is processed.")
 @click.option("--what-if-partitions", type=click.IntRange(1), help="placement: with that many offsets partitions.")
 @click.option("--what-if-nodes", type=click.IntRange(1), help="placement: on that many nodes.")
@@ -37,11 +37,16 @@ def spark(job: str, output: str, out: Path | None, stream: bool, once: bool, **o
     was lost), attribution (what has no group, and whose it was), placement (load of partitions, actors and nodes) or
     failover (time to recover).
 
-    Executors are actors on the cluster's Ray, through RayDP, at a lower priority than those that serve. With --stream
-    the folder --out also keeps how far the stream has come: the same one again goes on there, each row counted once.
+    Executors are actors on the cluster's Ray, through RayDP, at a lower priority than those that serve.
+
+    With --stream the answer is shown again whenever the tables have grown, until it is interrupted; nothing is kept.
+    With --out, a folder, nothing is shown but at the end of --once; the folder keeps what was read and how far the
+    stream came, so that the same one again goes on there, each row counted once.
     """
     if once and not stream:
         raise CliError("--once ends a stream: give --stream, too")
-    if out is None and (stream or output in ("parquet", "html")):
-        raise CliError(f"{'--stream' if stream else f'--format {output}'} needs --out: say where to write")
+    if stream and output not in ("table", "json"):
+        raise CliError(f"a stream is shown as table or json, not as {output}; with --out it is kept as Parquet")
+    if out is None and output in ("parquet", "html"):
+        raise CliError(f"--format {output} needs --out: say where to write")
     become_spark(jobs=(job,), output=output, out=out, stream=stream, once=once, **options)

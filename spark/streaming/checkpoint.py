@@ -23,7 +23,7 @@ from actors.tables.hours import MERGED, Manifest, hours, manifest_of
 
 _IDENTITY = "_stream.json"
 _LOCK = "_lock"
-_MERGED_BEFORE = "_merged_before"
+_GONE_BEFORE = "_gone_before"
 
 
 class StreamRefused(RuntimeError):
@@ -64,41 +64,35 @@ class Checkpoint:
     def check(self, folder: Path) -> None:
         """StreamRefused if files of the table in ``folder`` are gone that its query has not read.
 
-        What was merged before the query was first started is not asked about: that hour is not whole in its output.
+        What was gone before the query was first started is not asked about: those hours are not whole in its output.
         """
         table = folder.name
-        before = self.path / f"{table}{_MERGED_BEFORE}.json"
-        merged = dict(_merged(folder))
+        before = self.path / f"{table}{_GONE_BEFORE}.json"
+        merged = set(_merged(folder))
         known = _read(before)
         if known is None:
-            _write(before, {"hours": sorted(merged)})
+            _write(before, {"files": sorted(name for name in merged if not (folder / name).exists())})
             return
-        read = _files_read(self.of_table(table))
-        missed = [
-            f"{hour}/{name}"
-            for hour in sorted(merged.keys() - set(known["hours"]))
-            for name in sorted(merged[hour])
-            if f"{hour}/{name}" not in read and not (folder / hour / name).exists()
-        ]
+        unread = merged - set(known["files"]) - _files_read(self.of_table(table))
+        missed = sorted(name for name in unread if not (folder / name).exists())
         if missed:
             raise StreamRefused(
                 f"{len(missed)} files of {table}, the first of them {missed[0]}, were compacted while the stream of "
-                f"{self.path} was away for longer than metrics.compaction.delay.ms: it would miss their rows. Begin "
+                f"{self.path} was away, which it must not be for longer than metrics.compaction.delay.ms and "
+                "metrics.compaction.grace.ms leave them: it would miss their rows. Begin "
                 "it anew with another output, or run the batch job"
             )
 
 
-def _merged(folder: Path) -> Iterator[tuple[str, frozenset[str]]]:
-    """Hours of a table that were merged, as ``date=.../hour=...``, and the names of the files that were."""
+def _merged(folder: Path) -> Iterator[str]:
+    """``date=.../hour=.../<name>`` of every file of a table whose rows are in a merged file."""
     for hour in hours(folder):
-        names: set[str] = set()
         for merged in hour.path.glob(f"{MERGED}*.parquet"):
             try:
-                names |= Manifest.read(manifest_of(merged)).files
+                names = Manifest.read(manifest_of(merged)).files
             except FileNotFoundError:
                 continue  # replaced by another one just now, which says more
-        if names:
-            yield _place(hour.path), frozenset(name for name in names if not name.startswith(MERGED))
+            yield from (f"{_place(hour.path)}/{name}" for name in names if not name.startswith(MERGED))
 
 
 def _files_read(checkpoint: Path) -> set[str]:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.streaming.folds import FOLDS, folded_schema
+from spark.streaming.folds import Fold, folded_schema
 
 TIER = 256
 """Batches that are put together."""
@@ -34,19 +34,20 @@ class BatchFolders:
 
     path: Path
     table: str
+    fold: Fold
 
     def write(self, rows: DataFrame, batch: int) -> None:
         """Fold the rows of a micro-batch and keep them; nothing if that was done before. OSError."""
         tiers, batches = self._numbers()
         if batch not in batches and batch // TIER not in tiers:
-            self._write(FOLDS[self.table](rows), f"batch-{batch:09d}")
+            self._write(self.fold.of(rows), f"batch-{batch:09d}")
         before = batch // TIER - 1
         if before >= 0 and before not in tiers:
             self._put_together(rows.sparkSession, before)
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """All folded rows, a minute's in one however many batches they came in."""
-        return FOLDS[self.table](self._rows(spark, self._whole()))
+        """All folded rows, in however many batches they came."""
+        return self.fold.of(self._rows(spark, self._whole()))
 
     def _rows(self, spark: SparkSession, names: Iterable[str]) -> DataFrame:
         schema = folded_schema(self.table)
@@ -62,7 +63,7 @@ class BatchFolders:
         """Make the tier of its batches. Killed at any point: the batches are still there, and stay."""
         _, batches = self._numbers()
         of_tier = [f"batch-{batch:09d}" for batch in sorted(batches) if batch // TIER == tier]
-        self._write(FOLDS[self.table](self._rows(spark, of_tier)), f"tier-{tier:09d}")
+        self._write(self.fold.of(self._rows(spark, of_tier)), f"tier-{tier:09d}")
         tiers, batches = self._numbers()
         for batch in batches:
             if batch // TIER in tiers - {tier}:

@@ -6,21 +6,23 @@ that were merged before are not whole in its output.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from actors.tables.reading import folder_of
-from actors.tables.schemas.samples import SAMPLES
 from spark.jobs import JOBS
 from spark.jobs.job import Job, Options, Section
 from spark.streaming.checkpoint import Checkpoint, StreamRefused
-from spark.streaming.folds import SAMPLES_STEP_S, folded_schema, time_of
+from spark.streaming.folds import fold_of, folded_schema
 from spark.streaming.output import BatchFolders
 from spark.tables import damage_in, read_table, stream_table
 
@@ -37,24 +39,31 @@ def run_stream(
     checkpoint: Path | None = None,
     output: Path | None = None,
     once: bool = False,
+    on_rows: Callable[[], None] = lambda: None,
 ) -> None:
     """Run a job's stream, with ``once`` to the end of what is there now, else until something is raised in here.
 
-    ``output`` is ``<storage>/metrics/_streams/<job>`` if None, ``checkpoint`` a folder in it. Killed at any point, the
-    next run goes on with each row counted once. KeyError for an unknown job; StreamRefused for one without a stream,
-    a checkpoint of another stream, a second driver, or rows that would be missed; TableDamaged;
-    StreamingQueryException; OSError.
+    ``output`` is ``<storage>/metrics/_streams/<job>`` if None, ``checkpoint`` a folder in it. ``on_rows`` is called in
+    this thread after rows were kept, once for what comes within a moment; what it raises ends the stream. Killed at any
+    point, the next run goes on with each row counted once.
+
+    KeyError for an unknown job; StreamRefused for one without a stream, a checkpoint of another stream, a second
+    driver, or rows that would be missed; TableDamaged; StreamingQueryException; OSError.
     """
     tables = _streamed(JOBS[job_name])
     out = (output or default_output(storage, job_name)).absolute()
     held = Checkpoint.open((checkpoint or out / _CHECKPOINT).absolute(), out, tables)
     queries: list[StreamingQuery] = []
+    keeping = _Keeping()
     try:
         for table in tables:
-            queries.append(_start(session, storage, table, held, out, once=once))
-        _await(queries)
+            held.check(folder_of(storage, table))
+            folders = BatchFolders(out / table, table, fold_of(job_name, table))
+            queries.append(_start(stream_table(session, storage, table), folders, held.of_table(table), once, keeping))
+        _await(queries, keeping.rows, on_rows)
     except StreamingQueryException as error:
-        raise damage_in(error) or error from error
+        cause = keeping.failure or error
+        raise damage_in(cause) or cause from error
     finally:
         _stop(queries)
         held.release()
@@ -65,32 +74,36 @@ def read_stream_output(
 ) -> Mapping[str, DataFrame]:
     """The job's tables for its ``sections``: those that its stream folds from its output, the others as they are.
 
-    Samples are cut to ``options`` by whole minutes. StreamRefused if there is no output, or none as fine as is asked.
+    What is folded to steps of time is cut to ``options`` by whole steps. StreamRefused if there is no output, or none
+    as fine as is asked.
     """
     job = JOBS[job_name]
     streamed = _streamed(job)
     out = (output or default_output(storage, job_name)).absolute()
     if not out.is_dir():
         raise StreamRefused(f"there is no output of a stream in {out}")
-    if SAMPLES in streamed and options.bucket_seconds % SAMPLES_STEP_S:
-        step = f"{options.bucket_seconds} s"
-        raise StreamRefused(f"a stream keeps samples in steps of {SAMPLES_STEP_S} s, of which {step} is no multiple")
     tables = {}
     for table in job.tables:
         start = None if table in job.history else options.start
         if table not in streamed:
             tables[table] = read_table(session, storage, table, start=start, end=options.end)
             continue
-        rows = BatchFolders(out / table, table).read(session)
-        rows = rows if start is None else rows.where(time_of(table) >= F.lit(start))
-        tables[table] = rows if options.end is None else rows.where(time_of(table) < F.lit(options.end))
+        fold = fold_of(job_name, table)
+        if fold.step_s is not None and options.bucket_seconds % fold.step_s:
+            raise StreamRefused(
+                f"the stream of {job_name} keeps {table} in steps of {fold.step_s} s, of which "
+                f"{options.bucket_seconds} s is no multiple"
+            )
+        rows = BatchFolders(out / table, table, fold).read(session)
+        rows = rows if start is None else rows.where(fold.time() >= F.lit(start))
+        tables[table] = rows if options.end is None else rows.where(fold.time() < F.lit(options.end))
     return tables
 
 
 def stream_sections(
     session: SparkSession, storage: Path, job_name: str, options: Options, *, output: Path | None = None
 ) -> Sequence[Section]:
-    """The job's answer out of its stream's output; of samples in steps of minutes. StreamRefused."""
+    """The job's answer out of its stream's output. StreamRefused."""
     tables = read_stream_output(session, storage, job_name, options, output=output)
     return JOBS[job_name].sections(tables, options)
 
@@ -100,28 +113,48 @@ def default_output(storage: Path, job_name: str) -> Path:
     return storage / "metrics" / "_streams" / job_name
 
 
-def _start(
-    session: SparkSession, storage: Path, table: str, held: Checkpoint, out: Path, *, once: bool
-) -> StreamingQuery:
-    held.check(folder_of(storage, table))
-    folders = BatchFolders(out / table, table)
+@dataclass(slots=True)
+class _Keeping:
+    """What queries keep, in threads of their own, and why one could not: Spark has only the text of that."""
+
+    rows: threading.Event = field(default_factory=threading.Event)
+    """Set when some were kept."""
+    failure: Exception | None = None
+
+    def into(self, folders: BatchFolders) -> Callable[[DataFrame, int], None]:
+        def keep(rows: DataFrame, batch: int) -> None:
+            try:
+                folders.write(rows, batch)
+            except Exception as error:
+                self.failure = error
+                raise
+            self.rows.set()
+
+        return keep
+
+
+def _start(rows: DataFrame, folders: BatchFolders, checkpoint: Path, once: bool, keeping: _Keeping) -> StreamingQuery:
     folders.path.mkdir(parents=True, exist_ok=True)
-    rows = stream_table(session, storage, table).select(*folded_schema(table).names)
-    writer = rows.writeStream.queryName(table).option("checkpointLocation", str(held.of_table(table)))
+    writer = rows.select(*folded_schema(folders.table).names).writeStream.queryName(folders.table)
     writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=_TRIGGER)
-    return writer.foreachBatch(folders.write).start()
+    return writer.option("checkpointLocation", str(checkpoint)).foreachBatch(keeping.into(folders)).start()
 
 
-def _await(queries: Sequence[StreamingQuery]) -> None:
+def _await(queries: Sequence[StreamingQuery], kept: threading.Event, on_rows: Callable[[], None]) -> None:
     """Until all have ended or one has failed."""
-    running = list(queries)
+    running, untold = list(queries), False
     while running:
         running = [query for query in running if not query.awaitTermination(_POLL_S)]
+        more = kept.is_set()
+        kept.clear()
+        if untold and not more:
+            on_rows()
+        untold = more
 
 
 def _stop(queries: Sequence[StreamingQuery]) -> None:
     for query in queries:
-        with suppress(StreamingQueryException):
+        with suppress(PySparkException, Py4JError, OSError):  # it has failed, or the JVM is gone
             query.stop()
 
 

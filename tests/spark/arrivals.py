@@ -1,4 +1,4 @@
-"""Files of tables as the actors write them, for tests of streams: rows of samples that can be told apart."""
+"""Files of tables as the actors write them, for tests of streams: rows that can be told apart."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import pyarrow as pa
 from actors.tables.parquet import write_whole
 from actors.tables.reading import folder_of
 from actors.tables.schemas import TABLES, time_column_of
+from actors.tables.schemas.groups import REGISTRATIONS
+from actors.tables.schemas.offsets import COMMITS
 from actors.tables.schemas.samples import SAMPLES
-from tests.spark.rows import NOON
+from tests.spark.rows import NOON, at
 
 
 def write_file(storage: Path, table: str, name: str, rows: Sequence[Mapping[str, Any]]) -> Path:
@@ -45,7 +47,7 @@ def sample(chance: random.Random, *, hour: int = 0) -> dict[str, Any]:
         "evidence": "assignment" if attributed else "none",
         "reason": None if attributed else "no_group",
         "messages": messages,
-        "bytes": 100 * messages,
+        "bytes": messages * chance.randrange(50, 150),
         "fetches": 1,
         "first_offset": first,
         "last_offset": first + messages - 1,
@@ -54,3 +56,38 @@ def sample(chance: random.Random, *, hour: int = 0) -> dict[str, Any]:
 
 def write_samples(storage: Path, name: str, chance: random.Random, *, hour: int = 0, rows: int = 40) -> Path:
     return write_file(storage, SAMPLES, name, [sample(chance, hour=hour) for _ in range(rows)])
+
+
+def write_commits(storage: Path, name: str, chance: random.Random, *, hour: int = 0, rows: int = 10) -> Path:
+    """Of the groups of :func:`sample`, each past some of the offsets that are sent."""
+    committed = []
+    for _ in range(rows):
+        previous = chance.randrange(400)
+        committed.append(
+            {
+                "ts": NOON + timedelta(hours=hour, milliseconds=chance.randrange(3_600_000)),
+                "offsets_partition": 7,
+                "epoch": 1,
+                "kind": "commit",
+                "commits": 1,
+                "group": f"g-{chance.randrange(1, 4)}",
+                "topic": "flights",
+                "partition": chance.randrange(3),
+                "previous": previous,
+                "lowest": previous,
+                "offset": previous + chance.randrange(1, 100),
+            }
+        )
+    return write_file(storage, COMMITS, name, committed)
+
+
+def write_registrations(storage: Path) -> None:
+    """Clients as those of :func:`sample` have each partition in turn, for 40 s and some, and nobody in between."""
+    said = {"offsets_partition": 7, "epoch": 1, "client_id": "rdkafka", "host": "127.0.0.1"}
+    rows = []
+    for number in range(50):
+        group, owned = f"g-{number % 3 + 1}", [("flights", number % 3)]
+        member = {**said, "group": group, "member_id": f"m-{number}", "kind": "member", "partitions": owned}
+        rows.append({**member, "ts": at(70 * number), "sequence": 2 * number, "event": "registered"})
+        rows.append({**member, "ts": at(70 * number + 43), "sequence": 2 * number + 1, "event": "withdrawn"})
+    write_file(storage, REGISTRATIONS, "offsets-7-run-00000001", rows)

@@ -29,6 +29,12 @@ _ROWS = """
     AS rows(bucket, group, bytes, rate, topics)
 """
 
+_ODD = """
+    SELECT double('NaN') AS nan, double('-Infinity') AS infinite, ARRAY(double('Infinity'), 1.0D, NULL) AS several,
+      NAMED_STRUCT('at', TIMESTAMP '2026-10-25 00:30:00', 'share', double('NaN')) AS nested, 1.50BD AS price,
+      TIMESTAMP '2026-10-25 01:30:00' AS second_half_past_two, DATE '2026-10-25' AS day, X'00FF' AS raw
+"""
+
 
 @pytest.fixture(scope="module")
 def answer(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Answer:
@@ -39,6 +45,7 @@ def answer(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ans
         return [
             Section("over_time", "Bytes over time", rows, "Of made-up rows.", plot=lines),
             Section("ranking", "Rates", rows, plot=bars),
+            Section("odd", "What JSON has no word for", spark.sql(_ODD)),
             Section("none", "What is not", rows.where("bytes < 0"), plot=bars),
             Section("large", "For programs", rows, bulk=True),
         ]
@@ -51,7 +58,7 @@ def test_json_has_every_row_with_times_in_the_zone_that_was_asked_for(answer: An
     told = json.loads(to_json([answer], OPTIONS))
     assert (told["timezone"], told["groups"], told["from"]) == ("Europe/Berlin", ["billing"], None)
     sections = told["jobs"]["made_up"]
-    assert list(sections) == ["over_time", "ranking", "none"]
+    assert list(sections) == ["over_time", "ranking", "odd", "none"]
     assert sections["over_time"]["types"]["bytes"] == "bigint"
     assert sections["over_time"]["complete"] is True
     assert sections["over_time"]["rows"][0] == {
@@ -62,6 +69,28 @@ def test_json_has_every_row_with_times_in_the_zone_that_was_asked_for(answer: An
         "topics": ["a", "b"],
     }
     assert sections["none"]["rows"] == []
+
+
+def test_json_is_valid_whatever_the_values_are(answer: Answer) -> None:
+    def no_json(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    for indent in (2, None):
+        text = to_json([answer], OPTIONS, indent=indent)
+        told = json.loads(text, parse_constant=no_json)
+    assert "\n" not in text
+    assert told["jobs"]["made_up"]["odd"]["rows"] == [
+        {
+            "nan": None,
+            "infinite": None,
+            "several": [None, 1.0, None],
+            "nested": {"at": "2026-10-25T02:30:00+02:00", "share": None},
+            "price": 1.5,
+            "second_half_past_two": "2026-10-25T02:30:00+01:00",
+            "day": "2026-10-25",
+            "raw": "00ff",
+        }
+    ]
 
 
 def test_the_table_is_for_people(answer: Answer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,11 +19,11 @@ from spark.jobs import JOBS
 from spark.jobs.job import Options, Section
 from spark.streaming import output
 from spark.streaming.checkpoint import Checkpoint, StreamRefused
-from spark.streaming.folds import fold_samples
+from spark.streaming.folds import BY_THE_MINUTE, samples_by_the_minute
 from spark.streaming.output import BatchFolders
 from spark.streaming.stream import default_output, run_stream, stream_sections
 from spark.tables import read_table
-from tests.spark.arrivals import sample, write_file, write_samples
+from tests.spark.arrivals import sample, write_commits, write_file, write_registrations, write_samples
 from tests.spark.rows import NOON, at, table
 
 OPTIONS = Options(timezone="Europe/Berlin", price_per_gib=2.0, now=datetime(2027, 1, 1, tzinfo=UTC))
@@ -57,11 +58,33 @@ def test_files_that_arrive_and_one_that_comes_hours_late(spark: SparkSession, tm
     for number, hour in enumerate((0, 1, 0)):  # the last: a dead gateway's spool, recovered by its successor
         write_samples(tmp_path, f"gateway-1-run-{number:08d}", chance, hour=hour)
         run(spark, tmp_path)
-    assert len(list(BatchFolders(default_output(tmp_path, "consumption") / SAMPLES, SAMPLES).path.glob("batch-*"))) == 3
+    assert (
+        len(
+            list(
+                BatchFolders(default_output(tmp_path, "consumption") / SAMPLES, SAMPLES, BY_THE_MINUTE).path.glob(
+                    "batch-*"
+                )
+            )
+        )
+        == 3
+    )
     every = frozenset[str]()
     assert streamed(spark, tmp_path, names=every) == batch(spark, tmp_path, names=every)
     hour = Options(start=NOON + timedelta(hours=1), end=NOON + timedelta(minutes=90), now=OPTIONS.now)
     assert streamed(spark, tmp_path, hour) == batch(spark, tmp_path, hour)
+
+
+def test_clocks_that_differ_and_files_of_any_age(spark: SparkSession, tmp_path: Path) -> None:
+    """Gateway 0 is a day ahead and on a node that dates its file next year: no other row is late for that."""
+    chance = random.Random(10)
+    ahead = write_samples(tmp_path, "gateway-0-run-00000001", chance, hour=24)
+    next_year = datetime(2027, 5, 1, tzinfo=UTC).timestamp()
+    os.utime(ahead, (next_year, next_year))
+    for number in (1, 2):
+        run(spark, tmp_path)
+        write_samples(tmp_path, f"gateway-1-run-{number:08d}", chance)
+    run(spark, tmp_path)
+    assert streamed(spark, tmp_path) == batch(spark, tmp_path)
 
 
 def test_a_batch_that_was_written_and_not_noted_is_not_written_twice(spark: SparkSession, tmp_path: Path) -> None:
@@ -82,7 +105,7 @@ def forget_that_it_was_done(storage: Path) -> None:
 
 
 def test_a_batch_that_was_half_written_is_written_anew(spark: SparkSession, tmp_path: Path) -> None:
-    folders = BatchFolders(tmp_path / SAMPLES, SAMPLES)
+    folders = BatchFolders(tmp_path / SAMPLES, SAMPLES, BY_THE_MINUTE)
     half = folders.path / ".batch-000000000"
     half.mkdir(parents=True)
     (half / "part-00000.parquet").write_bytes(b"PAR1")
@@ -97,7 +120,7 @@ def test_batches_are_put_together_and_say_the_same(
 ) -> None:
     monkeypatch.setattr(output, "TIER", 2)
     chance = random.Random(5)
-    folders = BatchFolders(tmp_path, SAMPLES)
+    folders = BatchFolders(tmp_path, SAMPLES, BY_THE_MINUTE)
     rows = [table(spark, SAMPLES, [sample(chance) for _ in range(20)]) for _ in range(5)]
     for number, each in enumerate(rows):
         folders.write(each, number)
@@ -106,17 +129,17 @@ def test_batches_are_put_together_and_say_the_same(
         *(f"tier-{number:09d}" for number in (0, 1)),
     ]
     everything = rows[0].union(rows[1]).union(rows[2]).union(rows[3]).union(rows[4])
-    assert in_some_order(folders.read(spark)) == in_some_order(fold_samples(everything))
+    assert in_some_order(folders.read(spark)) == in_some_order(samples_by_the_minute(everything))
     folders.write(rows[1], 1)  # run again after it was put together
-    assert in_some_order(folders.read(spark)) == in_some_order(fold_samples(everything))
+    assert in_some_order(folders.read(spark)) == in_some_order(samples_by_the_minute(everything))
 
 
 def test_a_fold_of_folds_is_the_fold_of_everything(spark: SparkSession) -> None:
     chance = random.Random(6)
     rows = [sample(chance) for _ in range(300)]
-    parts = [fold_samples(table(spark, SAMPLES, half)) for half in (rows[::2], rows[1::2])]
-    folded = fold_samples(parts[0].union(parts[1]))
-    assert in_some_order(folded) == in_some_order(fold_samples(table(spark, SAMPLES, rows)))
+    parts = [samples_by_the_minute(table(spark, SAMPLES, half)) for half in (rows[::2], rows[1::2])]
+    folded = samples_by_the_minute(parts[0].union(parts[1]))
+    assert in_some_order(folded) == in_some_order(samples_by_the_minute(table(spark, SAMPLES, rows)))
     assert folded.count() < 300
 
 
@@ -140,6 +163,23 @@ def test_lag_of_a_stream_is_lag(spark: SparkSession, tmp_path: Path) -> None:
     said = said_by(stream_sections(spark, tmp_path, "lag", options), frozenset())
     assert said == said_by(JOBS["lag"].sections(by_batch, options), frozenset())
     assert any("billing" in row and 40 in row for rows in said.values() for row in rows)  # 60 written, 20 committed
+
+
+def test_attribution_of_a_stream_is_attribution(spark: SparkSession, tmp_path: Path) -> None:
+    """Row by row: whose it was by history goes by each sample's own times, and drift by its own size."""
+    chance = random.Random(11)
+    write_registrations(tmp_path)
+    for number in (1, 2):
+        write_samples(tmp_path, f"gateway-1-run-{number:08d}", chance, rows=300)
+        write_commits(tmp_path, f"offsets-7-run-{number:08d}", chance)
+        run_stream(spark, tmp_path, "attribution", once=True)
+    options = Options(bucket_seconds=45, top=100, now=OPTIONS.now)
+    by_batch = {name: read_table(spark, tmp_path, name) for name in JOBS["attribution"].tables}
+    said = said_by(stream_sections(spark, tmp_path, "attribution", options), frozenset())
+    assert said == said_by(JOBS["attribution"].sections(by_batch, options), frozenset())
+    assert {name: len(said[name]) > 3 for name in ("reattributed", "drift", "shares")} == dict.fromkeys(
+        ("reattributed", "drift", "shares"), True
+    )
 
 
 def test_a_stream_that_read_a_file_before_it_was_merged_goes_on(spark: SparkSession, tmp_path: Path) -> None:
@@ -181,9 +221,20 @@ def test_what_was_merged_before_the_first_start_is_no_reason_to_refuse(spark: Sp
     assert streamed(spark, tmp_path, later) == batch(spark, tmp_path, later)
 
 
-def merge(file: Path) -> None:
+def test_a_late_file_of_an_hour_that_was_merged_before_is_missed_like_any_other(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    chance = random.Random(12)
+    merge(write_samples(tmp_path, "gateway-1-run-00000001", chance))
+    run(spark, tmp_path)
+    merge(write_samples(tmp_path, "gateway-1-run-00000002", chance), "merged-00000002")
+    with pytest.raises(StreamRefused, match=r"1 files of samples.*hour=12/gateway-1-run-00000002\.parquet"):
+        run(spark, tmp_path)
+
+
+def merge(file: Path, name: str = "merged-00000001") -> None:
     """As compaction leaves it when the time of grace is over."""
-    merged = file.with_name("merged-00000001.parquet")
+    merged = file.with_name(f"{name}.parquet")
     manifest_of(merged).write_bytes(Manifest(files=frozenset({file.name}), at_ms=0).to_json())
     file.rename(merged)
 

@@ -7,74 +7,56 @@ import random
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark.sql import Row, SparkSession
+import pytest
+from pyspark.sql import SparkSession
 
-from actors.tables.schemas.samples import SAMPLES
 from spark.jobs import JOBS
-from spark.jobs.job import Options, Section
+from spark.jobs.job import Options
 from spark.streaming.stream import default_output, run_stream, stream_sections
 from spark.tables import read_table
-from tests.spark.arrivals import write_samples
+from tests.spark.arrivals import write_commits, write_registrations, write_samples
 
-OPTIONS = Options()
+OPTIONS = Options(top=100)
 DEADLINE_S = 120
-STEP_S = 0.05
 
 
-@contextmanager
-def driver(storage: Path) -> Iterator[Callable[[], None]]:
-    """Runs until the function that it gives is called or the test ends: SIGKILL for Python and the JVM alike."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.spark.streaming_driver", str(storage)], start_new_session=True
-    )
-
-    def kill() -> None:
+def run_until(point: str, storage: Path) -> None:
+    """A driver in a process group of its own, to that point."""
+    command = [sys.executable, "-m", "tests.spark.streaming_driver", str(storage), "attribution", point]
+    process = subprocess.Popen(command, start_new_session=True)
+    try:
+        assert process.wait(DEADLINE_S) == -signal.SIGKILL
+    finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    try:
-        yield kill
-    finally:
-        kill()
+
+def arrive(storage: Path, number: int, chance: random.Random) -> None:
+    write_samples(storage, f"gateway-0-run-{number:08d}", chance, hour=number % 3)
+    write_commits(storage, f"offsets-7-run-{number:08d}", chance, hour=number % 3)
 
 
-def wait_for(folder: Path, name: str) -> Path:
-    """Until something of that name (a glob) is in the folder."""
-    tick = threading.Event()
-    for _ in range(int(DEADLINE_S / STEP_S)):
-        if found := sorted(folder.glob(name)):
-            return found[0]
-        tick.wait(STEP_S)
-    raise AssertionError(f"no {name} in {folder}")
-
-
-def test_killed_twice_while_files_arrive(spark: SparkSession, tmp_path: Path) -> None:
-    """Once while a batch is written and once when it is, but Spark may not have noted it yet."""
+@pytest.mark.timeout(3 * DEADLINE_S + 60)
+def test_killed_wherever_a_batch_could_be_lost_or_counted_twice(spark: SparkSession, tmp_path: Path) -> None:
     chance = random.Random(2)
-    out = default_output(tmp_path, "consumption") / SAMPLES
-    write_samples(tmp_path, "gateway-0-run-00000001", chance)
-    with driver(tmp_path) as kill:
-        wait_for(out, "batch-000000000")
-        for number in range(1, 5):
-            write_samples(tmp_path, f"gateway-1-run-{number:08d}", chance, rows=400)
-        wait_for(out, ".batch-000000001")
-        kill()
-    write_samples(tmp_path, "gateway-0-run-00000002", chance, hour=2)
-    with driver(tmp_path) as kill:
-        wait_for(out, "batch-000000002")
-        kill()
-    write_samples(tmp_path, "gateway-0-run-00000003", chance, hour=1)
-    run_stream(spark, tmp_path, "consumption", once=True)
-    assert said_by(stream_sections(spark, tmp_path, "consumption", OPTIONS)) == said_by(
-        JOBS["consumption"].sections({SAMPLES: read_table(spark, tmp_path, SAMPLES)}, OPTIONS)
-    )
-
-
-def said_by(sections: Sequence[Section]) -> dict[str, list[Row]]:
-    return {each.name: each.frame.collect() for each in sections if each.name in {"groups", "unattributed", "per_hour"}}
+    out = default_output(tmp_path, "attribution")
+    write_registrations(tmp_path)
+    for number, point in enumerate(("written", "renamed", "noting")):
+        arrive(tmp_path, number, chance)
+        run_until(point, tmp_path)
+        whole, hidden = list(out.glob("*/batch-*")), list(out.glob("*/.batch-*"))
+        match point:
+            case "written":
+                assert (whole, bool(hidden)) == ([], True)
+            case "renamed":
+                assert whole
+                assert list(out.glob("_checkpoint/*/commits/[0-9]*")) == []
+    arrive(tmp_path, 3, chance)
+    run_stream(spark, tmp_path, "attribution", once=True)
+    by_batch = {name: read_table(spark, tmp_path, name) for name in JOBS["attribution"].tables}
+    streamed = {each.name: each for each in stream_sections(spark, tmp_path, "attribution", OPTIONS)}
+    for section in JOBS["attribution"].sections(by_batch, OPTIONS):
+        assert streamed[section.name].frame.collect() == section.frame.collect(), section.name

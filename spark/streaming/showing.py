@@ -1,0 +1,77 @@
+"""``muster spark JOB --stream``: the stream with what is shown of it meanwhile and afterwards."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from spark.answer import Answer, answer_of, spark_errors_in_one_line
+from spark.jobs.job import Job, Options
+from spark.request import Request
+from spark.streaming.stream import default_output, read_stream_output, run_stream
+
+Show = Callable[[Answer, Options], None]
+"""With the options for which that was the answer: ``now`` is when it was given."""
+
+
+@contextmanager
+def stream_folder(request: Request, job: Job) -> Iterator[Path]:
+    """Where the stream writes, its checkpoint too: ``out``, else a folder that is gone afterwards. OSError.
+
+    The latter is of this machine for local Spark; executors on the cluster's nodes share nothing but the storage.
+    """
+    if request.out is not None:
+        yield request.out.absolute()
+        return
+    shared = None if request.ray_address is None else default_output(request.storage, job.name).parent
+    if shared is not None:
+        shared.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"muster-{job.name}-", dir=shared, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def show_stream(
+    request: Request, job: Job, session: SparkSession, folder: Path, *, step: Callable[[str], None], show: Show
+) -> None:
+    """Show the answer after each trigger with rows; with ``once`` at the end, with ``out`` then or never.
+
+    Without ``once`` it ends with an exception: KeyboardInterrupt, SystemExit. ``step`` is told what is done now.
+    JobFailed, StreamRefused, TableDamaged, OSError.
+    """
+
+    def answered() -> None:
+        options = _until_now(request.options)
+        with spark_errors_in_one_line(job.name):
+            tables = read_stream_output(session, request.storage, job.name, options, output=folder)
+        show(answer_of(job, session, request.storage, options, tables=tables), options)
+        session.catalog.clearCache()  # jobs leave what they persist to the session's end, which is not near
+
+    asked_meanwhile = request.out is None and not request.once
+    step(f"{job.name}: {_what_is_done(request, folder)}")
+    with spark_errors_in_one_line(job.name):
+        on_rows = answered if asked_meanwhile else _nothing
+        run_stream(session, request.storage, job.name, output=folder, once=request.once, on_rows=on_rows)
+    answered()
+
+
+def _what_is_done(request: Request, folder: Path) -> str:
+    if request.once:
+        return "reading what is there" if request.out is None else f"streaming what is there to {folder}"
+    if request.out is None:
+        return "streaming; nothing of it is kept without --out; interrupt ends it"
+    return f"streaming to {folder}, where the same command goes on; interrupt ends it"
+
+
+def _until_now(options: Options) -> Options:
+    now = datetime.now(UTC)
+    return replace(options, now=now if options.end is None else min(options.end, now))
+
+
+def _nothing() -> None:
+    """On rows that nobody wants to see now."""
