@@ -18,6 +18,8 @@ def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Muster]:
         "metrics.samples.flush.ms": "500",
         "metrics.commits.flush.ms": "3000",
         "metrics.events.flush.ms": "3000",
+        "metrics.compaction.delay.ms": "86400000",
+        "metrics.compaction.grace.ms": "3000",
         "reconciler.interval.ms": "1000",
         "audit.interval.ms": "1000",
         "fault.injection.enable": "true",
