@@ -239,6 +239,21 @@ def merge(file: Path, name: str = "merged-00000001") -> None:
     file.rename(merged)
 
 
+def test_a_file_that_was_merged_and_still_there_at_the_first_start_is_missed_if_it_goes_unread(tmp_path: Path) -> None:
+    file = write_samples(tmp_path, "gateway-1-run-00000001", random.Random(13))
+    data = file.read_bytes()
+    merge(file)
+    file.write_bytes(data)
+    folder = file.parent.parent.parent
+    checkpoint = Checkpoint.open(tmp_path / "checkpoint", tmp_path / "out", [SAMPLES])
+    checkpoint.check(folder)
+    checkpoint.check(folder)
+    file.unlink()
+    with pytest.raises(StreamRefused, match=r"gateway-1-run-00000001\.parquet"):
+        checkpoint.check(folder)
+    checkpoint.release()
+
+
 def test_one_driver_at_a_time_and_output_and_checkpoint_of_one_stream(tmp_path: Path) -> None:
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
     held = Checkpoint.open(checkpoint, out, [SAMPLES])
