@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -45,6 +46,8 @@ _LONGEST_WRITING_S = 5.0
 """Then the round ends, and the next one looks again what is to be done."""
 _SOONEST_S = 1.0
 """Between rounds that agree, or that come early because nodes were deleted."""
+_GROUPS_REMEMBERED = 4096
+"""With the offsets partition of each, while a plan is made."""
 _NAMED = 20
 """Writes of a round that the log names."""
 _REPAIR_ROUNDS = 8
@@ -255,7 +258,7 @@ class Reconciler:
             held,
             nodes,
             suspects=self._suspects,
-            partition_of=lambda group: partition_for(group, partitions),
+            partition_of=lru_cache(_GROUPS_REMEMBERED)(lambda group: partition_for(group, partitions)),
             memory=self._memory,
         )
 

@@ -102,9 +102,9 @@ def unit_of(path: str) -> str:
 
 def node_kind(path: str) -> str:
     """``registration``, ``kop`` or ``folder``: the node of a host or client."""
-    if is_registration_path(path):
-        return "registration"
-    return "kop" if is_kop_path(path) else "folder"
+    if is_kop_path(path):
+        return "kop"
+    return "registration" if is_registration_path(path) else "folder"
 
 
 def judge_host(host: str, nodes: Mapping[str, Node], *, clients: int) -> Verdict:

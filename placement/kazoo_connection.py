@@ -15,8 +15,8 @@ from kazoo.protocol.states import EVENT_TYPE_MAP
 from kazoo.retry import ForceRetryError, KazooRetry
 
 _SIZE = struct.Struct("!i")
-_EVENT = struct.Struct("!iqiiii")
-"""Of a frame with an event: xid, zxid, err, type, state, and the length of the path, which is the rest."""
+_EVENT_FRAME = struct.Struct("!iiqiiii")
+"""Its size without these four bytes, xid, zxid, err, type, state, and the length of the path, which is the rest."""
 _READ_AHEAD_BYTES = 1 << 16
 
 
@@ -60,18 +60,22 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
 
     def _take_tree_events(self) -> None:
         """Events at the head of what was read, as far as only recursive watches concern them."""
-        data, taken, one_time = self._ahead, 0, self.client.one_time_watchers
-        while len(data) - taken >= _SIZE.size + _EVENT.size:
-            end = taken + _SIZE.size + _SIZE.unpack_from(data, taken)[0]
-            xid, _, _, kind, _, _ = _EVENT.unpack_from(data, taken + _SIZE.size)
+        data, taken = self._ahead, 0
+        one_time = [watchers for watchers in self.client.one_time_watchers if watchers]
+        events: list[tuple[int, str]] = []
+        while len(data) - taken >= _EVENT_FRAME.size:
+            size, xid, _, _, kind, _, _ = _EVENT_FRAME.unpack_from(data, taken)
+            end = taken + _SIZE.size + size
             if xid != WATCH_XID or end > len(data) or kind not in EVENT_TYPE_MAP:
                 break
-            path = data[taken + _SIZE.size + _EVENT.size : end].decode()
-            if any(path in watchers for watchers in one_time):
+            path = data[taken + _EVENT_FRAME.size : end].decode()
+            if one_time and any(path in watchers for watchers in one_time):
                 break
-            self.client.dispatch_tree_event(kind, path)
+            events.append((kind, path))
             taken = end
         del data[:taken]
+        if events:
+            self.client.dispatch_tree_events(events)
 
     def _has_frame(self) -> bool:
         return len(self._ahead) >= _SIZE.size and len(self._ahead) - _SIZE.size >= _SIZE.unpack_from(self._ahead)[0]
@@ -106,5 +110,5 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         event, _ = Watch.deserialize(buffer, offset)
         if event.type in EVENT_TYPE_MAP:
-            self.client.dispatch_tree_event(event.type, event.path)
+            self.client.dispatch_tree_events([(event.type, event.path)])
         super()._read_watch_event(buffer, offset)

@@ -29,6 +29,7 @@ MAX_SEGMENT = 240
 _NULL = "%~"
 _EMPTY = "%."
 _HASHED = "%h"
+_BELOW_ROOT = f"{CLIENT_GROUP_ID}/"
 _DOTS = {".": "%2E", "..": "%2E%2E"}
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-F]{2})")
 
@@ -115,12 +116,12 @@ def kop_data(group: str) -> bytes:
 
 def is_registration_path(path: str) -> bool:
     """Whether the path is three levels under the root, as registrations are."""
-    return path.count("/") == 4 and path.startswith(f"{CLIENT_GROUP_ID}/")
+    return path.count("/") == 4 and path.startswith(_BELOW_ROOT)
 
 
 def is_kop_path(path: str) -> bool:
     """Whether the path is one of KoP's flat nodes."""
-    return path.count("/") == 2 and path.startswith(f"{CLIENT_GROUP_ID}/") and "-" in path
+    return path.count("/") == 2 and path.startswith(_BELOW_ROOT) and "-" in path
 
 
 def group_of_path(path: str) -> str | None:

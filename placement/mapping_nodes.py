@@ -271,11 +271,11 @@ def _parts(changes: Iterable[WriteIf], together: int) -> Iterator[list[WriteIf]]
     some: list[WriteIf] = []
     size_bytes = 0
     for change in changes:
-        if some and (len(some) == together or size_bytes + _size_bytes(change) > _LARGEST_TRANSACTION_BYTES):
+        size_bytes += (more_bytes := _size_bytes(change))
+        if some and (len(some) == together or size_bytes > _LARGEST_TRANSACTION_BYTES):
             yield some
-            some, size_bytes = [], 0
+            some, size_bytes = [], more_bytes
         some.append(change)
-        size_bytes += _size_bytes(change)
     if some:
         yield some
 

@@ -25,6 +25,10 @@ _INT = struct.Struct("!i")
 _ALL_MAY = _INT.pack(1) + _INT.pack(31) + write_string("world") + write_string("anyone")
 """ACL of what is created, as kazoo's default."""
 _PERSISTENT = _INT.pack(0)
+_NEW = _ALL_MAY + _PERSISTENT
+"""What follows the data of a created node."""
+_PATH = struct.Struct("!i?ii")
+"""The header of an operation, and the length of its path."""
 _ROLLED_BACK = (RolledBackError.code, RuntimeInconsistency.code)
 _STAT = struct.Struct("!qqqqiiiqiiq")
 _PATHS_PER_REQUEST = 500
@@ -128,11 +132,14 @@ class MultiWrite:
     operations: Sequence[Operation]
 
     def serialize(self) -> bytes:
-        return b"".join(part for operation in self.operations for part in self._parts(*operation)) + _END
-
-    def _parts(self, name: str, path: str, *arguments: Any) -> tuple[bytes, ...]:
-        kind, write = _WRITERS[name]
-        return _HEADER.pack(kind, False, -1), write_string(self.chroot + path), write(*arguments)
+        chroot = self.chroot.encode()
+        parts: list[bytes] = []
+        for name, path, *arguments in self.operations:
+            kind, write = _WRITERS[name]
+            full = chroot + path.encode()
+            parts += (_PATH.pack(kind, False, -1, len(full)), full, *write(*arguments))
+        parts.append(_END)
+        return b"".join(parts)
 
     @classmethod
     def deserialize(cls, buffer: bytes, offset: int) -> list[KazooException]:
@@ -147,17 +154,21 @@ class MultiWrite:
                 return [EXCEPTIONS[code]()]
 
 
-def _create(data: bytes) -> bytes:
-    return b"".join((_INT.pack(len(data)), data, _ALL_MAY, _PERSISTENT))
+def _create(data: bytes) -> tuple[bytes, ...]:
+    return _INT.pack(len(data)), data, _NEW
 
 
-def _set_data(data: bytes, version: int = -1) -> bytes:
-    return _INT.pack(len(data)) + data + _INT.pack(version)
+def _set_data(data: bytes, version: int = -1) -> tuple[bytes, ...]:
+    return _INT.pack(len(data)), data, _INT.pack(version)
 
 
-_WRITERS: dict[str, tuple[int, Callable[..., bytes]]] = {
+def _version(version: int) -> tuple[bytes, ...]:
+    return (_INT.pack(version),)
+
+
+_WRITERS: dict[str, tuple[int, Callable[..., tuple[bytes, ...]]]] = {
     "create": (_CREATE, _create),
-    "delete": (_DELETE, _INT.pack),
+    "delete": (_DELETE, _version),
     "set_data": (_SET_DATA, _set_data),
-    "check": (_CHECK, _INT.pack),
+    "check": (_CHECK, _version),
 }

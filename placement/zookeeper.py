@@ -232,11 +232,13 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         """kazoo's own, by path with chroot."""
         return self._data_watchers, self._child_watchers
 
-    def dispatch_tree_event(self, kind: int, path: str) -> None:
-        """Hand an event to the recursive watches above its path, on kazoo's connection thread."""
+    def dispatch_tree_events(self, events: Sequence[tuple[int, str]]) -> None:
+        """Hand kinds and paths, in their order, to the recursive watches above, on kazoo's connection thread."""
         for root, callback in tuple(self._tree_watchers.items()):
-            if path == root or path.startswith(root.rstrip("/") + "/"):
-                callback(WatchedEvent(EVENT_TYPE_MAP[kind], self._state, self.unchroot(path)))
+            below = root.rstrip("/") + "/"
+            for kind, path in events:
+                if path.startswith(below) or path == root:
+                    callback(WatchedEvent(EVENT_TYPE_MAP[kind], self._state, self.unchroot(path)))
 
     def shut(self) -> None:
         """End the session and free everything; returns when done, without raising."""
