@@ -7,6 +7,7 @@ One small world on disk, in the night of 2026-11-01, in which the clocks of New 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -28,6 +29,7 @@ from spark.jobs.job import Job, Options
 
 Row = dict[str, Any]
 ZONE = "America/New_York"
+FRAME = re.compile(r"specifiedwindowframe\((Row|Range)Frame, ([^,]+), ([^)]+)\)")
 NOW = datetime(2026, 11, 1, 8, 30, tzinfo=UTC)
 
 
@@ -346,6 +348,18 @@ def test_a_quiet_hour_has_no_hole(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path, "samples", rows)
     tables = tables_of(JOBS["attribution"], spark, tmp_path, Options())
     assert holes(volumes(tables["samples"], seconds=60), tables["lifecycle"], seconds=60).collect() == []
+
+
+def test_no_window_takes_quadratic_time(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark goes through frames to the end of a partition, and through times that slide, anew for each row."""
+    spark.conf.set("spark.sql.debug.maxToStringFields", "10000")
+    for job in map(JOBS.__getitem__, ("lag", "rebalances", "attribution", "failover")):
+        for section in job.sections(tables_of(job, spark, tmp_path, Options()), Options()):
+            plan = section.frame._jdf.queryExecution().analyzed().toString()
+            for kind, first, last in FRAME.findall(plan):
+                grows = first.startswith("unboundedpreceding")
+                assert grows or (kind == "Row" and "unbounded" not in last), (job.name, section.name, first, last)
+    assert FRAME.search(plan), "frames are written in another way"
 
 
 @pytest.mark.parametrize(
