@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,11 @@ from actors.reconciler import Reconciler
 from actors.zookeeper import EmbeddedZooKeeper
 from placement.layout import CLIENT_GROUP_ID
 from placement.mapping import encode_registration, kop_path, registration_path
+from placement.mapping_nodes import Outcome
 from placement.registration import Registration
 from placement.topics import TopicRegistry
 from placement.view import OFFSETS_TOPIC
-from placement.zookeeper import ZooKeeperClient, connect
+from placement.zookeeper import ZooKeeperClient, ZooKeeperUnreachable, connect
 from tests.placement.strategies import GROUPS, OFFSETS_PARTITIONS, partition_of, registration
 from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
 
@@ -222,6 +223,34 @@ def test_it_outlives_zookeeper_and_a_failing_answer(tmp_path: Path) -> None:
         await asyncio.to_thread(server.stop)
 
     asyncio.run(scenario())
+
+
+@pytest.mark.usefixtures("offsets_topic")
+def test_what_differs_is_told_although_it_could_not_be_written(zk_hosts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> dict[str, Any]:
+        held = everything()
+
+        async def registrations() -> Mapping[int, tuple[Registration, ...]]:
+            return held
+
+        reconciler = Reconciler(zk_hosts, INTERVAL_MS, registrations)
+
+        def away(nodes: Iterable[tuple[str, bytes]], **_: Any) -> dict[str, Outcome]:
+            next(iter(nodes))
+            raise ZooKeeperUnreachable("away")
+
+        monkeypatch.setattr(reconciler._nodes, "create", away)
+        try:
+            while True:  # until its copy is there
+                try:
+                    await reconciler.round()
+                except ZooKeeperUnreachable:
+                    return reconciler.status()
+        finally:
+            await asyncio.to_thread(reconciler.close)
+
+    differences = asyncio.run(scenario())["differences"]
+    assert differences == {"missing_registration": 2 * len(GROUPS), "missing_kop": len(GROUPS)}
 
 
 async def _trouble(reconciler: Reconciler, text: str) -> bool:

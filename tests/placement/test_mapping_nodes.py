@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -13,6 +13,7 @@ from placement.mapping_nodes import LARGEST_NODE_BYTES, MappingNodes, Outcome, W
 from placement.repair import Node
 from placement.zookeeper import ZooKeeperClient, connect
 from tests.placement.strategies import registration
+from tests.zookeeper_fixture import eventually
 
 PATH = registration_path(registration("billing"))
 FOLDER = PATH.rpartition("/")[0]
@@ -252,6 +253,28 @@ def test_a_creation_without_reading_moves_the_fence_that_a_late_removal_checks(
     is_old = WriteIf(PATH, None, lambda node: node is not None and node.data == OLD)
     assert paused.nodes.apply([is_old]) == {PATH: Outcome.NEEDLESS}
     assert zk.get(PATH)[0] == NEW
+
+
+def test_creations_are_sent_while_the_next_ones_are_awaited(
+    nodes: MappingNodes, zk: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("placement.mapping_nodes._SORTED_TOGETHER", 10)
+    create(nodes, PATH, OLD)
+
+    def coming() -> Iterator[tuple[str, bytes]]:
+        yield from ((f"{PATH}-{number}", NEW) for number in range(10))
+        eventually(lambda: bool(zk.exists(f"{PATH}-9")), "the first ten are there before there are more")
+        yield f"{PATH}-10", NEW
+
+    assert set(nodes.create(coming(), seen={CLIENT_GROUP_ID, FOLDER}).values()) == {Outcome.DONE}
+
+
+def test_creations_that_share_a_fence_move_it_together(nodes: MappingNodes, zk: ZooKeeperClient) -> None:
+    create(nodes, PATH, OLD)
+    fences = sorted({fence_of(f"{PATH}-{number}") for number in range(200)})
+    before = sum(zk.get(fence)[1].version for fence in fences)
+    nodes.create([(f"{PATH}-{number}", NEW) for number in range(1000)], seen={CLIENT_GROUP_ID, FOLDER})
+    assert sum(zk.get(fence)[1].version for fence in fences) - before <= len(fences) + 1000 // 100
 
 
 def test_a_creation_that_zookeeper_would_not_take_costs_no_other(nodes: MappingNodes, zk: ZooKeeperClient) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ from placement.mapping import (
     registration_path,
 )
 from placement.registration import Registration
-from placement.repair import Node, Plan, Suspect, plan
+from placement.repair import Node, Plan, Planning, Suspect, plan
 from tests.placement.strategies import GROUPS, OFFSETS_PARTITIONS, partition_of, registration, registrations
 
 ALL = frozenset(range(OFFSETS_PARTITIONS))
@@ -218,3 +219,26 @@ def test_a_coordinator_without_members_that_is_not_active_wipes_nothing() -> Non
     before = dict(store.nodes)
     assert store.rounds([], frozenset(), 5).empty
     assert store.nodes == before
+
+
+def test_a_plan_is_whole_however_far_it_was_told_and_whatever_came_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who acts on it while it is made may fail in the middle; what it says of ZooKeeper is still true."""
+    monkeypatch.setattr("placement.repair._UNITS_TOGETHER", 1)
+    everyone = [registration("billing", host=f"10.0.0.{number}") for number in range(4)]
+    whole = make(everyone, {})
+    calls = 0
+
+    def failing_once(group: str) -> int:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise RuntimeError(group)
+        return partition_of(group)
+
+    parts = Planning(by_partition(everyone, ALL), {}, suspects=NONE, partition_of=failing_once)
+    told = next(iter(parts))
+    assert told
+    assert set(told) < set(whole.creates)
+    with pytest.raises(RuntimeError):
+        parts.plan()
+    assert parts.plan() == whole

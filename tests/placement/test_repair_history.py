@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import placement.comparison
 from placement.mapping import is_registration_path, registration_path
 from placement.registration import Registration
-from placement.repair import NOTHING, Memory, Node, Plan, Suspect, plan
+from placement.repair import NOTHING, Memory, Node, Plan, Planning, Suspect, plan
 from tests.placement.strategies import GROUPS, OFFSETS_PARTITIONS, partition_of, registration, registrations
 from tests.placement.test_repair import ALL, Store, as_nodes, by_partition, unique
 
@@ -47,6 +47,9 @@ class History:
         seen = dict(self.store.nodes)
         todo = plan(self.held, seen, suspects=self.suspects, partition_of=partition_of, memory=self.memory)
         assert todo == plan(self.held, seen, suspects=self.suspects, partition_of=partition_of)
+        parts = Planning(self.held, seen, suspects=self.suspects, partition_of=partition_of, memory=self.memory)
+        told = [create for some in parts for create in some]
+        assert (sorted(told, key=lambda one: one.path), parts.plan()) == (list(todo.creates), todo)
         self.memory, self.suspects = todo.memory, todo.suspects
         return todo
 
