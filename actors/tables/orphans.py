@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -17,24 +17,33 @@ from actors.tables.schemas.samples import SAMPLES
 _FOLDER = re.compile(r"(?P<owner>.+)-\d{13}-[0-9a-f]{8}")
 
 
-def adopt(metrics: Path, now_ms: Callable[[], int]) -> int:
-    """Bring what dead processes of any owner left into the tables; the rows. OSError if the disk refuses.
+def adopt(metrics: Path, now_ms: Callable[[], int]) -> list[str]:
+    """Bring what dead processes of any owner left into the tables; what stays in its spool, and why.
 
     A living process keeps its spools. Where a successor tries at the same time, one of the two does it.
     """
-    rows = 0
+    problems = []
+    for owner, bring in _all(metrics, now_ms):
+        try:
+            bring()
+        except OSError as error:
+            problems.append(f"what {owner} left stays in its spool: {error}")
+    return problems
+
+
+def _all(metrics: Path, now_ms: Callable[[], int]) -> Iterator[tuple[str, Callable[[], int]]]:
+    """Owners of spools, and what brings into a table what those left that are dead."""
     spools = metrics / "spool"
     for owner in _owners(spools):
         kind, _, number = owner.partition("-")
         if kind == "gateway":
             settle = partial(recover_samples, table=metrics / SAMPLES, gateway=int(number))
-            rows += recover(spools, owner, settle)
+            yield owner, partial(recover, spools, owner, settle)
         elif kind == "offsets":
-            rows += RebalanceStore(metrics, int(number), now_ms=now_ms).recover()
+            yield owner, RebalanceStore(metrics, int(number), now_ms=now_ms).recover
     for table in TABLES:
         for owner in _owners(spools / table):
-            rows += EventStore(metrics, table, owner, now_ms=now_ms).recover()
-    return rows
+            yield owner, EventStore(metrics, table, owner, now_ms=now_ms).recover
 
 
 def _owners(spools: Path) -> list[str]:

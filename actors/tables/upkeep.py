@@ -58,11 +58,7 @@ class TablesUpkeep:
         outcome = compact(self._metrics, self._policy, self._now_ms, stopped=self._closed.is_set) or Outcome()
         if outcome.merged or outcome.expired:
             _log.info("%d files merged into %d, %d hours expired", outcome.merged, outcome.into, outcome.expired)
-        problems = outcome.problems
-        try:
-            adopt(self._metrics, self._now_ms)
-        except OSError as error:
-            problems.append(f"what dead writers left stays in its spools: {error}")
+        problems = outcome.problems + adopt(self._metrics, self._now_ms)
         self._said &= set(problems)
         for problem in problems:
             self._say_once(problem)

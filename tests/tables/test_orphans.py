@@ -35,20 +35,36 @@ def test_of_the_dead_every_row_and_of_the_living_none(tmp_path: Path) -> None:
                 die(store)
         else:
             living = (sent, ended, told)
-    assert adopt(tmp_path, lambda: NOON_MS) == 4
+    assert adopt(tmp_path, lambda: NOON_MS) == []
     assert [(row["gateway"], row["first_offset"], row["reason"]) for row in samples(tmp_path)] == [
         (3, 0, None),
         (3, 10, "pending"),
     ]
     assert [row["offsets_partition"] for row in rebalances(tmp_path)] == [5]
     assert events.epochs(tmp_path) == [0]
-    assert adopt(tmp_path, lambda: NOON_MS) == 0
+    assert adopt(tmp_path, lambda: NOON_MS) == []
+    assert events.epochs(tmp_path) == [0]
     for store in living:
         store.close()
     assert (len(samples(tmp_path)), len(rebalances(tmp_path)), events.epochs(tmp_path)) == (4, 2, [0, 1000])
 
 
+def test_one_that_the_disk_refuses_stands_in_nobodys_way(tmp_path: Path) -> None:
+    for number in range(3):
+        store = events.open_store(tmp_path, f"log-{number}")
+        store.add(event(number))
+        die(store)
+    (refused,) = tmp_path.rglob("log-1-*")
+    (refused / "00000000.jsonl").mkdir()
+    (problem,) = adopt(tmp_path, lambda: NOON_MS)
+    assert problem.startswith("what log-1 left stays in its spool: ")
+    assert events.epochs(tmp_path) == [0, 2]
+    (refused / "00000000.jsonl").rmdir()
+    assert adopt(tmp_path, lambda: NOON_MS) == []
+    assert events.epochs(tmp_path) == [0, 1, 2]
+
+
 def test_without_spools(tmp_path: Path) -> None:
-    assert adopt(tmp_path / "metrics", lambda: NOON_MS) == 0
+    assert adopt(tmp_path / "metrics", lambda: NOON_MS) == []
     (tmp_path / "spool" / "lifecycle" / "notes").mkdir(parents=True)
-    assert adopt(tmp_path, lambda: NOON_MS) == 0
+    assert adopt(tmp_path, lambda: NOON_MS) == []
