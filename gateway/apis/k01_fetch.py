@@ -225,12 +225,19 @@ def _cut(wanted: list[_Wanted], max_bytes: int) -> None:
 
 def _fetching(call: Call, wanted: list[_Wanted]) -> None:
     """Whatever comes of it: which partitions a connection fetches, and from where, tells for whom it does."""
-    offsets = {}
-    for item in wanted:
-        if (topic := item.named.topic) is not None:
-            offsets[topic.name, item.named.partition] = item.fetch_offset
-    connection, gateway = call.connection, call.gateway
-    gateway.account.fetching(connection.attribution, connection.host, call.header.client_id, offsets, gateway.now_ms())
+    connection, gateway, client_id = call.connection, call.gateway, call.header.client_id
+    known = connection.attribution.fetches.get(client_id)
+    if known is not None and len(known.current) == len(wanted):
+        for item in wanted:
+            topic = item.named.topic
+            if topic is None or (topic.name, item.named.partition) not in known.current:
+                break
+        else:
+            gateway.account.fetching_again(known, gateway.now_ms())
+            return
+    topics = ((item.named.topic, item) for item in wanted)
+    offsets = {(topic.name, item.named.partition): item.fetch_offset for topic, item in topics if topic is not None}
+    gateway.account.fetching(connection.attribution, connection.host, client_id, offsets, gateway.now_ms())
 
 
 def _account(call: Call, wanted: list[_Wanted]) -> None:

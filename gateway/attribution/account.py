@@ -16,6 +16,7 @@ from typing import Generic, Protocol, TypeVar
 
 from gateway.attribution.ambiguity import AmbiguousClients
 from gateway.attribution.connection import ConnectionState
+from gateway.attribution.fetches import Fetches
 from gateway.attribution.ladder import Ladder
 from gateway.attribution.ledger import MAX_SENDS, PENDING_MS, Amount, Ledger, Pending, Settlement
 from gateway.attribution.series import (
@@ -264,15 +265,13 @@ class Account(Generic[T]):
         Report also those that will be answered with nothing: which partitions a connection fetches, and where it
         began, is evidence.
         """
-        fetches = connection.fetches.get(client_id)
-        fetchers = self._fetchers
-        if fetches is not None and fetches.current.keys() == offsets.keys():
-            fetches.last_active_ms = now_ms
-            if now_ms > fetchers.now_ms:
-                fetchers.now_ms = now_ms
-            return
         connection.saw_client(client_id)
-        fetchers.saw(connection, host, client_id, offsets, now_ms)
+        self._fetchers.saw(connection, host, client_id, offsets, now_ms)
+
+    def fetching_again(self, fetches: Fetches, now_ms: int) -> None:
+        """A Fetch came in that names what the one before on its connection did, for that client id (``current``)."""
+        fetches.last_active_ms = now_ms
+        self._fetchers.tick(now_ms)
 
     def closed(self, connection: ConnectionState) -> None:
         """The connection is closed. What was sent on it may still wait for evidence."""

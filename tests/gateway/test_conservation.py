@@ -202,6 +202,23 @@ def check_totals(full: Serving, topic: Topic, written: dict[int, list[bytes]], p
     assert counted(scraped(full), topic.name) == of_fetches(frames, topic.name)
 
 
+def test_which_partitions_a_connection_fetches_is_noted_with_each_fetch_that_names_others(
+    full: Serving, topic: Topic
+) -> None:
+    client = full.connect("of its own")
+    for named in ((0,), (0,), (1,), (0, 2), (0, 1), (1, 0), ()):
+        fetch(client, *((topic, partition, 0) for partition in named))
+        [noted] = [
+            connection.attribution.fetches["of its own"]
+            for connection in full.gateway.connections.values()
+            if "of its own" in connection.attribution.fetches
+        ]
+        assert noted.current.keys() == {(topic.name, partition) for partition in named}
+        assert noted.last_active_ms > 0
+        noted.last_active_ms = 0
+    client.close()
+
+
 def test_under_load_every_scrape_balances(
     full: Serving, fresh: Fresh, topic: Topic, written: dict[int, list[bytes]]
 ) -> None:
