@@ -1,19 +1,33 @@
-"""Sessions on a real Ray: their executors yield to others, and none stays when the driver is gone."""
+"""``muster spark`` on a real Ray: its executors yield to others, and none stays when the driver is gone."""
 
 from __future__ import annotations
 
 import json
 import os
+import pty
+import random
+import re
 import subprocess
 import sys
+import termios
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from pyspark.sql import SparkSession
 
+from actors.tables.schemas.samples import SAMPLES
+from spark.answer import answer_of
+from spark.jobs import JOBS
+from spark.jobs.job import Options
 from spark.priority import NICENESS
+from spark.showing import to_json
+from spark.tables import read_table
+from tests.spark.arrivals import write_commits, write_registrations, write_samples
 
 START_S = 120
 END_S = 60
@@ -76,31 +90,116 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster.close()
 
 
+def driver(cluster: Cluster, storage: Path, job: str, stderr: int, **wishes: Any) -> subprocess.Popen[str]:
+    """``muster spark JOB`` on the cluster."""
+    where = {"ray_address": cluster.address, "ray_token_path": str(cluster.token_path)}
+    request = json.dumps({"storage": str(storage), "jobs": [job], "options": {}, **where, **wishes})
+    return subprocess.Popen(
+        [sys.executable, "-m", "spark.command", request],
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        env={**os.environ, "TERM": "xterm"},
+    )
+
+
+class Terminal:
+    """What a process writes to one, and it is wide."""
+
+    def __init__(self) -> None:
+        self._ours, self.theirs = pty.openpty()
+        termios.tcsetwinsize(self.theirs, (50, 500))
+        self._written = bytearray()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        with suppress(OSError):  # EIO: the last of them has ended
+            while some := os.read(self._ours, 4096):
+                self._written += some
+
+    def written(self) -> str:
+        """All of it but colours and moves; after the process has ended."""
+        os.close(self.theirs)
+        self._reader.join()
+        os.close(self._ours)
+        return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", self._written.decode())
+
+
+def arrive(storage: Path, number: int) -> None:
+    chance = random.Random(number)
+    write_samples(storage, f"gateway-0-run-{number:08d}", chance, hour=number)
+    write_commits(storage, f"offsets-7-run-{number:08d}", chance, hour=number)
+
+
+def wait_for(folder: Path, name: str, process: subprocess.Popen[str]) -> None:
+    """Until something of that name (a glob) is in the folder."""
+    tick = threading.Event()
+    while not list(folder.glob(name)):
+        assert process.poll() is None
+        tick.wait(0.05)
+
+
 @pytest.mark.timeout(2 * START_S + END_S)
-def test_a_killed_driver_leaves_no_executor_behind(cluster: Cluster) -> None:
+def test_a_killed_stream_leaves_no_executor_behind_and_goes_on(
+    cluster: Cluster, spark: SparkSession, tmp_path: Path
+) -> None:
     free = cluster.state()
     assert free["actors"] == []
-    driver = _python("tests.spark.driver", cluster.address, str(cluster.token_path))
+    storage, out = tmp_path / "storage", tmp_path / "stream"
+    write_registrations(storage)
+    arrive(storage, 0)
+    killed = driver(cluster, storage, "attribution", subprocess.DEVNULL, stream=True, out=str(out))
     try:
-        assert _line(driver).strip() == "499500"
+        wait_for(out / SAMPLES, "batch-*", killed)
         running = cluster.java()
         assert len(running) == 3  # the application master, RayDP's way to reach it, and one executor
         assert {os.getpriority(os.PRIO_PROCESS, thread.id) for jvm in running for thread in jvm.threads()} == {NICENESS}
         busy = cluster.state()
         assert len(busy["actors"]) >= 2
         assert busy["cpus"] < free["cpus"]
+        arrive(storage, 1)
     finally:
-        driver.kill()
-        driver.wait()
+        killed.kill()
+        killed.wait()
     gone, alive = psutil.wait_procs(running, timeout=END_S)
     assert (len(gone), alive) == (3, [])
-    while (left := cluster.state()) != free:  # each question is answered by Ray's control store: no need to sleep
-        assert left["actors"] == [] or psutil.Process().is_running()
+    while cluster.state() != free:  # each question is answered by Ray's control store: no need to sleep
+        pass
+    arrive(storage, 2)
+    terminal = Terminal()
+    wishes = {"stream": True, "once": True, "out": str(out), "format": "json"}
+    follower = driver(cluster, storage, "attribution", terminal.theirs, **wishes)
+    told, _ = follower.communicate()
+    assert follower.returncode == 0
+    seen = terminal.written()
+    assert f"attribution: streaming what is there to {out}" in seen
+    assert re.search(r"\d+/\d+ tasks", seen)
+    by_batch = to_json([answer_of(JOBS["attribution"], spark, storage, Options())], Options())
+    assert json.loads(told)["jobs"] == json.loads(by_batch)["jobs"]
 
 
-def test_a_cluster_that_is_too_small_says_so_at_once(cluster: Cluster) -> None:
-    driver = _python("tests.spark.driver", cluster.address, str(cluster.token_path), "99")
-    why = "the Ray cluster has not enough free for Spark: 99 x 1 CPU and 512 MiB wanted, by node there are free: "
-    assert _line(driver).startswith(why)
-    assert driver.wait(END_S) == 1
+@pytest.mark.timeout(START_S + END_S)
+def test_parquet_is_written_by_executors(cluster: Cluster, spark: SparkSession, tmp_path: Path) -> None:
+    write_samples(tmp_path, "gateway-0-run-00000001", random.Random(1))
+    out = tmp_path / "answer"
+    done = driver(cluster, tmp_path, "consumption", subprocess.PIPE, format="parquet", out=str(out))
+    assert done.communicate()[0] == ""
+    assert done.returncode == 0
+    asked = JOBS["consumption"].sections({SAMPLES: read_table(spark, tmp_path, SAMPLES)}, Options())
+    assert {path.name for path in out.iterdir()} == {section.name for section in asked}
+    groups = next(section.frame for section in asked if section.name == "groups")
+    assert spark.read.parquet(str(out / "groups")).collect() == groups.collect()
+    assert cluster.state()["actors"] == []
+
+
+def test_a_cluster_that_is_too_small_says_so_at_once(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "metrics").mkdir()
+    refused = driver(cluster, tmp_path, "lag", subprocess.PIPE, executors=99)
+    line = refused.communicate()[1].splitlines()[-1]
+    why = (
+        "muster: the Ray cluster has not enough free for Spark: 99 x 1 CPU and 512 MiB wanted, by node there are free: "
+    )
+    assert line.startswith(why)
+    assert refused.returncode == 1
     assert cluster.java() == []
