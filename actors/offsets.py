@@ -8,12 +8,10 @@ clients were told: whoever comes next replays the log, which is the only recover
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Protocol
@@ -36,6 +34,7 @@ from actors.log.records import Record as LogRecord
 from actors.log.upkeep import Upkeep
 from actors.questions import Answer, Questions
 from actors.runtime import now_ms
+from actors.uncollected import uncollected
 from actors.wire import codec, envelope
 from actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
 from actors.wire.server import Peer
@@ -122,7 +121,7 @@ class OffsetsPartition:
         """
         count = 0
         latest: dict[bytes, LogRecord] = {}
-        with _uncollected():
+        with uncollected():
             for entry in self._log.replay():
                 latest[entry.key or b""] = entry
                 count += 1
@@ -394,13 +393,3 @@ def _heartbeat_tail(api_version: int, response: HeartbeatResponse) -> bytes:
     """The answer to a heartbeat without its correlation id: there are only as many as errors and versions."""
     frame = codec.encode_response(adapters.HEARTBEAT, api_version, 0, adapters.encode(api_version, response))
     return frame[4:]
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """What is made within, in great number and without cycles, stays for long: no garbage collection looks at it."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
