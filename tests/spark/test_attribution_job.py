@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from spark.jobs.attribution import JOB, reasons, shares
 from spark.jobs.attribution_drift import drift
 from spark.jobs.attribution_holes import holes, restarts, volumes
 from spark.jobs.job import Options
-from tests.spark.rows import answer, at, table
+from tests.spark.rows import answer, at, picked, table
 
 Row = dict[str, Any]
 
@@ -60,17 +61,67 @@ def minutes(gateway: int, shares_without: Iterable[float], *, first: int = 0) ->
     return rows
 
 
-def seconds_of(moment: datetime | None) -> float | None:
+def seconds_of(moment: datetime) -> float:
     """Since noon; Spark hands local times without a zone to Python."""
-    return None if moment is None else (moment.astimezone(at(0).tzinfo) - at(0)) / timedelta(seconds=1)
+    return (moment.astimezone(at(0).tzinfo) - at(0)) / timedelta(seconds=1)
 
 
-def found(spark: SparkSession, samples: list[Row], events: list[Row], *columns: str) -> list[tuple[Any, ...]]:
-    frame = holes(volumes(table(spark, SAMPLES, samples), seconds=60), table(spark, LIFECYCLE, events), seconds=60)
-    return [
-        tuple(seconds_of(value) if isinstance(value, datetime) else value for value in row)
-        for row in answer(frame, *columns)
-    ]
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What happened, on its own: the holes of all scenes are looked for at once, which is planned once."""
+
+    samples: Sequence[Row]
+    events: Sequence[Row] = ()
+
+    def moved(self, number: int) -> Scene:
+        """To a day, gateways and a topic that no other number has."""
+        later = timedelta(seconds=number * _DAY_S)
+
+        def elsewhere(row: Row) -> Row:
+            return {**row, **{name: row[name] + later for name in ("ts", "last_ts") if name in row}}
+
+        samples = [
+            elsewhere(row) | {"gateway": _GATEWAYS * number + row["gateway"], "topic": f"{row['topic']}-{number}"}
+            for row in self.samples
+        ]
+        events = [elsewhere(row) | {"actor": _renamed(row["actor"], _GATEWAYS * number)} for row in self.events]
+        return Scene(samples, events)
+
+
+_GATEWAYS = 100
+_DAY_S = 86_400
+SCENES: dict[str, Scene] = {}
+"""By the name under which a test asks for them. In the first the table begins; in the others it goes on."""
+Holes = Callable[..., list[tuple[Any, ...]]]
+
+
+def _renamed(actor: str, by: int) -> str:
+    kind, _, number = actor.partition("-")
+    return f"{kind}-{int(number) + by}"
+
+
+@pytest.fixture(scope="module")
+def holes_of(spark: SparkSession) -> Holes:
+    """The holes of a scene: these columns of each, times in seconds since noon of its day."""
+    scenes = [scene.moved(number) for number, scene in enumerate(SCENES.values())]
+    samples = table(spark, SAMPLES, (row for scene in scenes for row in scene.samples))
+    events = table(spark, LIFECYCLE, (row for scene in scenes for row in scene.events))
+    rows = holes(volumes(samples, seconds=60), events, seconds=60).collect()
+
+    def of(name: str, *columns: str) -> list[tuple[Any, ...]]:
+        number = list(SCENES).index(name)
+
+        def told(column: str, value: Any) -> Any:
+            if isinstance(value, datetime):
+                return seconds_of(value) - number * _DAY_S
+            if column == "restarted" and value is not None:
+                return _renamed(value, -_GATEWAYS * number)
+            return value - _GATEWAYS * number if column == "gateway" else value
+
+        its_own = [row for row in rows if row["gateway"] // _GATEWAYS == number]
+        return [tuple(told(column, row[column]) for column in columns) for row in its_own]
+
+    return of
 
 
 def test_shares_by_reason(spark: SparkSession) -> None:
@@ -102,66 +153,136 @@ def test_shares_by_reason(spark: SparkSession) -> None:
         volumes(table(spark, SAMPLES, []), seconds=0)
 
 
-def test_a_hole_after_the_gateways_own_restart(spark: SparkSession) -> None:
-    samples = minutes(0, [0] * 12) + minutes(1, [0, 0, 0, 0, 0.5, 0.8, 0.8, 0.8, 0, 0, 0, 0])
-    events = [
+SCENES["nothing"] = Scene(
+    minutes(0, [0, 0, 0, 0, 1, 0, 0, 0, 0, 0])  # a blip
+    + minutes(1, [0.1, 0.9, 0.3, 0.7, 0.2, 0.8, 0.5, 0.9, 0.8, 0.9])
+    + minutes(2, [0.5] * 10)
+    + minutes(3, [0, 0.5, 0.5, 0.5, 0.5])  # too little before it, and as old as the others
+    + [sample(60 * n, gateway=4, bytes=1_000_000) for n in range(10)]
+)
+
+
+def test_what_is_no_hole(holes_of: Holes) -> None:
+    assert holes_of("nothing", "gateway") == []
+
+
+SCENES["own restart"] = Scene(
+    minutes(0, [0] * 12) + minutes(1, [0, 0, 0, 0, 0.5, 0.8, 0.8, 0.8, 0, 0, 0, 0]),
+    [
         life(-50, "gateway-1", "starting"),
         life(-40, "gateway-1", "serving"),
         life(235, "gateway-1", "lost"),
         life(236, "gateway-1", "starting"),
         life(239, "gateway-1", "serving"),
         life(230, "log-0", "lost"),
-    ]
+    ],
+)
+
+
+def test_a_hole_after_the_gateways_own_restart(holes_of: Holes) -> None:
     columns = ["gateway", "began", "ended", "bytes", "unattributed_bytes", "lost_bytes", "share", "others_share"]
-    assert found(spark, samples, events, *columns) == [(1, 240.0, 480.0, 40_000, 29_000, 29_000, 0.725, 0.0)]
+    assert holes_of("own restart", *columns) == [(1, 240.0, 480.0, 40_000, 29_000, 29_000, 0.725, 0.0)]
     cause = ["cause", "restarted", "restart_began", "restart_ended", "is_everywhere", "reason", "client_id", "host"]
-    assert found(spark, samples, events, *cause) == [
+    assert holes_of("own restart", *cause) == [
         ("gateway_restarted", "gateway-1", 235.0, 239.0, False, "no_group", "rdkafka", "10.0.0.1")
     ]
 
 
-def test_the_hole_of_the_article_is_in_the_gateway_that_took_over(spark: SparkSession) -> None:
-    """Broker A restarts; its partition goes to C, which finds no group, until C restarts and the hole moves to A."""
-    samples = minutes(0, [0] * 5) + minutes(0, [0.6] * 7, first=13)
-    samples += minutes(1, [0] * 20) + minutes(2, [0] * 5 + [0.6] * 8 + [0] * 7)
-    events = [
+SCENES["the article"] = Scene(
+    minutes(0, [0] * 5)
+    + minutes(0, [0.6] * 7, first=13)
+    + minutes(1, [0] * 20)
+    + minutes(2, [0] * 5 + [0.6] * 8 + [0] * 7),
+    [
         life(290, "gateway-0", "lost"),
         life(310, "gateway-0", "serving"),
         life(770, "gateway-2", "moved"),
         life(785, "gateway-2", "serving"),
-    ]
+    ],
+)
+
+
+def test_the_hole_of_the_article_is_in_the_gateway_that_took_over(holes_of: Holes) -> None:
+    """Broker A restarts; its partition goes to C, which finds no group, until C restarts and the hole moves to A."""
     columns = ["gateway", "began", "ended", "lost_bytes", "cause", "restarted"]
-    assert found(spark, samples, events, *columns) == [
+    assert holes_of("the article", *columns) == [
         (0, 780.0, None, 42_000, "other_gateway_restarted", "gateway-2"),
         (2, 300.0, 780.0, 48_000, "other_gateway_restarted", "gateway-0"),
     ]
 
 
-def test_what_is_no_hole(spark: SparkSession) -> None:
-    blip = minutes(0, [0, 0, 0, 0, 1, 0, 0, 0, 0, 0])
-    noisy = minutes(1, [0.1, 0.9, 0.3, 0.7, 0.2, 0.8, 0.5, 0.9, 0.8, 0.9])
-    always = minutes(2, [0.5] * 10)
-    beginning = minutes(3, [0, 0.5, 0.5, 0.5, 0.5])  # too little before it
-    assert found(spark, blip + noisy + always + beginning, [], "gateway") == []
+SCENES["a new gateway"] = Scene(minutes(0, [0] * 8) + minutes(1, [0] * 8) + minutes(2, [0.7] * 5, first=3))
 
 
-def test_a_gateway_that_is_new_is_compared_with_the_others(spark: SparkSession) -> None:
-    samples = minutes(0, [0] * 8) + minutes(1, [0] * 8) + minutes(2, [0.7] * 5, first=3)
+def test_a_gateway_that_is_new_is_compared_with_the_others(holes_of: Holes) -> None:
     columns = ["gateway", "began", "ended", "expected_share", "cause", "restarted"]
-    assert found(spark, samples, [], *columns) == [(2, 180.0, None, 0.0, "labels_lost", None)]
+    assert holes_of("a new gateway", *columns) == [(2, 180.0, None, 0.0, "labels_lost", None)]
 
 
-def test_a_reader_without_a_group_lost_nothing(spark: SparkSession) -> None:
-    samples = minutes(0, [0] * 10) + minutes(1, [0] * 10)
-    samples += [sample(60 * n + 7, gateway=1, bytes=9000, client_id="export", reason="no_group") for n in range(5, 10)]
+SCENES["no group"] = Scene(
+    minutes(0, [0] * 10)
+    + minutes(1, [0] * 10)
+    + [sample(60 * n + 7, gateway=1, bytes=9000, client_id="export", reason="no_group") for n in range(5, 10)],
+    [life(280, "gateway-1", "lost"), life(290, "gateway-1", "serving")],
+)
+
+
+def test_a_reader_without_a_group_lost_nothing(holes_of: Holes) -> None:
     columns = ["gateway", "cause", "client_id", "had_group_bytes"]
-    restart = [life(280, "gateway-1", "lost"), life(290, "gateway-1", "serving")]
-    assert found(spark, samples, restart, *columns) == [(1, "reader_without_group", "export", 0)]
+    assert holes_of("no group", *columns) == [(1, "reader_without_group", "export", 0)]
 
 
-def test_a_hole_in_all_gateways_is_said_to_be_everywhere(spark: SparkSession) -> None:
-    samples = [row for gateway in range(3) for row in minutes(gateway, [0] * 5 + [0.5] * 5)]
-    assert found(spark, samples, [], "gateway", "is_everywhere") == [(0, True), (1, True), (2, True)]
+SCENES["everywhere"] = Scene(
+    [row for gateway in range(3) for row in minutes(gateway, [0] * 5 + [0.5] * 5)],
+    [life(-400, "gateway-1", "lost"), life(-301, "gateway-1", "serving")],  # 601 s before: for too long
+)
+
+
+def test_a_hole_in_all_gateways_is_said_to_be_everywhere(holes_of: Holes) -> None:
+    assert holes_of("everywhere", "gateway", "is_everywhere", "cause") == [
+        (gateway, True, "labels_lost") for gateway in range(3)
+    ]
+
+
+SCENES["calm"] = Scene(minutes(0, [0] * 14) + minutes(1, [0] * 5 + [0.6] * 4 + [0] + [0.6] * 4))
+
+
+def test_a_single_calm_step_does_not_end_a_hole(holes_of: Holes) -> None:
+    assert holes_of("calm", "gateway", "began", "ended") == [(1, 300.0, None)]
+
+
+def _planted() -> Scene:
+    """Five gateways for three hours, a share of 1 to 5% without a group, idle minutes; gateway-3 restarts at 01:20."""
+    chance = random.Random(5)
+    samples: list[Row] = []
+    for gateway in range(5):
+        for minute in range(180):
+            if chance.random() < 0.1:
+                continue
+            is_hole = gateway == 3 and 80 <= minute < 131
+            size = chance.randrange(5_000, 50_000)
+            without = round(size * (chance.uniform(0.5, 0.7) if is_hole else chance.uniform(0.01, 0.05)))
+            client: Row = {"gateway": gateway, "client_id": chance.choice(["rdkafka", "sarama"])}
+            samples.append(sample(60 * minute + 1, bytes=size - without, **client))
+            samples.append(sample(60 * minute + 2, bytes=without, reason="no_group", **client))
+    return Scene(samples, [life(4790, "gateway-3", "lost"), life(4797, "gateway-3", "serving")])
+
+
+SCENES["planted"] = _planted()
+
+
+def test_a_planted_hole_among_noise_is_the_one_that_is_named(holes_of: Holes) -> None:
+    planted = sum(
+        row["bytes"]
+        for row in SCENES["planted"].samples
+        if row["gateway"] == 3 and row["group"] is None and at(80 * 60) <= row["ts"] < at(131 * 60)
+    )
+    columns = ["gateway", "began", "ended", "unattributed_bytes", "lost_bytes", "cause", "restarted"]
+    [(gateway, began, ended, without, lost, cause, restarted)] = holes_of("planted", *columns)
+    assert (gateway, cause, restarted, without) == (3, "gateway_restarted", "gateway-3", planted)
+    assert 4800 <= began <= 4860
+    assert 131 * 60 <= ended <= 133 * 60
+    assert 0.9 * planted < lost < planted
 
 
 def test_a_restart_is_what_ended_and_not_what_was_found(spark: SparkSession) -> None:
@@ -178,35 +299,10 @@ def test_a_restart_is_what_ended_and_not_what_was_found(spark: SparkSession) -> 
         ],
     )
     rows = answer(restarts(events).orderBy("restart_began"), "actor", "restart_began", "restart_ended")
-    assert [(actor, seconds_of(began), seconds_of(ended)) for actor, began, ended in rows] == [
+    assert [(actor, seconds_of(began), ended and seconds_of(ended)) for actor, began, ended in rows] == [
         ("gateway-0", 10.0, 20.0),
         ("gateway-0", 30.0, None),
     ]
-
-
-def test_a_planted_hole_among_noise_is_the_one_that_is_named(spark: SparkSession) -> None:
-    """Five gateways for three hours, a share of 1 to 5% without a group, idle minutes; gateway-3 restarts at 01:20."""
-    chance = random.Random(5)
-    samples: list[Row] = []
-    planted = 0
-    for gateway in range(5):
-        for minute in range(180):
-            if chance.random() < 0.1:
-                continue
-            is_hole = gateway == 3 and 80 <= minute < 131
-            size = chance.randrange(5_000, 50_000)
-            without = round(size * (chance.uniform(0.5, 0.7) if is_hole else chance.uniform(0.01, 0.05)))
-            planted += without if is_hole else 0
-            client: Row = {"gateway": gateway, "client_id": chance.choice(["rdkafka", "sarama"])}
-            samples.append(sample(60 * minute + 1, bytes=size - without, **client))
-            samples.append(sample(60 * minute + 2, bytes=without, reason="no_group", **client))
-    events = [life(4790, "gateway-3", "lost"), life(4797, "gateway-3", "serving")]
-    columns = ["gateway", "began", "ended", "unattributed_bytes", "lost_bytes", "cause", "restarted"]
-    [(gateway, began, ended, without, lost, cause, restarted)] = found(spark, samples, events, *columns)
-    assert (gateway, cause, restarted, without) == (3, "gateway_restarted", "gateway-3", planted)
-    assert 4800 <= began <= 4860
-    assert 131 * 60 <= ended <= 133 * 60
-    assert 0.9 * planted < lost < planted
 
 
 def committed(at_s: float, previous: int | None, offset: int | None, **changes: Any) -> Row:
@@ -226,26 +322,38 @@ def committed(at_s: float, previous: int | None, offset: int | None, **changes: 
     }
 
 
-def drifts(spark: SparkSession, samples: list[Row], commits: list[Row], *columns: str) -> list[tuple[Any, ...]]:
-    return answer(drift(table(spark, SAMPLES, samples), table(spark, COMMITS, commits)), *columns)
+READ: dict[str, tuple[Sequence[Row], Sequence[Row]]] = {}
+"""Samples and commits by their topic: drift is computed for all at once."""
+Drifts = Callable[..., list[tuple[Any, ...]]]
 
 
-IMPLIED = ("group", "implied_bytes", "attributed_bytes", "missing_bytes", "ahead_bytes", "cause")
+@pytest.fixture(scope="module")
+def drifts_of(spark: SparkSession) -> Drifts:
+    """The drift of a topic: these columns of each row."""
+    samples = [{**row, "topic": topic} for topic, (sent, _) in READ.items() for row in sent]
+    commits = [{**row, "topic": topic} for topic, (_, said) in READ.items() for row in said]
+    rows = drift(table(spark, SAMPLES, samples), table(spark, COMMITS, commits)).collect()
+    return lambda topic, *columns: picked((row for row in rows if row["topic"] == topic), *columns)
 
 
-def test_commits_and_samples_agree(spark: SparkSession) -> None:
-    samples = [
+READ["all"] = (
+    [
         sample(1, first=0, last=49),
         sample(2, first=50, last=99),
         sample(3, first=40, last=59),  # sent again
         sample(4, first=0, last=99, group="archive"),
-    ]
-    commits = [committed(5, 0, 60), committed(6, 60, 90), committed(7, None, 10), committed(8, 90, 30)]
-    assert drifts(spark, samples, commits, *IMPLIED) == [("billing", 9000, 10_000, 0, 1000, "none")]
+    ],
+    [committed(5, 0, 60), committed(6, 60, 90), committed(7, None, 10), committed(8, 200, 30)],
+)
 
 
-def test_what_is_missing_and_where_it_went(spark: SparkSession) -> None:
-    samples = [
+def test_commits_and_samples_agree(drifts_of: Drifts) -> None:
+    columns = ["group", "implied_bytes", "attributed_bytes", "missing_bytes", "ahead_bytes", "cause"]
+    assert drifts_of("all", *columns) == [("billing", 9000, 10_000, 0, 1000, "none")]
+
+
+READ["not all"] = (
+    [
         sample(1, first=0, last=29),
         sample(2, first=30, last=79, reason="no_group"),
         sample(3, first=0, last=99, group="archive"),
@@ -253,31 +361,38 @@ def test_what_is_missing_and_where_it_went(spark: SparkSession) -> None:
         sample(5, first=20, last=29, partition=1),
         sample(6, first=0, last=99, partition=1, reason="internal"),
         sample(7, first=0, last=99, partition=2, group="archive"),
-    ]
-    commits = [
+    ],
+    [
         committed(9, 0, 100),  # 0-29 its own, 30-79 without a name, 80-99 only the archive's
         committed(9, 0, 30, partition=1),  # 10-19 sent to nobody
         committed(9, 0, 50, partition=2),
         committed(9, 100, None, partition=2, kind="expired"),
-    ]
+    ],
+)
+
+
+def test_what_is_missing_and_where_it_went(drifts_of: Drifts) -> None:
     columns = ["partition", "implied_bytes", "attributed_bytes", "missing_bytes", "nameless_bytes", "skipped_bytes"]
-    assert drifts(spark, samples, commits, *columns, "cause") == [
+    assert drifts_of("not all", *columns, "cause") == [
         (0, 10_000, 3000, 7000, 5000, 0, "nameless"),
         (2, 5000, 0, 5000, 0, 0, "other_groups_only"),
         (1, 3000, 2000, 1000, 0, 1000, "skipped"),
     ]
 
 
-def test_bytes_per_offset_are_those_of_the_block(spark: SparkSession) -> None:
-    """Records of 100 bytes up to 4096, of 10 bytes behind it; what was read before the table begins is not missing."""
-    samples = [
+READ["two sizes"] = (
+    [
         sample(1, first=1000, last=4095),
         sample(2, first=4096, last=5095, bytes=10_000, reason="no_group"),
-    ]
+    ],
+    [committed(9, 0, 5096)],
+)
+
+
+def test_bytes_per_offset_are_those_of_the_block(drifts_of: Drifts) -> None:
+    """Records of 100 bytes up to 4096, of 10 bytes behind it; what was read before the table begins is not missing."""
     columns = ["implied_offsets", "implied_bytes", "missing_bytes", "missing_share"]
-    assert drifts(spark, samples, [committed(9, 0, 5096)], *columns) == [
-        (4096, 309_600 + 10_000, 10_000, pytest.approx(10_000 / 319_600))
-    ]
+    assert drifts_of("two sizes", *columns) == [(4096, 309_600 + 10_000, 10_000, pytest.approx(10_000 / 319_600))]
 
 
 def test_empty_tables_and_plans_with_what_is_needed_only(spark: SparkSession, tmp_path: Path) -> None:
