@@ -249,7 +249,9 @@ def test_over_time_and_gone(spark: SparkSession) -> None:
     ]  # fmt: skip
     later = over_time(commits, ends, step_seconds=120, start=at(400), end=at(500), groups=1)
     assert {row[0] for row in answer(later, "group")} == {"billing-2"}
-    assert answer(gone(commits), "group", "topic", "partition", "how", "offset") == [
+    came_again = [commit(0, 7), commit(60, None, kind="expired", previous=7), commit(120, 8)]
+    again = table(spark, "commits", [row | {"group": "again"} for row in came_again])
+    assert answer(gone(commits.union(again)), "group", "topic", "partition", "how", "offset") == [
         ("billing", "flights", 0, "deleted", 1_300)
     ]
 

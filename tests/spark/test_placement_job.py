@@ -109,6 +109,7 @@ def test_loads_by_hand(spark: SparkSession) -> None:
                 life("offsets-1", "lost", "west", 5),
                 life("offsets-1", "serving", "east", 6),
                 life("offsets-3", "serving", "west"),
+                life("offsets-3", "starting", "north", 9),  # it does not serve there yet
                 life("log-0", "serving", "north"),
             ],
         },

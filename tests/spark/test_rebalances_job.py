@@ -211,7 +211,10 @@ def _for_advice() -> tuple[Rows, Rows]:
 
 
 def _with_a_storm() -> tuple[Rows, Rows]:
-    """100 groups over a day, each with a rebalance an hour; one has 40 within 20 minutes, because of one client."""
+    """100 groups over a day, each with a rebalance an hour; one has 40 within 20 minutes, because of one client.
+
+    Another has a small storm, and an hour later another.
+    """
     chance = random.Random(6)
     rebalances = [
         rebalance(3_600 * hour + chance.randrange(3_600), 2, 1, group=f"group-{n}", culprit=who(f"{n}-{hour}", f"c{n}"))
@@ -220,6 +223,11 @@ def _with_a_storm() -> tuple[Rows, Rows]:
     ]
     bad = [who(f"bad-{n}", "bad", "10.0.0.66") for n in range(41)]
     rebalances += [rebalance(40_000 + 30 * n, 4, 12, group="group-42", cause=LEFT, culprit=bad[n]) for n in range(40)]
+    rebalances += [
+        rebalance(hour * 3_600 + 30 * n, 1, 0, group="group-7", culprit=who("m-7", "c7"), number=100 + n)
+        for hour in (30, 31)
+        for n in range(5)
+    ]
     events = [
         {**row, "group": "group-42"}
         for n in range(40)
@@ -262,7 +270,8 @@ def test_advice(told: dict[str, list[Row]]) -> None:
 
 
 def test_names_the_storm_and_who_flaps(told: dict[str, list[Row]]) -> None:
-    [storm] = told["storms"]
+    storm, *others = told["storms"]
+    assert picked(others, "group", "rebalances") == [("group-7", 5), ("group-7", 5)]
     assert picked([storm], "group", "cause", "client_id", "host") == [("group-42", LEFT, "bad", "10.0.0.66")]
     assert storm["rebalances"] >= 40
     assert picked(told["flapping"], "group", "client_id", "returns") == [
