@@ -120,7 +120,8 @@ class MappingNodes:
 
         They are sent while ``nodes`` are taken, ``batch`` of them in one transaction at most. Nothing is read first: of
         the nodes above, those that are not in ``seen`` are created too; where anything was seen, the root is there.
-        What turns out to be otherwise costs a reading, as in :meth:`apply`.
+        What turns out to be otherwise costs a reading, as in :meth:`apply`. Only where nothing was seen, there may be no
+        fences yet: they are looked for, and made.
         """
         outcomes: dict[str, Outcome] = {}
         left: list[WriteIf] = []
@@ -129,8 +130,10 @@ class MappingNodes:
         creations = _creations(nodes, together, above, outcomes)
 
         def hopeful() -> Iterator[_Transaction]:
-            """As long as not all have failed: then what was seen is out of date, or there are no fences yet."""
-            for creation in creations:
+            """As long as not all have failed: then what was seen is out of date."""
+            for number, creation in enumerate(creations):
+                if number == 0 and not seen and not self._read(_FENCES)[0].keys() >= set(_FENCES):
+                    self._make_fences()
                 if len(left) >= CREATED_AT_ONCE and Outcome.DONE not in outcomes.values():
                     left.extend(creation.changes)
                     return
