@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from spark import plots
 from spark.answer import Answer, Shown
+from spark.findings import findings
 from spark.jobs.job import Options, Plot
 from spark.page import render_page
 from spark.showing import cell
 
 PAGE_ROWS = 200
 """Of one section; JSON has all."""
+TOP_ROWS = 10
+"""Of one section that are not folded away."""
 _CURVES = 4
 """As many as can be told from each other."""
 _BARS = 24
 _NOBODY = "(none)"
-_UNFOLDED_ROWS = 12
+_BYTES = ("bytes", "KiB", "MiB", "GiB", "TiB")
+_LONG = 19
+"""More than a moment has; in characters."""
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,22 +36,20 @@ class _Part:
     """A section on the page."""
 
     shown: Shown
-    rows: Sequence[tuple[Any, ...]]
+    top: Sequence[tuple[Any, ...]]
+    rest: Sequence[tuple[Any, ...]]
+    """Folded away."""
     svg: str
     left_out: str
     """What of it the plot has not; empty: nothing."""
     more: str
     """Which rows the table has not; empty: none."""
 
-    @property
-    def folded(self) -> bool:
-        """The table is long and what it says is drawn above it."""
-        return bool(self.svg) and len(self.rows) > _UNFOLDED_ROWS
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _JobOnPage:
     answer: Answer
+    findings: Sequence[str]
     parts: Sequence[_Part]
     empty: Sequence[str]
     """Titles of the sections without rows."""
@@ -56,15 +62,86 @@ def render_answers(answers: Sequence[Answer], options: Options, damage: Sequence
     jobs = [
         _JobOnPage(
             answer=answer,
-            parts=[_part(section, zone, names) for section in answer.sections if section.rows],
+            findings=findings(answer),
+            parts=sorted(
+                (_part(section, zone, names) for section in answer.sections if section.rows),
+                key=lambda part: not part.svg,
+            ),
             empty=[section.title for section in answer.sections if not section.rows],
         )
         for answer in answers
     ]
     title = f"Consumer groups: {answers[0].title}" if len(answers) == 1 else "Consumer groups: report"
     return render_page(
-        "answers.html.j2", {"cell": cell}, title=title, facts=_facts(options, zone), jobs=jobs, damage=damage
+        "answers.html.j2",
+        {"cell": cell_in, "is_long": _is_long},
+        title=title,
+        summary=_summary(answers),
+        facts=_facts(options, zone),
+        jobs=jobs,
+        damage=damage,
     )
+
+
+def _is_long(text: str) -> bool:
+    """It may be broken anywhere, so that its table is no wider than the page."""
+    return len(text) > _LONG
+
+
+def cell_in(value: Any, column: str) -> str:
+    """A value for people, in units that its column's name tells: bytes, seconds, a share."""
+    if value is None or isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return cell(value)
+    number = float(value)
+    if column.endswith("bytes_per_second"):
+        return f"{_sized(number)}/s"
+    if column.endswith("bytes"):
+        return _sized(number)
+    if column.endswith("seconds") and not column.endswith("partition_seconds"):
+        return _lasting(number)
+    if column.endswith("share"):
+        return f"{number:.1%}"
+    return cell(round(number, 2)) if isinstance(value, float) and abs(number) >= 1 else cell(value)
+
+
+def _sized(size_bytes: float) -> str:
+    for unit in _BYTES[:-1]:
+        if abs(size_bytes) < 1024:
+            return f"{size_bytes:,.0f} B" if unit == "bytes" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:,.1f} {_BYTES[-1]}"
+
+
+def _lasting(seconds: float) -> str:
+    if abs(seconds) < _MINUTE_S:
+        return f"{cell(round(seconds, 3))} s"
+    whole = round(abs(seconds))
+    if whole < _HOUR_S:
+        text = f"{whole // _MINUTE_S} min {whole % _MINUTE_S} s"
+    elif whole < _DAY_S:
+        text = f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S} min"
+    else:
+        text = f"{whole // _DAY_S} d {whole % _DAY_S // _HOUR_S} h"
+    return f"-{text}" if seconds < 0 else text
+
+
+def _summary(answers: Sequence[Answer]) -> str:
+    """What an operator asks first, in one line; of what the jobs did not answer, nothing."""
+    sections = {(answer.job, section.name): section for answer in answers for section in answer.sections}
+    said = []
+    if (charge := sections.get(("consumption", "chargeback"))) is not None:
+        sent = list(zip(charge.values("group"), charge.values("bytes"), strict=True))
+        total = sum(size for _, size in sent)
+        nobody = sum(size for group, size in sent if group is None)
+        count = sum(group is not None for group, _ in sent)
+        said.append(f"{count:,} group{'' if count == 1 else 's'}, {_sized(total)} sent")
+        if total:
+            said.append(f"{nobody / total:.1%} of it without a group")
+    if (lag := sections.get(("lag", "groups"))) is not None and lag.rows:
+        verdicts = Counter(lag.values("verdict"))
+        bad = [f"{count} {verdict}" for verdict, count in verdicts.most_common() if verdict != "OK"]
+        said.append(f"lag: {', '.join(bad) or 'all groups OK'}")
+    return " · ".join(said)
 
 
 def _facts(options: Options, zone: ZoneInfo) -> list[tuple[str, str]]:
@@ -96,7 +173,8 @@ def _part(shown: Shown, zone: ZoneInfo, names: Sequence[str]) -> _Part:
     svg, left_out = _drawn(shown, shown.plot, zone, names) if shown.plot is not None else ("", "")
     hidden = len(shown.rows) - PAGE_ROWS
     more = f"{hidden:,} rows" + (" and others" if shown.cut else "") if hidden > 0 else ""
-    return _Part(shown=shown, rows=shown.rows[:PAGE_ROWS], svg=svg, left_out=left_out, more=more)
+    top, rest = shown.rows[:TOP_ROWS], shown.rows[TOP_ROWS:PAGE_ROWS]
+    return _Part(shown=shown, top=top, rest=rest, svg=svg, left_out=left_out, more=more)
 
 
 def _drawn(shown: Shown, plot: Plot, zone: ZoneInfo, names: Sequence[str]) -> tuple[str, str]:
