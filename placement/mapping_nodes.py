@@ -120,8 +120,8 @@ class MappingNodes:
 
         They are sent while ``nodes`` are taken, ``batch`` of them in one transaction at most. Nothing is read first: of
         the nodes above, those that are not in ``seen`` are created too; where anything was seen, the root is there.
-        What turns out to be otherwise costs a reading, as in :meth:`apply`. Only where nothing was seen, there may be no
-        fences yet: they are looked for, and made.
+        What turns out to be otherwise costs a reading, as in :meth:`apply`. Only where nothing was seen, there may be
+        no fences yet: they are looked for, and made.
         """
         outcomes: dict[str, Outcome] = {}
         left: list[WriteIf] = []
