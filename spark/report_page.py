@@ -129,6 +129,9 @@ def _summary(answers: Sequence[Answer]) -> str:
     """What an operator asks first, in one line; of what the jobs did not answer, nothing."""
     sections = {(answer.job, section.name): section for answer in answers for section in answer.sections}
     said = []
+    if (steps := sections.get(("consumption", "per_bucket"))) is not None and steps.rows:
+        times = [at for at in steps.values("bucket") if at is not None]
+        said.append(f"{min(times):%Y-%m-%d %H:%M} to {max(times):%Y-%m-%d %H:%M %Z}")
     if (charge := sections.get(("consumption", "chargeback"))) is not None:
         sent = list(zip(charge.values("group"), charge.values("bytes"), strict=True))
         total = sum(size for _, size in sent)

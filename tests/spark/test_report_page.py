@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -56,8 +56,10 @@ def test_numbers_have_the_units_that_their_columns_tell(value: Any, column: str,
 def test_the_first_line_says_groups_bytes_share_and_verdicts() -> None:
     charge = section("chargeback", {"group": "billing", "bytes": 3 << 30}, {"group": None, "bytes": 1 << 30})
     lag = section("groups", {"group": "billing", "verdict": "STALLED"}, {"group": "archive", "verdict": "OK"})
-    page = render_answers([answer("consumption", charge), answer("lag", lag)], Options(now=NOON))
-    assert "1 group, 4.0 GiB sent · 25.0% of it without a group · lag: 1 STALLED" in page
+    steps = section("per_bucket", {"bucket": NOON}, {"bucket": NOON + timedelta(hours=36)})
+    page = render_answers([answer("consumption", steps, charge), answer("lag", lag)], Options(now=NOON))
+    assert "2026-05-01 12:00 to 2026-05-03 00:00 UTC · 1 group, 4.0 GiB sent" in page
+    assert "· 25.0% of it without a group · lag: 1 STALLED<" in page
 
 
 def test_what_matters_is_said_in_words_and_what_is_well_is_not() -> None:
