@@ -17,7 +17,7 @@ from spark import priority
 from spark.command import session_for
 from spark.jobs import JOBS
 from spark.request import Request
-from spark.session import end_on_sigterm
+from spark.signals import end_on_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,7 @@ def main() -> None:
     with session_for(request, jobs, low_priority=yields) as session:
         from spark.answer import answer_of
 
-        end_on_sigterm(session)
+        end_on_signals(session)
         _say("session", seconds=time.perf_counter() - began_s)
         for job in jobs:
             before = _counters(session)

@@ -23,7 +23,8 @@ from spark import priority, sizing
 from spark.jobs import JOBS
 from spark.jobs.job import Job, Options
 from spark.request import BadRequest, Request
-from spark.session import SparkUnavailable, end_on_sigterm, local_session, raydp_session
+from spark.session import SparkUnavailable, local_session, raydp_session
+from spark.signals import end_on_signals, ended_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python says so again at its end
         return 1
     except (Refused, BadRequest, SparkUnavailable) as error:
-        return _failed(str(error))
+        return _failed(str(error)) if (number := ended_by()) is None else _failed("interrupted", 128 + number)
 
 
 def _failed(text: str, code: int = 1) -> int:
@@ -78,7 +79,7 @@ def _run(request: Request, jobs: list[Job]) -> int:
         folder = ending.enter_context(_stream_folder(request, jobs)) if request.stream else None
         progress.step("starting Spark" + (f" on Ray at {request.ray_address}" if request.ray_address else ""))
         session = ending.enter_context(session_for(request, jobs))
-        end_on_sigterm(session)
+        end_on_signals(session)
         ending.callback(progress.step, "ending Spark")
         ending.callback(progress.rest)
         progress.follow(session)

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from spark.session import SparkUnavailable, end_on_sigterm, local_session, raydp_session
+from spark.session import SparkUnavailable, local_session, raydp_session
+from spark.signals import end_on_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -181,7 +182,7 @@ def main(arguments: list[str] | None = None) -> int:
         with _session(options.storage, options.local) as session:
             from spark.tables import read_samples
 
-            end_on_sigterm(session)
+            end_on_signals(session)
             result = analyse(read_samples(session, options.storage))
     except SparkUnavailable as error:
         print(f"spark.job: {error}", file=sys.stderr)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import socket
 import sys
 import time
@@ -201,21 +200,6 @@ def _free_by_node() -> list[Mapping[str, float]]:
 
     per_node: Mapping[str, Mapping[str, float]] = available_resources_per_node()  # type: ignore[no-untyped-call]
     return list(per_node.values())
-
-
-def end_on_sigterm(session: SparkSession) -> None:
-    """From now on SIGTERM ends this process in order (SystemExit, 143), its jobs cancelled. In the main thread only.
-
-    Py4J keeps a connection whose answer nobody waited for: what is asked on it next, as to stop, would wait for the job
-    to end. So the jobs are cancelled in the handler, for which Py4J opens another, as PySpark does it for SIGINT.
-    """
-
-    def end(number: int, frame: object) -> None:
-        with suppress(Exception):  # the JVM may be gone
-            session.sparkContext.cancelAllJobs()
-        sys.exit(128 + number)
-
-    signal.signal(signal.SIGTERM, end)
 
 
 def _settings(shuffle_partitions: int, short_job: bool) -> dict[str, str]:

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from actors.tables.reading import folder_of
 from spark.jobs import JOBS
 from spark.jobs.job import Job, Options, Section
+from spark.signals import ended_by, ending
 from spark.streaming.checkpoint import Checkpoint, StreamRefused
 from spark.streaming.folds import fold_of, folded_schema
 from spark.streaming.output import BatchFolders
@@ -141,10 +142,12 @@ def _start(rows: DataFrame, folders: BatchFolders, checkpoint: Path, once: bool,
 
 
 def _await(queries: Sequence[StreamingQuery], kept: threading.Event, on_rows: Callable[[], None]) -> None:
-    """Until all have ended or one has failed."""
+    """Until all have ended, one has failed, or a signal came."""
     running, untold = list(queries), False
     while running:
         running = [query for query in running if not query.awaitTermination(_POLL_S)]
+        if (number := ended_by()) is not None:
+            raise ending(number)
         more = kept.is_set()
         kept.clear()
         if untold and not more:

@@ -126,7 +126,6 @@ def test_a_damaged_table_is_named_and_the_file_is_not_written(muster: Muster, st
     assert not out.exists()
 
 
-@pytest.mark.xfail(reason="SIGINT right after an answer was shown ended it with 1 instead of 130", strict=False)
 def test_a_stream_is_shown_as_it_grows_until_it_is_interrupted_and_leaves_nothing(
     storage: Path, tmp_path: Path
 ) -> None:
@@ -173,9 +172,10 @@ def test_sigterm_in_the_middle_of_a_job_ends_it_and_its_jvm(storage: Path, tmp_p
     endless = tmp_path / "endless.py"
     endless.write_text(
         "import sys\n"
-        "from spark.session import end_on_sigterm, local_session\n"
+        "from spark.session import local_session\n"
+        "from spark.signals import end_on_signals\n"
         "with local_session(cores=1) as session:\n"
-        "    end_on_sigterm(session)\n"
+        "    end_on_signals(session)\n"
         "    job = session.range(10**15).selectExpr('sum(id * id)')\n"
         "    print('runs', flush=True)\n"
         "    job.collect()\n"

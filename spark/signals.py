@@ -1,0 +1,43 @@
+"""SIGINT and SIGTERM while Spark works: its jobs are cancelled, and the process ends in order.
+
+Py4J keeps a connection whose answer nobody waited for: what is asked on it next, as to stop, would wait for the job to
+end. So the jobs are cancelled in the handler, for which Py4J opens another, as PySpark does it for SIGINT.
+
+What a handler raises is lost where Python discards exceptions, as in the finalizers by which Py4J lets Java's objects
+go, and of a cancelled job one hears first that it failed. So the signal is remembered: :func:`ended_by`.
+"""
+
+from __future__ import annotations
+
+import signal
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_came: list[int] = []
+
+
+def end_on_signals(session: SparkSession) -> None:
+    """From now on SIGINT and SIGTERM cancel that session's jobs, and raise :func:`ending`. In the main thread only."""
+
+    def end(number: int, frame: object) -> None:
+        _came.append(number)
+        with suppress(Exception):  # the JVM may be gone
+            session.sparkContext.cancelAllJobs()
+        raise ending(number)
+
+    _came.clear()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+
+
+def ended_by() -> int | None:
+    """The first signal that came."""
+    return _came[0] if _came else None
+
+
+def ending(number: int) -> BaseException:
+    """What a program is used to: KeyboardInterrupt for SIGINT, else SystemExit with 128 and the number."""
+    return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
