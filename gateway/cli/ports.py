@@ -6,6 +6,7 @@ import errno
 import random
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psutil
 
@@ -17,7 +18,10 @@ _TRIES = 200
 
 
 class Ports:
-    """Ports that nobody else has. They are held until ``release``, so that two are never the same."""
+    """Ports that nobody else has. They are held until ``release``, so that two are never the same.
+
+    Nobody listens at them meanwhile: clients are refused, as at a broker that is down, and try again.
+    """
 
     def __init__(self, host: str) -> None:
         """``host``: the address that gateways will bind; "" for all interfaces."""
@@ -66,15 +70,20 @@ def _bound(host: str, port: int) -> socket.socket | OSError:
         )[0]
     except OSError as error:
         return error
-    listener = socket.socket(family, kind)
+    held = socket.socket(family, kind)
+    with suppress(OSError):
+        held.bind(address)
+        return held
+    # Taken, or connections to who had it before are in TIME_WAIT. That does not keep a gateway from it.
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen()  # two sockets with SO_REUSEADDR may both bind; only one may listen
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(address)
+        held.listen()  # two sockets with SO_REUSEADDR may both bind; only one may listen
+        held.shutdown(socket.SHUT_RDWR)  # clients that are back before the gateways would wait for an answer
     except OSError as error:
-        listener.close()
+        held.close()
         return error
-    return listener
+    return held
 
 
 def _by_whom(port: int) -> str:

@@ -1,0 +1,46 @@
+"""Ports that are kept for the gateways until these start."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from gateway.cli.errors import CliError
+from gateway.cli.ports import Ports
+
+HOST = "127.0.0.1"
+
+
+def refuses(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), timeout=10).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_clients_are_refused_and_others_do_not_get_it() -> None:
+    """A client that is accepted there waits for an answer that nobody gives."""
+    held = Ports(HOST)
+    (port,) = held.take(0, 1, "say another")
+    assert refuses(port)
+    with pytest.raises(CliError, match=rf"port {port} on {HOST} is taken"):
+        Ports(HOST).take(port, 1, "say another")
+    held.release()
+    socket.create_server((HOST, port)).close()
+
+
+def test_a_port_whose_last_connections_the_kernel_still_remembers() -> None:
+    """What is closed from this side first is in TIME_WAIT: the gateways that were killed or stopped a moment ago."""
+    (port,) = (before := Ports(HOST)).take(0, 1, "say another")
+    before.release()
+    with socket.create_server((HOST, port)) as server, socket.create_connection((HOST, port)) as client:
+        accepted, _ = server.accept()
+        accepted.close()
+        assert client.recv(1) == b""
+    held = Ports(HOST)
+    assert held.take(port, 1, "say another") == (port,)
+    assert refuses(port)
+    held.release()
+    socket.create_server((HOST, port)).close()
