@@ -10,6 +10,8 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from placement.hashing import partition_for
+
 _numbers = itertools.count(1)
 
 
@@ -42,7 +44,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Schedu
     return _Scheduling(config, log)
 
 
+_OFFSETS_PARTITIONS = 50
+"""The default, which the Muster that tests share has."""
+_COORDINATORS = (1, 2)
+"""Every coordinator is a process that has to start first: two have the groups of all tests."""
+
+
 @pytest.fixture
 def fresh() -> Callable[[str], str]:
     """A name that no other test uses."""
-    return lambda kind: f"{kind}-{next(_numbers)}"
+
+    def name(kind: str) -> str:
+        names = (f"{kind}-{number}" for number in _numbers)
+        return next(name for name in names if partition_for(name, _OFFSETS_PARTITIONS) in _COORDINATORS)
+
+    return name

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import confluent_kafka
@@ -24,20 +23,12 @@ PARTITIONS = 6
 ALL = frozenset(range(PARTITIONS))
 WAIT_S = 60
 _OFFSETS_TOPIC, _OFFSETS_PARTITIONS = "__consumer_offsets", 50
-_COORDINATORS = {1, 2}
 
 
 class Commit(NamedTuple):
     topic: str
     partition: int
     offset: int
-
-
-def fresh_group(fresh: Callable[[str], str], kind: str) -> str:
-    """A group that no other test uses. Few coordinators have all of them: each is a process that has to start first."""
-    stem = fresh(kind)
-    names = (f"{stem}.{number}" for number in itertools.count())
-    return next(name for name in names if partition_for(name, _OFFSETS_PARTITIONS) in _COORDINATORS)
 
 
 def create(muster: Muster, topic: str) -> None:

@@ -13,7 +13,6 @@ import pytest
 from actors.faults import Fault, FaultClient, UnknownTarget
 from actors.wire.codec import ErrorCode
 from placement.hashing import partition_for
-from tests.cluster.groups import fresh_group
 from tests.gateway.serving import Client
 from tests.muster_process import Muster, eventually
 from tests.table_rows import table_rows
@@ -45,7 +44,7 @@ def test_a_killed_actor_comes_back(muster: Muster, faults: FaultClient) -> None:
 
 
 def test_the_tables_tell_a_kill_the_loss_and_who_served_then(muster: Muster, fresh: Callable[[str], str]) -> None:
-    group = fresh_group(fresh, "killed")
+    group = fresh("killed")
     actor = f"offsets-{partition_for(group, 50)}"
     with Client(int(muster.ready["bootstrap"][0].rpartition(":")[2])) as client:
         asked = {"key_type": 0, "coordinator_keys": [group]}

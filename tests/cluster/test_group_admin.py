@@ -25,7 +25,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AclOperation, AdminClient
 
-from tests.cluster.groups import ALL, WAIT_S, create, describe, fresh_group, until_read, working
+from tests.cluster.groups import ALL, WAIT_S, create, describe, until_read, working
 from tests.cluster.members import ConfluentMember, Producer
 from tests.muster_process import Muster, eventually
 
@@ -59,7 +59,7 @@ def kafka_admin(muster: Muster) -> Iterator[kafka.KafkaAdminClient]:
 @pytest.fixture
 def stable(muster: Muster, fresh: Fresh, topic: str) -> Iterator[str]:
     """A group with one static member, which has read and committed everything."""
-    group = fresh_group(fresh, "stable")
+    group = fresh("stable")
     config = {"group.instance.id": "here", "client.id": "described", "partition.assignment.strategy": "range"}
     producer = Producer(muster.bootstrap, topic)
     producer.send(COUNT)
@@ -91,7 +91,7 @@ def refusal(future: Any) -> int:
 def test_confluent_admin_lists_groups_by_state_and_type(
     admin: AdminClient, fresh: Fresh, topic: str, stable: str
 ) -> None:
-    empty = fresh_group(fresh, "offsets-only")
+    empty = fresh("offsets-only")
     alter(admin, empty, [TopicPartition(topic, 0, 1)])
 
     def listed(**filters: Any) -> dict[str, tuple[ConsumerGroupState, ConsumerGroupType, bool]]:
@@ -136,7 +136,7 @@ def test_confluent_admin_changes_offsets_and_deletes_groups(
     assert refused.error is not None
     assert refused.error.code() == KafkaError.UNKNOWN_MEMBER_ID, "a group with members commits for itself"
     assert sum(listed_offsets(admin, stable).values()) == COUNT
-    empty, unknown = fresh_group(fresh, "altered"), fresh_group(fresh, "unknown")
+    empty, unknown = fresh("altered"), fresh("unknown")
     assert [each.error for each in alter(admin, empty, wanted)] == [None, None]
     assert listed_offsets(admin, empty) == {0: 3, 4: 7}
     asked = [TopicPartition(topic, 4), TopicPartition(topic, 5)]
@@ -153,7 +153,7 @@ def test_confluent_admin_changes_offsets_and_deletes_groups(
 def test_kafka_python_admin_lists_and_describes(
     kafka_admin: kafka.KafkaAdminClient, fresh: Fresh, topic: str, stable: str
 ) -> None:
-    empty = fresh_group(fresh, "offsets-only")
+    empty = fresh("offsets-only")
     assert kafka_admin.alter_group_offsets(empty, {kafka.TopicPartition(topic, 0): kafka.OffsetAndMetadata(1, "", -1)})
 
     def listed(**filters: Any) -> dict[str, tuple[str, str, str]]:
@@ -182,7 +182,7 @@ def test_kafka_python_admin_changes_offsets_and_groups(
     first, second = kafka.TopicPartition(topic, 0), kafka.TopicPartition(topic, 1)
     assert sum(each.offset for each in kafka_admin.list_group_offsets(stable)[stable].values()) == COUNT
     assert kafka_admin.delete_group_offsets(stable, [first]) == {first: kafka.errors.GroupSubscribedToTopicError}
-    empty = fresh_group(fresh, "altered")
+    empty = fresh("altered")
     wanted = {each: kafka.OffsetAndMetadata(3, METADATA, -1) for each in (first, second)}
     assert kafka_admin.alter_group_offsets(empty, wanted) == dict.fromkeys(wanted, kafka.errors.NoError)
     assert kafka_admin.list_group_offsets(empty) == {empty: wanted}
@@ -190,7 +190,7 @@ def test_kafka_python_admin_changes_offsets_and_groups(
     assert reset == {first: {"error": kafka.errors.NoError, "offset": 0}}
     assert kafka_admin.delete_group_offsets(empty, [second]) == {second: kafka.errors.NoError}
     assert kafka_admin.list_group_offsets(empty) == {empty: {first: kafka.OffsetAndMetadata(0, METADATA, -1)}}
-    unknown = fresh_group(fresh, "unknown")
+    unknown = fresh("unknown")
     deleted = {stable: "NonEmptyGroupError", empty: "OK", unknown: "GroupIdNotFoundError"}
     assert kafka_admin.delete_groups(list(deleted)) == deleted
     evicted = kafka_admin.remove_group_members(stable, [kafka.admin.MemberToRemove(group_instance_id="here")])
@@ -270,7 +270,7 @@ def test_commits_carry_metadata_from_library_to_library(muster: Muster, fresh: F
     producer = Producer(muster.bootstrap, topic)
     producer.send(COUNT)
     producer.flush()
-    groups = {commit: fresh_group(fresh, commit.__name__) for commit in (by_confluent, by_kafka_python, by_aiokafka)}
+    groups = {commit: fresh(commit.__name__) for commit in (by_confluent, by_kafka_python, by_aiokafka)}
     for commit, group in groups.items():
         commit(muster, topic, group)
     for commit, group in groups.items():

@@ -30,7 +30,6 @@ from tests.cluster.groups import (
     commits,
     create,
     describe,
-    fresh_group,
     generation,
     last_rebalance,
     leave,
@@ -87,7 +86,7 @@ class Kind(NamedTuple):
 
 
 def kinds(fresh: Fresh, assignor: str | None, *clients: type[Member]) -> list[Kind]:
-    return [Kind(client, assignor, fresh_group(fresh, f"{client.__name__}-{assignor}")) for client in clients]
+    return [Kind(client, assignor, fresh(f"{client.__name__}-{assignor}")) for client in clients]
 
 
 @pytest.fixture
@@ -236,7 +235,7 @@ def test_a_static_member_is_fenced_by_its_successor(muster: Muster, fresh: Fresh
 
 def test_libraries_share_a_group(muster: Muster, fresh: Fresh, topic: str) -> None:
     """Each library leads one of the groups: its assignor reads the subscriptions of the other two."""
-    groups = {client: fresh_group(fresh, f"led-by-{client.__name__}") for client in CLIENTS}
+    groups = {client: fresh(f"led-by-{client.__name__}") for client in CLIENTS}
     leaders = [Kind(client, "range", group).member(muster, topic) for client, group in groups.items()]
     others = [
         Kind(client, "range", group).member(muster, topic)

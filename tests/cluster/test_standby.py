@@ -12,7 +12,7 @@ import pytest
 from actors.wire.codec import ErrorCode
 from placement.hashing import partition_for
 from placement.view import Topic
-from tests.cluster.groups import WAIT_S, create, fresh_group
+from tests.cluster.groups import WAIT_S, create
 from tests.gateway.group_client import DESCRIBE_GROUPS, FIND_COORDINATOR, HEARTBEAT, UNKNOWN_ID, Member
 from tests.gateway.serving import Client
 from tests.muster_process import Muster, eventually
@@ -96,7 +96,7 @@ def kept(muster: Muster, fresh: Callable[[str], str]) -> Iterator[Kept]:
     topic = fresh("standby")
     create(muster, topic)
     eventually(lambda: standby_of(muster)["state"], lambda state: state == "alive", "a standby", WAIT_S)
-    yield Kept(muster, fresh_group(fresh, "kept"), topic)
+    yield Kept(muster, fresh("kept"), topic)
     eventually(
         lambda: {each["state"] for each in muster.actors().values()}, lambda all_: all_ == {"alive"}, "all", WAIT_S
     )
