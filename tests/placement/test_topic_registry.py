@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from uuid import uuid4
 
@@ -150,14 +151,15 @@ def test_configuration_is_replaced(zk: ZooKeeperClient) -> None:
 
 
 def test_topics_survive_a_restart_of_zookeeper(tmp_path: Path) -> None:
-    with EmbeddedZooKeeper.start(tmp_path) as server:
-        client = connect(server.hosts, timeout_s=10)
+    with EmbeddedZooKeeper.start(tmp_path) as server, ExitStack() as ending:
+        client = connect(server.hosts, timeout_s=60)
+        ending.callback(client.shut)
         registry = TopicRegistry(client)
         flights = registry.create("flights", 6, {"retention.ms": "1000"})
         assert next_epoch(client, "flights", 0, "log-0") == 0
         server.stop()
         with EmbeddedZooKeeper.start(tmp_path, server.port):
+            client.ask(client.exists_async, "/", timeout_s=60)
             assert registry.load() == {"flights": flights}
             assert next_epoch(client, "flights", 0, "log-0") == 1
             assert registry.delete("flights") == flights
-        client.shut()
