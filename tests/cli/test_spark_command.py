@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -16,7 +15,6 @@ import pytest
 
 from gateway.cli.times import moment
 from tests.cli.conftest import ROOT, Muster, commands, one_line
-from tests.spark.arrivals import write_samples
 
 PATIENCE_S = 300
 """Spark has a low priority (:mod:`spark.priority`), and other tests run beside it."""
@@ -124,47 +122,6 @@ def test_a_damaged_table_is_named_and_the_file_is_not_written(muster: Muster, st
     assert "gateway-1-x-1.parquet" in done.stderr.splitlines()[-1]
     assert done.stdout == ""
     assert not out.exists()
-
-
-def test_a_stream_is_shown_as_it_grows_until_it_is_interrupted_and_leaves_nothing(
-    storage: Path, tmp_path: Path
-) -> None:
-    """Interrupted as by a terminal: all of the process group is."""
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    write_samples(storage, "gateway-0-run-00000001", random.Random(1), rows=3)
-    asked = ("spark", "consumption", "--local", "--stream", "--format", "json", "--group", "g-1", "--group", "nobody")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gateway.cli.main", *asked, "--storage", str(storage)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(scratch)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        assert process.stdout
-        assert process.stderr
-        first = json.loads(process.stdout.readline())
-        write_samples(storage, "gateway-0-run-00000002", random.Random(2), rows=100)
-        second = json.loads(process.stdout.readline())
-        assert second["now"] > first["now"]
-        was, now = (
-            [row["messages"] for row in told["jobs"]["consumption"]["groups"]["rows"]] for told in (first, second)
-        )
-        assert sum(was) < sum(now)
-        children = psutil.Process(process.pid).children(recursive=True)
-        os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(PATIENCE_S) == 130
-        assert psutil.wait_procs(children, timeout=PATIENCE_S)[1] == []
-        said = process.stderr.read()
-        assert "nothing of it is kept without --out; interrupt ends it" in said
-        assert "nothing is told about group nobody" in said
-        assert said.endswith("\nmuster: interrupted\n")
-        assert list(scratch.iterdir()) == []
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_sigterm_in_the_middle_of_a_job_ends_it_and_its_jvm(storage: Path, tmp_path: Path) -> None:
