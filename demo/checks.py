@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from demo.consumption import Consumption
+from demo.counters import Counted, differences
+from demo.page import Check, GroupLine
 from demo.received import Interval, missing_rows, union
-from spark.job import Consumption
-from spark.report import Check, GroupLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,10 @@ class Seen:
     actor_group: str
     """The group that it owns."""
     gateway: Killed
+    first_life: Counted
+    """What the counters of that gateway's first process said right before it was killed."""
+    counted: Counted
+    """What all gateways' counters said in the end."""
     consumption: Consumption | None
     """None: the Spark job failed."""
 
@@ -99,6 +104,7 @@ def check_all(seen: Seen) -> list[Check]:
         _never_back(seen),
         _all_committed(seen),
         *(_attributed(seen, name, group) for name, group in seen.groups.items()),
+        _as_counted(seen),
         _nothing_unattributed(seen),
         _ended_well(seen),
     ]
@@ -251,6 +257,20 @@ def _attributed(seen: Seen, name: str, group: GroupSeen) -> Check:
         name=f"what the gateways attributed to {name} is what its consumers counted",
         held=seen.consumption is not None and attributed == consumed == seen.records,
         detail=f"{attributed:,} attributed, {consumed:,} consumed{again}",
+    )
+
+
+def _as_counted(seen: Seen) -> Check:
+    totals = () if seen.consumption is None else seen.consumption.gateways
+    sent = {(row.gateway, row.group): (row.messages, row.bytes) for row in totals if row.group is not None}
+    wrong = list(differences(sent, seen.first_life, seen.counted))
+    told = [sum(amounts) for amounts in zip(*seen.counted.values(), strict=True)]
+    return Check(
+        name="Spark's totals are what the gateways' counters say, per gateway and group",
+        held=bool(sent) and bool(told) and not wrong,
+        detail="; ".join(wrong[:3])
+        or f"{' messages, '.join(f'{amount:,}' for amount in told)} bytes counted by the processes at the end; "
+        f"besides, of {seen.gateway.name}, what it had sent before it was killed",
     )
 
 

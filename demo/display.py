@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from spark.report import Check, GroupLine
+from demo.page import Check, GroupLine
 
 _PLAIN_INTERVAL_S = 10.0
 _PIPED_WIDTH = 160

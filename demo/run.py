@@ -22,15 +22,16 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from demo.checks import GroupSeen, Killed, MemberSeen, Membership, Seen, check_all, group_lines, went_on_after_s
+from demo.consumption import BUCKET_SECONDS, Consumption, table_of
+from demo.counters import Counted, counted, differences
 from demo.dataset import ROWS
 from demo.display import Display
 from demo.observer import CommitWatch, Observer
-from demo.samples import attributed
+from demo.page import Check, Report, render
+from demo.samples import attributed, sent
 from demo.stage import GATEWAYS, GROUPS, JOIN_S, OFFSETS_PARTITIONS, PARTITIONS, TOPIC, Demo, DemoError, Group
 from placement.hashing import partition_for
-from spark.job import Consumption, table_of
 from spark.plots import Event
-from spark.report import Check, Report, render
 
 BILLING = GROUPS[0].name
 KILL_THE_ACTOR_AT, KILL_THE_GATEWAY_AT = 0.2, 0.6
@@ -56,7 +57,9 @@ def stream(demo: Demo) -> Seen:
         )
         demo.until(lambda: went_on_after_s(watch.seen(), BILLING, actor.at_s) is not None, JOIN_S, "billing to commit")
         demo.until(demo.under_way(KILL_THE_GATEWAY_AT), _STREAM_S, f"{KILL_THE_GATEWAY_AT:.0%} of the records")
-        gateway = _kill(demo, actors, f"gateway-{observer.coordinator(BILLING)}")
+        number = observer.coordinator(BILLING)
+        first_life = {(gateway, group): told for (gateway, group), told in _counted(demo).items() if gateway == number}
+        gateway = _kill(demo, actors, f"gateway-{number}")
         producer = demo.producer
         demo.until(lambda: producer.exit_code is not None, _STREAM_S, "the producer to end")
         ends = observer.ends(PARTITIONS)
@@ -79,8 +82,17 @@ def stream(demo: Demo) -> Seen:
         actor=_came_back(actor, actors),
         actor_group=BILLING,
         gateway=_came_back(gateway, actors),
+        first_life=first_life,
+        counted=_counted(demo),
         consumption=None,
     )
+
+
+def _counted(demo: Demo) -> Counted:
+    try:
+        return counted(demo.metrics)
+    except OSError as error:
+        raise DemoError(f"a gateway's /metrics does not answer: {error}") from error
 
 
 def _kill(demo: Demo, actors: dict[str, dict[str, Any]], name: str) -> Killed:
@@ -114,9 +126,10 @@ def analyse(demo: Demo, seen: Seen) -> Seen:
     deadline = time.monotonic() + _FLUSH_S
     while time.monotonic() < deadline and not _all_attributed(demo, seen):
         time.sleep(_TURN_S)
-    demo.display.step("Spark through RayDP on the same Ray cluster analyses the samples")
+    demo.display.step("muster spark consumption: Spark through RayDP on the same Ray cluster analyses the samples")
     output = demo.folder / "consumption.json"
-    job = demo.run("spark", "spark.job", "--storage", str(demo.storage), "--output", str(output))
+    asked = ("spark", "consumption", "--storage", str(demo.storage), "--bucket", str(BUCKET_SECONDS))
+    job = demo.run("spark", "gateway.cli.main", *asked, "--format", "json", "--out", str(output))
     if job.wait(_SPARK_S) != 0:
         demo.display.step(f"the Spark job failed: {demo.last_words('spark')}")
         return seen
@@ -125,13 +138,15 @@ def analyse(demo: Demo, seen: Seen) -> Seen:
 
 def _all_attributed(demo: Demo, seen: Seen) -> bool:
     found = attributed(demo.storage, TOPIC)
-    return all(found.get(group.name, 0) >= seen.records for group in GROUPS)
+    if any(found.get(group.name, 0) < seen.records for group in GROUPS):
+        return False
+    return not any(differences(sent(demo.storage), seen.first_life, seen.counted))
 
 
 def conclude(demo: Demo, seen: Seen, path: Path, started_s: float) -> list[Check]:
     """Step 6: judge, show, and write the report to ``path``."""
     checks, groups = check_all(seen), group_lines(seen)
-    consumption = seen.consumption or Consumption.empty()
+    consumption = seen.consumption or Consumption()
     if seen.consumption is not None:
         demo.display.console.print(table_of(consumption))
     demo.display.results(checks, groups)

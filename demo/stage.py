@@ -55,6 +55,8 @@ class Demo:
     folder: Path
     muster: Child | None = None
     bootstrap: str = ""
+    metrics: tuple[str, ...] = ()
+    """URL of each gateway's ``/metrics``."""
     producer: Child | None = None
     members: dict[str, list[Child]] = field(default_factory=dict)
     progress: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
@@ -70,7 +72,8 @@ class Demo:
         settings = ("--set", f"offsets.topic.num.partitions={OFFSETS_PARTITIONS}", "--ready-file", str(ready_file))
         self.muster = self.run("muster", "gateway.cli.main", *up, *settings, grace_s=_STOP_S)
         self.until(ready_file.exists, _START_S, "muster up to serve")
-        self.bootstrap = ",".join(json.loads(ready_file.read_text())["bootstrap"])
+        ready = json.loads(ready_file.read_text())
+        self.bootstrap, self.metrics = ",".join(ready["bootstrap"]), tuple(ready["metrics"])
 
     def start_clients(self) -> None:
         """Producer and consumers at once; returns when every group has its partitions."""

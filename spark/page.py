@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 
-def render_page(template: str, filters: Mapping[str, Callable[..., Any]], /, **values: Any) -> str:
-    """A template of ``spark/templates``; what is put in is escaped."""
+def render_page(
+    template: str, filters: Mapping[str, Callable[..., Any]], /, *, package: str = "spark", **values: Any
+) -> str:
+    """A template of the package's ``templates``, which may extend those of ``spark``; what is put in is escaped."""
     environment = Environment(
-        loader=PackageLoader("spark"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("spark")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters.update(filters)
     return environment.get_template(template).render(**values)

@@ -30,17 +30,13 @@ _MINUTE_S = 60
 
 
 def sent_per_step(samples: DataFrame, *, seconds: int = _MINUTE_S) -> DataFrame:
-    """bucket (its start, timestamp), consumer, topic, partition, messages, bytes. What is unattributed has no group."""
-    keys = [*CONSUMER, *_PARTITION]
+    """bucket (its start, timestamp), gateway, consumer, topic, partition, messages, bytes.
+
+    What is unattributed has no group.
+    """
+    keys = ["gateway", *CONSUMER, *_PARTITION]
     bucket = step_of(F.col("ts"), seconds).start.alias("bucket")
     return samples.select(bucket, *keys, "messages", "bytes").groupBy("bucket", *keys).agg(*_sent())
-
-
-def per_bucket(samples: DataFrame, *, seconds: int = _MINUTE_S) -> DataFrame:
-    """bucket (start, timestamp), group (null: unattributed), topic, partition, messages, bytes; ordered."""
-    keys = ["bucket", "group", *_PARTITION]
-    bucket = step_of(F.col("ts"), seconds).start.alias("bucket")
-    return samples.select(bucket, *keys[1:], "messages", "bytes").groupBy(*keys).agg(*_sent()).orderBy(*keys)
 
 
 def rates(sent: DataFrame, by: Sequence[str], *, seconds: int, options: Options) -> DataFrame:
@@ -122,6 +118,12 @@ def chargeback(sent: DataFrame, price_per_gib: float | None) -> DataFrame:
     )
 
 
+def per_gateway(sent: DataFrame) -> DataFrame:
+    """gateway, group (null: unattributed), messages, bytes; ordered. To be compared with the gateways' counters."""
+    keys = ["gateway", "group"]
+    return sent.groupBy(*keys).agg(*_sent()).orderBy(*keys)
+
+
 def unattributed(samples: DataFrame) -> DataFrame:
     """reason, topic, client_id, host, messages, bytes of what has no group, ordered."""
     keys = ["reason", "topic", "client_id", "host"]
@@ -165,12 +167,14 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> list[Section]
             by_partition,
             plot=Plot(kind="bars", x=_PARTITION, y="bytes", y_label="bytes", series=of_group),
         ),
+        Section("gateways", "Per gateway and group", per_gateway(sent), _COUNTERS),
         Section("unattributed", "Sent to nobody's account, and why", unattributed(samples)),
     ]
 
 
 _DISTINCT = "Distinct: offsets that were sent to the group at least once; resent: messages beyond these."
 _CHARGE = "The row without a group is what could not be attributed; it is not spread over the others."
+_COUNTERS = "What muster_group_fetch_messages_total and muster_group_fetch_bytes_total counted, over all restarts."
 _RESENT = "100 % of the distinct messages sent again: the consumer was sent everything twice."
 
 

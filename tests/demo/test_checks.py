@@ -18,8 +18,8 @@ from demo.checks import (
     consumed_offsets,
     group_lines,
 )
+from demo.consumption import Consumption, GatewayTotal, GroupTotal, Unattributed
 from demo.received import Received
-from spark.job import Consumption, GroupTotal, Unattributed
 
 ROWS = 40
 ENDS = {0: 25, 1: 15}
@@ -72,11 +72,17 @@ GOOD = Seen(
     actor=Killed(name="offsets-9", at_s=10.0, pid_before=100, pid_after=101),
     actor_group="billing",
     gateway=Killed(name="gateway-1", at_s=20.0, pid_before=200, pid_after=201),
-    consumption=replace(
-        Consumption.empty(),
+    first_life={(1, "billing"): (10, 1000)},
+    counted={(1, "billing"): (5, 500), (2, "billing"): (30, 3000), (2, "archive"): (40, 4000)},
+    consumption=Consumption(
         groups=(
             GroupTotal(group="archive", messages=40, bytes=4000, distinct=40, resent=0),
             GroupTotal(group="billing", messages=47, bytes=4700, distinct=40, resent=7),
+        ),
+        gateways=(
+            GatewayTotal(gateway=1, group="billing", messages=17, bytes=1700),
+            GatewayTotal(gateway=2, group="billing", messages=30, bytes=3000),
+            GatewayTotal(gateway=2, group="archive", messages=40, bytes=4000),
         ),
     ),
 )
@@ -177,7 +183,7 @@ WRONG: list[tuple[str, Callable[[], Seen], str]] = [
         lambda: replace(
             GOOD,
             consumption=replace(
-                Consumption.empty(),
+                Consumption(),
                 groups=(
                     GroupTotal(group="archive", messages=40, bytes=4000, distinct=40, resent=0),
                     GroupTotal(group="billing", messages=39, bytes=3900, distinct=39, resent=0),
@@ -188,15 +194,37 @@ WRONG: list[tuple[str, Callable[[], Seen], str]] = [
     ),
     (
         "a group that is missing in the result",
-        lambda: replace(GOOD, consumption=Consumption.empty()),
+        lambda: replace(GOOD, consumption=Consumption()),
         "attributed to archive is what its consumers counted: 0 attributed, 40 consumed",
+    ),
+    (
+        "a gateway that counted what the tables do not have",
+        lambda: replace(GOOD, counted={**GOOD.counted, (2, "archive"): (41, 4000)}),
+        "gateway-2, archive: (40, 4000) messages and bytes in the tables, (41, 4000) counted",
+    ),
+    (
+        "tables that have more than a gateway counted that was never killed",
+        lambda: replace(GOOD, counted={**GOOD.counted, (2, "archive"): (40, 3999)}),
+        "gateway-2, archive: (40, 4000) messages and bytes in the tables, (40, 3999) counted",
+    ),
+    (
+        "tables that lost what a gateway counted before it was killed",
+        lambda: replace(GOOD, first_life={(1, "billing"): (13, 1300)}),
+        "gateway-1, billing: (17, 1700) messages and bytes in the tables, (18, 1800) counted",
+    ),
+    (
+        "counters that nobody asked for",
+        lambda: replace(
+            GOOD, counted={}, first_life={}, consumption=replace(GOOD.consumption or Consumption(), gateways=())
+        ),
+        "Spark's totals are what the gateways' counters say",
     ),
     (
         "something unattributed",
         lambda: replace(
             GOOD,
             consumption=replace(
-                GOOD.consumption or Consumption.empty(),
+                GOOD.consumption or Consumption(),
                 unattributed=(
                     Unattributed(
                         reason="ambiguous", topic="flights", client_id="rdkafka", host="127.0.0.1", messages=5, bytes=1

@@ -12,13 +12,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from actors.tables.schemas.samples import SAMPLES
+from demo.consumption import BUCKET_SECONDS, Consumption, GatewayTotal, GroupPartition, GroupTotal, Sent, Unattributed
+from spark.answer import answer_of
 from spark.jobs.consumption import (
+    JOB,
     chargeback,
     local_rates,
     partitions_of,
-    per_bucket,
     per_consumer,
     per_consumer_and_partition,
+    per_gateway,
     per_group,
     per_partition,
     rates,
@@ -27,6 +30,7 @@ from spark.jobs.consumption import (
     unattributed,
 )
 from spark.jobs.job import Options
+from spark.showing import to_json
 from spark.tables import read_table, schema_of
 from tests.spark.arrivals import write_samples
 from tests.spark.rows import NOON
@@ -76,7 +80,9 @@ def test_per_minute_and_partition(spark: SparkSession) -> None:
         {"first": 0, "last": 2, "at_s": 2, "partition": 1},
         {"first": 0, "last": 4, "at_s": 3, "group": "archive"},
     )
-    rows = collected(per_bucket(samples), "bucket", "group", "topic", "partition", "messages", "bytes")
+    keys = ("group", "topic", "partition")
+    frame = rates(sent_per_step(samples), keys, seconds=60, options=Options(now=LATER))
+    rows = collected(frame, "bucket", *keys, "messages", "bytes")
     minute_0, minute_1 = (NOON.replace(tzinfo=None) + timedelta(minutes=n) for n in (0, 1))
     assert [(_utc(bucket), *rest) for bucket, *rest in rows] == [
         (minute_0, "archive", "flights", 0, 5, 500),
@@ -93,9 +99,22 @@ def _utc(moment: datetime) -> datetime:
 
 def test_buckets_of_five_seconds_and_none_of_zero(spark: SparkSession) -> None:
     samples = table(spark, {"at_s": 4.9}, {"at_s": 5}, {"at_s": 9.9})
-    assert collected(per_bucket(samples, seconds=5), "messages") == [(10,), (20,)]
+    assert sorted(collected(sent_per_step(samples, seconds=5), "messages")) == [(10,), (20,)]
     with pytest.raises(ValueError, match="second"):
-        per_bucket(samples, seconds=0)
+        sent_per_step(samples, seconds=0)
+
+
+def test_per_gateway_and_group(spark: SparkSession) -> None:
+    """What is unattributed is a row without a group."""
+    samples = table(
+        spark,
+        {"at_s": 1},
+        {"at_s": 70, "member_id": "m-2", "partition": 3},
+        {"gateway": 2, "last": 2},
+        {"gateway": 2, "last": 4, "group": None, "member_id": None, "evidence": "none", "reason": "unknown"},
+    )
+    rows = collected(per_gateway(sent_per_step(samples)), "gateway", "group", "messages", "bytes")
+    assert rows == [(1, "billing", 20, 2000), (2, None, 5, 500), (2, "billing", 3, 300)]
 
 
 def test_a_batch_that_a_fetch_enters_in_its_middle_is_sent_again_in_part(spark: SparkSession) -> None:
@@ -160,7 +179,7 @@ def test_unattributed_by_reason_and_never_among_the_groups(spark: SparkSession) 
 def test_an_empty_table_gives_empty_results(spark: SparkSession) -> None:
     samples = table(spark)
     by_partition = per_partition(samples)
-    for frame in (per_bucket(samples), by_partition, per_group(by_partition), unattributed(samples)):
+    for frame in (sent_per_step(samples), by_partition, per_group(by_partition), unattributed(samples)):
         assert frame.collect() == []
 
 
@@ -287,6 +306,29 @@ def test_a_question_about_one_group_is_about_that_group_only(spark: SparkSession
     samples = table(spark, {}, {"group": "archive"}, {"group": None, "reason": "no_group"})
     answer = sections({SAMPLES: samples}, Options(groups=frozenset({"archive"})))
     assert {row.group for section in answer for row in section.frame.collect() if "group" in row} == {"archive"}
+
+
+def test_the_demo_reads_what_the_command_writes(spark: SparkSession, tmp_path: Path) -> None:
+    samples = table(spark, {"first": 0, "last": 9, "at_s": 61}, {"group": None, "reason": "no_group", "last": 0})
+    options = Options(now=LATER, bucket_seconds=BUCKET_SECONDS)
+    answer = answer_of(JOB, spark, tmp_path, options, tables={SAMPLES: samples})
+    assert Consumption.from_json(to_json([answer], options)) == Consumption(
+        sent=(
+            Sent(bucket=NOON, group=None, messages=1),
+            Sent(bucket=NOON + timedelta(seconds=60), group="billing", messages=10),
+        ),
+        partitions=(GroupPartition(group="billing", topic="flights", partition=0, messages=10, bytes=1000),),
+        groups=(GroupTotal(group="billing", messages=10, bytes=1000, distinct=10, resent=0),),
+        gateways=(
+            GatewayTotal(gateway=1, group=None, messages=1, bytes=100),
+            GatewayTotal(gateway=1, group="billing", messages=10, bytes=1000),
+        ),
+        unattributed=(
+            Unattributed(
+                reason="no_group", topic="flights", client_id="rdkafka", host="127.0.0.1", messages=1, bytes=100
+            ),
+        ),
+    )
 
 
 def test_only_the_folders_and_columns_that_are_needed_are_read(spark: SparkSession, tmp_path: Path) -> None:

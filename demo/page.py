@@ -1,12 +1,12 @@
-"""One HTML page about one run, whole in itself: no network, no script, light and dark."""
+"""The page about one run of the demo, whole in itself: no network, no script, light and dark."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from demo.consumption import BUCKET_SECONDS, Consumption
 from spark import plots
-from spark.job import Consumption, Sent, clock
 from spark.page import render_page
 from spark.plots import Event
 
@@ -58,27 +58,28 @@ def render(report: Report) -> str:
     """The page."""
     consumption = report.consumption
     return render_page(
-        "report.html.j2",
-        {"number": lambda value: f"{value:,}", "clock": clock},
+        "page.html.j2",
+        {"number": lambda value: f"{value:,}"},
+        package="demo",
         report=report,
         held=all(check.held for check in report.checks),
-        per_minute=consumption.per_minute,
+        partitions=consumption.partitions,
         unattributed=consumption.unattributed,
         unattributed_messages=sum(row.messages for row in consumption.unattributed),
         rate_svg=_rate(report),
         progress_svg=_progress(report),
         bytes_svg=_bytes(report),
-        seconds=consumption.fine_seconds,
+        seconds=BUCKET_SECONDS,
     )
 
 
 def _rate(report: Report) -> str:
     """Messages per group in buckets of time; a bucket without messages is a zero, not a gap."""
-    size = report.consumption.fine_seconds
+    size = BUCKET_SECONDS
     sums: dict[str, dict[int, int]] = {}
-    for row in report.consumption.fine:
-        buckets = sums.setdefault(_name(row), {})
-        buckets[row.start_s] = buckets.get(row.start_s, 0) + row.messages
+    for row in report.consumption.sent:
+        name = row.group if row.group is not None else _UNATTRIBUTED
+        sums.setdefault(name, {})[int(row.bucket.timestamp())] = row.messages
     starts = sorted({start for buckets in sums.values() for start in buckets})
     series = {
         name: [
@@ -115,7 +116,3 @@ def _bytes(report: Report) -> str:
 
 def _names(report: Report) -> list[str]:
     return [line.group for line in report.groups]
-
-
-def _name(row: Sent) -> str:
-    return row.group if row.group is not None else _UNATTRIBUTED

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 
-import pytest
-from pyspark.sql import SparkSession
-
-from spark.job import Consumption, GroupPartition, GroupTotal, Sent, Unattributed, analyse
-from spark.report import Check, Event, GroupLine, Report, render
-from spark.tables import schema_of
+from demo.consumption import Consumption, GroupPartition, GroupTotal, Sent, Unattributed
+from demo.page import Check, Event, GroupLine, Report, render
 
 START_S = 1_777_636_800
 
 CONSUMPTION = Consumption(
-    per_minute=(Sent(start_s=START_S, group="billing", topic="flights", partition=0, messages=30, bytes=3000),),
-    fine_seconds=5,
-    fine=(
-        Sent(start_s=START_S, group="billing", topic="flights", partition=0, messages=10, bytes=1000),
-        Sent(start_s=START_S + 10, group="billing", topic="flights", partition=0, messages=20, bytes=2000),
+    sent=(
+        Sent(bucket=datetime.fromtimestamp(START_S, UTC), group="billing", messages=10),
+        Sent(bucket=datetime.fromtimestamp(START_S + 10, UTC), group="billing", messages=20),
     ),
-    partitions=(
-        GroupPartition(group="billing", topic="flights", partition=0, messages=30, bytes=3000, distinct=28, resent=2),
-    ),
+    partitions=(GroupPartition(group="billing", topic="flights", partition=0, messages=30, bytes=3000),),
     groups=(GroupTotal(group="billing", messages=30, bytes=3000, distinct=28, resent=2),),
     unattributed=(
         Unattributed(reason="no_group", topic="flights", client_id=None, host="127.0.0.1", messages=7, bytes=700),
@@ -95,13 +88,5 @@ def test_an_unattributed_rest_and_untrusted_names_are_shown_as_text() -> None:
     assert "Muster demo &lt;script&gt;" in text
 
 
-@pytest.mark.parametrize(
-    "empty", [Consumption(per_minute=(), fine_seconds=5, fine=(), partitions=(), groups=(), unattributed=())]
-)
-def test_a_run_without_samples_still_has_a_page(empty: Consumption) -> None:
-    assert "<svg" in render(replace(REPORT, consumption=empty, groups=[], progress={}, events=[]))
-
-
-def test_the_jobs_result_survives_json(spark: SparkSession) -> None:
-    assert Consumption.from_json(CONSUMPTION.to_json()) == CONSUMPTION
-    assert analyse(spark.createDataFrame([], schema_of("samples"))).groups == ()
+def test_a_run_without_samples_still_has_a_page() -> None:
+    assert "<svg" in render(replace(REPORT, consumption=Consumption(), groups=[], progress={}, events=[]))

@@ -1,0 +1,116 @@
+"""What ``muster spark consumption --format json`` answered about the demo's run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, TypeVar
+
+from rich.table import Table
+
+T = TypeVar("T")
+
+BUCKET_SECONDS = 5
+"""For ``--bucket``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What was sent in one bucket of time; ``group`` None: not attributed."""
+
+    bucket: datetime
+    """Its start, aware."""
+    group: str | None
+    messages: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPartition:
+    group: str
+    topic: str
+    partition: int
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTotal:
+    group: str
+    messages: int
+    bytes: int
+    distinct: int
+    """Messages that were sent to the group at least once."""
+    resent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayTotal:
+    """What one gateway sent to one group, in all its lives; ``group`` None: not attributed."""
+
+    gateway: int
+    group: str | None
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unattributed:
+    reason: str | None
+    topic: str
+    client_id: str | None
+    host: str
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumption:
+    """What the job found out."""
+
+    sent: tuple[Sent, ...] = ()
+    """In steps of BUCKET_SECONDS."""
+    partitions: tuple[GroupPartition, ...] = ()
+    groups: tuple[GroupTotal, ...] = ()
+    gateways: tuple[GatewayTotal, ...] = ()
+    unattributed: tuple[Unattributed, ...] = ()
+
+    @classmethod
+    def from_json(cls, text: str) -> Consumption:
+        """Of the command's output. KeyError, TypeError or ValueError for anything else."""
+        sections = json.loads(text)["jobs"]["consumption"]
+        return cls(
+            sent=tuple(_rows(Sent, sections["per_bucket"])),
+            partitions=tuple(_rows(GroupPartition, sections["partitions"])),
+            groups=tuple(_rows(GroupTotal, sections["groups"])),
+            gateways=tuple(_rows(GatewayTotal, sections["gateways"])),
+            unattributed=tuple(_rows(Unattributed, sections["unattributed"])),
+        )
+
+
+def _rows(kind: type[T], section: dict[str, Any]) -> Iterator[T]:
+    """Its rows, of which the columns that the kind has."""
+    if not section["complete"]:
+        raise ValueError(f"not all rows are there: {section['title']}")
+    for row in section["rows"]:
+        values = {field.name: row[field.name] for field in fields(kind)}  # type: ignore[arg-type]
+        if "bucket" in values:
+            values["bucket"] = datetime.fromisoformat(values["bucket"])
+        yield kind(**values)
+
+
+def table_of(consumption: Consumption) -> Table:
+    """For the terminal: a line per group, topic and partition, then totals per group."""
+    table = Table(title="Messages and bytes out", title_justify="left")
+    for name in ("group", "topic", "partition"):
+        table.add_column(name)
+    for name in ("messages", "bytes"):
+        table.add_column(name, justify="right")
+    for row in consumption.partitions:
+        table.add_row(row.group, row.topic, str(row.partition), f"{row.messages:,}", f"{row.bytes:,}")
+    table.add_section()
+    for total in consumption.groups:
+        label = f"{total.distinct:,} distinct, {total.resent:,} sent again"
+        table.add_row(total.group, label, "all", f"{total.messages:,}", f"{total.bytes:,}")
+    return table

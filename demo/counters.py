@@ -1,0 +1,47 @@
+"""What the gateways' own counters say that each group was sent."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping
+
+from prometheus_client.parser import text_string_to_metric_families
+
+Counted = Mapping[tuple[int, str], tuple[int, int]]
+"""(gateway, group) -> messages and bytes: since that gateway's process began, or all that the tables have of it."""
+
+_TIMEOUT_S = 10.0
+_FAMILIES = ("muster_group_fetch_messages", "muster_group_fetch_bytes")
+
+
+def counted(urls: Iterable[str]) -> Counted:
+    """Of the gateways whose ``/metrics`` are there. OSError if one does not answer."""
+    found: dict[tuple[int, str], list[int]] = {}
+    for url in urls:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
+            text = answer.read().decode()
+        for family in text_string_to_metric_families(text):
+            if family.name not in _FAMILIES:
+                continue
+            place = _FAMILIES.index(family.name)
+            for sample in family.samples:
+                if sample.name == f"{family.name}_total":
+                    key = int(sample.labels["gateway"]), sample.labels["group"]
+                    found.setdefault(key, [0, 0])[place] += int(sample.value)
+    return {key: (messages, size_bytes) for key, (messages, size_bytes) in found.items()}
+
+
+def differences(sent: Counted, first_life: Counted, at_end: Counted) -> Iterator[str]:
+    """Where the tables, which say what was ``sent``, do not have what the gateways' counters say, in words.
+
+    ``at_end`` is of the processes that run in the end, ``first_life`` of a gateway's that was killed, as it last told.
+    Its tables may have more than that, for it went on until it was killed; all others have exactly as much.
+    """
+    for key in sorted(sent.keys() | first_life.keys() | at_end.keys()):
+        gateway, group = key
+        was_killed = any(killed == gateway for killed, _ in first_life)
+        in_tables = sent.get(key, (0, 0))
+        told = tuple(a + b for a, b in zip(first_life.get(key, (0, 0)), at_end.get(key, (0, 0)), strict=True))
+        agree = all(a >= b for a, b in zip(in_tables, told, strict=True)) if was_killed else in_tables == told
+        if not agree:
+            yield f"gateway-{gateway}, {group}: {in_tables} messages and bytes in the tables, {told} counted"
