@@ -29,7 +29,7 @@ class Result:
     differences: list[tuple[str, str, int, int, int]]
     """Group, topic, partition, bytes received and bytes that we counted, where they are not the same."""
     beyond_positions: int
-    """By how many bytes a group's count is off by more than the groups' positions were apart, at worst."""
+    """By how many bytes a group's count is off by more than the groups' positions were apart, at worst; can be negative."""
 
     @property
     def faults(self) -> list[str]:
@@ -40,7 +40,7 @@ class Result:
         if self.ours.miscounted:
             found.append(f"{self.ours.miscounted:,} bytes miscounted")
         if self.case.may_swap:
-            if self.beyond_positions:
+            if self.beyond_positions > 0:
                 found.append(f"off by {self.beyond_positions:,} bytes more than the positions")
         else:
             if self.ours.wrong:

@@ -113,3 +113,4 @@ def test_groups_that_nothing_tells_apart_may_be_off_as_far_as_their_positions() 
     swapped = replace(ALL_RIGHT, right=5_000, wrong=5_000)
     assert not result(swapped, may_swap=True).faults
     assert result(swapped, may_swap=True, beyond_positions=1).faults
+    assert not result(swapped, may_swap=True, beyond_positions=-1).faults
