@@ -29,7 +29,7 @@ class Result:
     differences: list[tuple[str, str, int, int, int]]
     """Group, topic, partition, bytes received and bytes that we counted, where they are not the same."""
     beyond_positions: int
-    """By how many bytes a group's count is off by more than the groups' positions were apart, at worst; can be negative."""
+    """By how many bytes a group's count is off, at worst, less what the groups' positions were apart."""
 
     @property
     def faults(self) -> list[str]:
