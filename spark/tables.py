@@ -21,9 +21,8 @@ from actors.tables.footers import check
 from actors.tables.hours import MERGED, Hour, Listing, TableDamaged, hours, listing
 from actors.tables.reading import folder_of
 from actors.tables.schemas import TABLES, time_column_of
-from actors.tables.schemas.samples import SAMPLES
 
-__all__ = ["TableDamaged", "damage_in", "read_samples", "read_table", "schema_of", "stream_table"]
+__all__ = ["TableDamaged", "damage_in", "read_table", "schema_of", "stream_table"]
 
 _ATTEMPTS = 5
 _NOT_MERGED = "{[!m]*,m[!e]*,me[!r]*,mer[!g]*,merg[!e]*}.parquet"
@@ -75,11 +74,6 @@ def stream_table(spark: SparkSession, storage: Path, name: str) -> DataFrame:
             check(hour.path / file, name)
     source = spark.readStream.schema(schema_of(name))
     return source.options(pathGlobFilter=_NOT_MERGED, maxFileAge=_ANY_AGE).parquet(str(folder))
-
-
-def read_samples(spark: SparkSession, storage: Path) -> DataFrame:
-    """The table ``samples``, whole."""
-    return read_table(spark, storage, SAMPLES)
 
 
 def damage_in(error: BaseException) -> TableDamaged | None:

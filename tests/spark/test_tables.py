@@ -11,11 +11,11 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from actors.tables.schemas.cluster import LIFECYCLE
-from actors.tables.schemas.samples import SAMPLES_SCHEMA
+from actors.tables.schemas.samples import SAMPLES, SAMPLES_SCHEMA
 from actors.tables.spool import Sample, SampleStore
 from spark import tables
 from spark.jobs.consumption import per_group, per_partition
-from spark.tables import TableDamaged, damage_in, read_samples, read_table, schema_of, stream_table
+from spark.tables import TableDamaged, damage_in, read_table, schema_of, stream_table
 from tests.tables.events import HOUR_MS, NOON_MS
 from tests.tables.making import merged, of_version, put, with_column, without
 
@@ -28,7 +28,7 @@ def epochs(frame: DataFrame) -> list[int]:
 
 
 def test_no_table_yet(spark: SparkSession, tmp_path: Path) -> None:
-    samples = read_samples(spark, tmp_path)
+    samples = read_table(spark, tmp_path, SAMPLES)
     assert samples.columns == [*SAMPLES_SCHEMA.names, "date", "hour"]
     assert samples.collect() == []
 
@@ -37,7 +37,7 @@ def test_a_table_with_nothing_whole_in_it(spark: SparkSession, tmp_path: Path) -
     folder = tmp_path / "metrics" / "samples" / "date=2026-05-01" / "hour=12"
     folder.mkdir(parents=True)
     (folder / ".gateway-1.parquet.partial").write_bytes(b"PAR1")
-    assert read_samples(spark, tmp_path).collect() == []
+    assert read_table(spark, tmp_path, SAMPLES).collect() == []
 
 
 def test_what_two_gateways_wrote(spark: SparkSession, tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_what_two_gateways_wrote(spark: SparkSession, tmp_path: Path) -> None:
         for fetch in range(3):
             store.add(_sample(ts_ms=1_777_640_400_250 + 3_600_000 * fetch, first_offset=100 * gateway + 10 * fetch))
         store.close()
-    samples = read_samples(spark, tmp_path)
+    samples = read_table(spark, tmp_path, SAMPLES)
     row = samples.orderBy("ts", "first_offset").first()
     assert row is not None
     assert (row.ts.timestamp(), row.gateway, row.client_id, row.hour) == (1_777_640_400.25, 0, None, 13)
