@@ -37,7 +37,8 @@ def _of_section(answer: Answer, name: str) -> Iterator[_Row]:
 def _standing(row: _Row) -> str | None:
     if row["verdict"] == "OK":
         return None
-    return f"{row['group']} is {row['verdict']} on {row['topic']}-{row['partition']}, {row['lag_messages']:,} behind."
+    behind = "" if row["lag_messages"] is None else f", {row['lag_messages']:,} behind"
+    return f"{row['group']} is {row['verdict']} on {row['topic']}-{row['partition']}{behind}."
 
 
 def _culprit(row: _Row) -> str:
@@ -49,10 +50,9 @@ def _culprit(row: _Row) -> str:
 
 def _hole(row: _Row) -> str:
     cause = row["cause"].replace("_", " ")
-    return (
-        f"Gateway {row['gateway']} sent {row['share']:.0%} without a group from {row['began']:%Y-%m-%d %H:%M} on, "
-        f"where {row['expected_share']:.0%} was usual: {cause}."
-    )
+    usual = "" if row["expected_share"] is None else f", where {row['expected_share']:.0%} was usual"
+    began = f"{row['began']:%Y-%m-%d %H:%M}"
+    return f"Gateway {row['gateway']} sent {row['share']:.0%} without a group from {began} on{usual}: {cause}."
 
 
 def _uneven(row: _Row) -> str | None:

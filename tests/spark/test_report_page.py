@@ -76,6 +76,17 @@ def test_what_matters_is_said_in_words_and_what_is_well_is_not() -> None:
     assert findings(answer("failover", section("longest", outage))) == ["offsets-9 did not serve for 1.2 s."]
 
 
+def test_what_is_not_known_is_left_out_of_the_sentence() -> None:
+    """The log's end, where no row of it came yet; what was usual, at a gateway that nothing is known of."""
+    unknown = {**STANDING, "verdict": "STOPPED", "lag_messages": None}
+    assert findings(answer("lag", section("partitions", unknown))) == ["billing is STOPPED on flights-3."]
+    began = datetime(2026, 5, 1, 12, tzinfo=UTC)
+    hole = {"gateway": 1, "share": 0.5, "began": began, "expected_share": None, "cause": "unknown"}
+    assert findings(answer("attribution", section("holes", hole))) == [
+        "Gateway 1 sent 50% without a group from 2026-05-01 12:00 on: unknown."
+    ]
+
+
 def test_rows_beyond_the_top_are_folded() -> None:
     rows = [{"group": f"g-{number:02}"} for number in range(TOP_ROWS + 3)]
     shown, folded = render_answers([answer("lag", section("members", *rows))], Options(now=NOON)).split("<details>")
