@@ -26,7 +26,7 @@ from bench import spark_runs
 from bench.cluster import Cluster, machine
 from bench.report import Figures, write_json
 from bench.spark_runs import OutOfTime, Run, RunFailed
-from bench.spark_table import Pair, as_figures, print_pairs, write_markdown
+from bench.spark_table import Pair, as_figures, markdown, print_pairs
 from bench.tables import make
 from gateway.cli.times import Size
 from spark.jobs import JOBS
@@ -62,7 +62,7 @@ class Plan:
 @click.option("--memory", type=Size(), default="4g", show_default=True, help="Heap of what computes.")
 @click.option("--budget-minutes", type=float, help="Stop then with what there is, and say what was left out.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
-@click.option("--markdown", "markdown_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the table.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print the table as docs/benchmarks.md has it.")
 def main(
     samples: float,
     data: Path | None,
@@ -72,7 +72,7 @@ def main(
     memory: int,
     budget_minutes: float | None,
     json_file: Path | None,
-    markdown_file: Path | None,
+    as_markdown: bool,
 ) -> None:
     """Measure jobs at scale. Exit code 1 if a limit is missed or a job failed, 130 after Ctrl-C."""
     about, figures = machine(), Figures()
@@ -91,9 +91,10 @@ def main(
             interrupted = True
             _say("interrupted; this is what there is")
     as_figures(plan.pairs, figures)
-    print_pairs(plan.pairs, figures, about)
-    if markdown_file is not None:
-        write_markdown(markdown_file, plan.pairs, figures, about)
+    if as_markdown:
+        click.echo(markdown(plan.pairs, figures, about))
+    else:
+        print_pairs(plan.pairs, figures, about)
     if json_file is not None:
         write_json(json_file, figures, about)
     if interrupted:

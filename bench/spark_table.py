@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -92,13 +91,13 @@ def print_pairs(pairs: Sequence[Pair], figures: Figures, machine: dict[str, Any]
         console.print(line, markup=False)
 
 
-def write_markdown(path: Path, pairs: Sequence[Pair], figures: Figures, machine: dict[str, Any]) -> None:
+def markdown(pairs: Sequence[Pair], figures: Figures, machine: dict[str, Any]) -> str:
     """As docs/benchmarks.md has it."""
     head = "| " + " | ".join(name for name, _ in _HEADINGS) + " |"
     rule = "|" + "|".join("---" if justify == "left" else "--:" for _, justify in _HEADINGS) + "|"
     rows = ["| " + " | ".join(row) + " |" for row in _rows(pairs)]
     below = [line for text in _below(pairs, figures) for line in ("", text)]
-    path.write_text("\n".join([describe(machine), "", head, rule, *rows, *below, ""]))
+    return "\n".join([describe(machine), "", head, rule, *rows, *below])
 
 
 def _rows(pairs: Sequence[Pair]) -> list[list[str]]:

@@ -9,7 +9,7 @@ import pytest
 from bench.report import Figures
 from bench.spark_runs import Cost, Run
 from bench.spark_scale import CHEAPEST_FIRST, planted_end_ms, tables_at
-from bench.spark_table import Pair, as_figures, write_markdown
+from bench.spark_table import Pair, as_figures, markdown
 from spark.jobs import JOBS
 
 MACHINE = {"cores": 2, "memory_gib": 8, "python": "3.11.0", "load_average_1min_before": 0.1}
@@ -51,19 +51,18 @@ def test_nothing_to_compare_meets_no_limit() -> None:
     assert not figures
 
 
-def test_the_page_has_a_row_per_job_and_what_was_left_out(tmp_path: Path) -> None:
-    page = tmp_path / "scale.md"
+def test_the_page_has_a_row_per_job_and_what_was_left_out() -> None:
     pairs = [
         pair_of("consumption", local=100.0, raydp=110.0),
         Pair("lag", runs={"local": run_of("lag", 500.0)}, left_out={"RayDP": "it was not\ndone after 9 s"}),
     ]
     figures = Figures()
     as_figures(pairs, figures)
-    write_markdown(page, pairs, figures, MACHINE)
-    lines = page.read_text().splitlines()
+    page = markdown(pairs, figures, MACHINE)
+    lines = page.splitlines()
     assert "| consumption | 100.0 | 110.0 | 1.10 | 3,072 | 3,072 | 50,000,000 | 600 | 0 | 0 |" in lines
     assert "| lag | 500.0 | - | - | 3,072 | - | 50,000,000 | 600 | 0 | 0 |" in lines
-    assert "| all | 100.0 | 110.0 | 1.10 |" in page.read_text()
+    assert "| all | 100.0 | 110.0 | 1.10 |" in page
     assert "lag, RayDP: it was not done after 9 s" in lines
 
 
