@@ -45,6 +45,11 @@ class Child:
     def exit_code(self) -> int | None:
         return self._process.poll()
 
+    def tell_to_go_on(self) -> None:
+        """SIGUSR1."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGUSR1)
+
     def tell_to_stop(self) -> None:
         """SIGTERM."""
         if self._process.poll() is None:

@@ -44,8 +44,9 @@ def stream(demo: Demo) -> Seen:
     display = demo.display
     observer = Observer(demo.bootstrap, TOPIC)
     observer.create_topic(PARTITIONS)
-    demo.start_clients()
-    assert demo.producer is not None
+    demo.start_clients(marks=(KILL_THE_ACTOR_AT, KILL_THE_GATEWAY_AT))
+    producer = demo.producer
+    assert producer is not None
     with CommitWatch(observer, [group.name for group in GROUPS], display.now_s) as watch:
         actors = demo.status()
         demo.until(demo.under_way(KILL_THE_ACTOR_AT), _STREAM_S, f"{KILL_THE_ACTOR_AT:.0%} of the records")
@@ -56,11 +57,12 @@ def stream(demo: Demo) -> Seen:
             f"{BILLING} after the kill: generation {after[BILLING].generation}, was {before[BILLING].generation}"
         )
         demo.until(lambda: went_on_after_s(watch.seen(), BILLING, actor.at_s) is not None, JOIN_S, "billing to commit")
+        producer.tell_to_go_on()
         demo.until(demo.under_way(KILL_THE_GATEWAY_AT), _STREAM_S, f"{KILL_THE_GATEWAY_AT:.0%} of the records")
         number = observer.coordinator(BILLING)
         first_life = {(gateway, group): told for (gateway, group), told in _counted(demo).items() if gateway == number}
         gateway = _kill(demo, actors, f"gateway-{number}")
-        producer = demo.producer
+        producer.tell_to_go_on()
         demo.until(lambda: producer.exit_code is not None, _STREAM_S, "the producer to end")
         ends = observer.ends(PARTITIONS)
         demo.until(lambda: demo.read_to_the_end(ends), _STREAM_S, "every group to read to the end")

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,8 +75,11 @@ class Demo:
         ready = json.loads(ready_file.read_text())
         self.bootstrap, self.metrics = ",".join(ready["bootstrap"]), tuple(ready["metrics"])
 
-    def start_clients(self) -> None:
-        """Producer and consumers at once; returns when every group has its partitions."""
+    def start_clients(self, marks: Sequence[float]) -> None:
+        """Producer and consumers at once; returns when every group has its partitions.
+
+        At each of ``marks``, shares of the records, the producer slows down until it is told to go on.
+        """
         names = ", ".join(f"{group.name} ({group.library} x {group.members})" for group in GROUPS)
         self.display.step(f"consumers join: {names}")
         for group in GROUPS:
@@ -86,6 +89,7 @@ class Demo:
             ]
         self.display.step(f"producer replays {ROWS:,} flights at {_RATE_PER_S:,} records a second")
         what = ("--bootstrap", self.bootstrap, "--topic", TOPIC, "--rate", str(_RATE_PER_S))
+        what += tuple(word for mark in marks for word in ("--mark", str(mark)))
         self.producer = self.run("producer", "demo.producer", *what)
         self.until(self._all_assigned, JOIN_S, "every group to have its partitions")
 
