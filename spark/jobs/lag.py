@@ -57,8 +57,8 @@ def per_partition(commits: DataFrame, end_offsets: DataFrame, *, now: datetime, 
     retention or DeleteRecords; not in lag_messages), beyond_end_messages (committed beyond the log end), lag_seconds
     (null: the log end is not known), lag_seconds_error (the bound; null: it is that old or older),
     consumed_per_second and produced_per_second (messages, between the first and the last commit that the verdict
-    looks at), catch_up_seconds (null: never, as it stands), verdict, rule, complete (share of the rows that the
-    verdict would like to see).
+    looks at), catch_up_seconds (null: never, as it stands, or nobody can tell), verdict, rule, complete (share of the
+    rows that the verdict would like to see).
     """
     return _judged_partitions(commits, log_ends(end_offsets, flush_ms=rules.end_offsets_flush_ms), _ms(now), rules)
 
@@ -87,7 +87,7 @@ def _judged_partitions(commits: DataFrame, ends: DataFrame, now_ms: int, rules: 
         _above_zero(F.col("log_start") - F.col("newest.offset")).alias("lost_messages"),
         _above_zero(F.col("newest.offset") - F.col("log_end")).alias("beyond_end_messages"),
         (F.col("lag_ms") / 1000).alias("lag_seconds"),
-        F.when(F.col("lag_ms") == 0, 0.0).otherwise(F.col("appended_error_ms") / 1000).alias("lag_seconds_error"),
+        F.when(F.col("lag_messages") == 0, 0.0).otherwise(F.col("appended_error_ms") / 1000).alias("lag_seconds_error"),
         (F.col("consumed") / span_s).alias("consumed_per_second"),
         ((F.col("newest.log_end_then") - F.col("oldest.log_end_then")) / span_s).alias("produced_per_second"),
         "verdict",
@@ -113,24 +113,27 @@ def recent_commits(commits: DataFrame, intervals: int) -> DataFrame:
 
 
 def gone(commits: DataFrame) -> DataFrame:
-    """group, topic, partition, how (expired, deleted), at, offset (the last one), client_id: no offset since then.
+    """group, topic, partition, how (expired, deleted), at, offset (the last one), client_id (who committed last; null:
+    nobody since the table's first row): no offset since then.
 
     A group that was deleted, or goes on by another name, is here; and one whose topic was deleted.
     """
     rows = _rows(commits)
     ever = rows.where(F.col("kind") != _COMMITTED).select(*PARTITION).distinct()  # few, whatever is committed
-    last = F.max_by(F.struct("kind", "at_ms", "previous", "client_id"), F.struct("epoch", "at_ms"))
+    moment = F.struct("epoch", "at_ms")
+    last = F.max_by(F.struct("kind", "at_ms", "previous"), moment)
+    by = F.max_by("client_id", F.when(F.col("kind") == _COMMITTED, moment))
     return (
         rows.join(F.broadcast(ever), [*PARTITION], "left_semi")
         .groupBy(*PARTITION)
-        .agg(last.alias("last"))
+        .agg(last.alias("last"), by.alias("client_id"))
         .where(F.col("last.kind") != _COMMITTED)
         .select(
             *PARTITION,
             F.col("last.kind").alias("how"),
             F.timestamp_millis("last.at_ms").alias("at"),
             F.col("last.previous").alias("offset"),
-            F.col("last.client_id").alias("client_id"),
+            "client_id",
         )
         .orderBy(F.col("at").desc(), *PARTITION)
     )
@@ -312,7 +315,8 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
             "groups",
             "Lag per group",
             per_group(partitions),
-            "Verdicts are Burrow's, of the worst partition. No catch_up_seconds: never, as it stands.",
+            "Verdicts are Burrow's, of the worst partition. No catch_up_seconds: never, as it stands, or "
+            "nobody can tell: there is one row of commits, or no log end.",
         ),
         Section(
             "partitions",

@@ -69,15 +69,16 @@ def log_ends(end_offsets: DataFrame, *, flush_ms: int) -> DataFrame:
 
 
 def newest(ends: DataFrame) -> DataFrame:
-    """topic, partition, log_start, log_end, life, seen_ms: the last row of each log of :func:`log_ends`."""
-    last = F.max_by(F.struct("log_start", "log_end", "life", F.col("at_ms").alias("seen_ms")), "number")
+    """topic, partition, log_start, log_end, life: the last row of each log of :func:`log_ends`."""
+    last = F.max_by(F.struct("log_start", "log_end", "life"), "number")
     return ends.groupBy(*_LOG).agg(last.alias("last")).select(*_LOG, "last.*")
 
 
 def with_log_end_at(rows: DataFrame, ends: DataFrame, moment_ms: str) -> DataFrame:
     """``rows`` (topic, partition, ...) and ``log_end_then``: where the log's end stood at that column's moment.
 
-    Null if that is before the log's first row. After the last row it stands where that one says.
+    Null if that is before the log's first row, unless nothing was appended in between. After the last row it stands
+    where that one says.
     """
     placed = _between(_beside(rows, ends, key=F.col(moment_ms), end_key=F.col("at_ms")), _LOG)
     share = (F.col("key") - F.col("after.from_ms")) / (F.col("after.to_ms") - F.col("after.from_ms"))

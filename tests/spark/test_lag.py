@@ -89,6 +89,7 @@ def by_hand(spark: SparkSession) -> dict[int, Any]:
         commit(600, 5_000, 15, lowest=3_000, previous=6_000),
         commit(400, 5_000, 16),
         commit(595, 100, 17),
+        commit(600, 108, 18),
     ]
     ends = [
         *(row for partition in (0, 1, 2, 3, 4, 5, 8, 9, 10, 12, 14, 15) for row in growing(partition)),
@@ -104,6 +105,8 @@ def by_hand(spark: SparkSession) -> dict[int, Any]:
         end(588, 120, 17, epoch=2),
         end(590, 100, 17, epoch=1),
         end(598, 140, 17, epoch=2),
+        end(590, 100, 18),
+        end(605, 110, 18),
     ]
     return {row["partition"]: row for row in run(spark, commits, ends).collect()}
 
@@ -202,6 +205,11 @@ def test_clocks_of_two_owners(by_hand: dict[int, Any]) -> None:
     assert (by_hand[17]["log_end"], by_hand[17]["lag_messages"]) == (140, 40)
 
 
+def test_a_log_whose_clock_is_ahead(by_hand: dict[int, Any]) -> None:
+    """Record 108 is one of the ten that came between 590 and 605 s: by that clock in 3.5 s."""
+    assert lag(by_hand[18]) == (2, 0.0, 15.0, "OK")
+
+
 def test_sums(spark: SparkSession) -> None:
     commits = [
         *(commit(s, 10 * s, 0) for s in LAST),
@@ -230,7 +238,7 @@ def test_over_time_and_gone(spark: SparkSession) -> None:
         [
             commit(0, 100),
             commit(120, 1_300),
-            commit(300, None, kind="deleted", previous=1_300),
+            commit(300, None, kind="deleted", previous=1_300, member_id=None, client_id=None, host=None),
             commit(360, 1_300, group="billing-2"),
             commit(480, 4_900, group="billing-2"),
         ],
@@ -251,8 +259,8 @@ def test_over_time_and_gone(spark: SparkSession) -> None:
     assert {row[0] for row in answer(later, "group")} == {"billing-2"}
     came_again = [commit(0, 7), commit(60, None, kind="expired", previous=7), commit(120, 8)]
     again = table(spark, "commits", [row | {"group": "again"} for row in came_again])
-    assert answer(gone(commits.union(again)), "group", "topic", "partition", "how", "offset") == [
-        ("billing", "flights", 0, "deleted", 1_300)
+    assert answer(gone(commits.union(again)), "group", "topic", "partition", "how", "offset", "client_id") == [
+        ("billing", "flights", 0, "deleted", 1_300, "rdkafka")
     ]
 
 
