@@ -27,7 +27,8 @@ _MS_PER_HOUR = 3_600_000
 
 def per_group(rebalances: DataFrame, *, start: datetime | None = None, end: datetime | None = None) -> DataFrame:
     """group, rebalances, stable, empty, restarted, aborted (how they ended), per_hour, median_seconds, p99_seconds,
-    max_seconds (from begin to end), lost_partition_seconds, most_members, cause (of the most), cause_rebalances.
+    max_seconds (from begin to end), lost_partition_seconds (null: not known), most_members, cause (of the most),
+    cause_rebalances.
 
     ``per_hour`` is over the time from ``start`` to ``end``: where one is not given, from the first rebalance of any
     group or to the last, and over an hour at least. Most expensive groups first.
@@ -153,7 +154,8 @@ def _duration_ms() -> Column:
 
 
 def _lost_seconds() -> Column:
-    return (F.coalesce(F.sum("lost_partition_ms"), F.lit(0)) / 1000).alias("lost_partition_seconds")
+    """Null if it is known of none: what another protocol type than consumer assigns nobody knows."""
+    return (F.sum("lost_partition_ms") / 1000).alias("lost_partition_seconds")
 
 
 def _ms(moment: datetime) -> int:
@@ -165,11 +167,12 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
     changes = comings_and_goings(rebalances, events)
     returned = returns(changes, rejoin_seconds=FLAP_RULES.rejoin_seconds)
     flaps = flapping(returned)
+    until = options.now if options.end is None and options.start is not None else options.end
     return [
         Section(
             "groups",
             "Rebalances per group, most expensive first",
-            per_group(rebalances, start=options.start, end=options.end).limit(options.top),
+            per_group(rebalances, start=options.start, end=until).limit(options.top),
             "lost_partition_seconds: for how long partitions had nobody who consumed them, summed.",
         ),
         Section("causes", "Why groups rebalanced", per_cause(rebalances).limit(options.top)),

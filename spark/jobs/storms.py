@@ -24,8 +24,9 @@ STORM_RULES = StormRules()
 
 
 def storms(rebalances: DataFrame, *, rules: StormRules = STORM_RULES) -> DataFrame:
-    """group, began, ended, rebalances, per_minute, most_members, lost_partition_seconds, cause and culprit (client_id,
-    host) of the most of them with cause_rebalances and culprit_rebalances; the one that cost most first.
+    """group, began, ended, rebalances, per_minute, most_members, lost_partition_seconds (null: not known),
+    cause and culprit (client_id, host) of the most of them with cause_rebalances and culprit_rebalances; the one that
+    cost most first.
 
     A group's rebalances are in the order of their beginning, by the clocks of its coordinators.
     """
@@ -67,7 +68,7 @@ def storms(rebalances: DataFrame, *, rules: StormRules = STORM_RULES) -> DataFra
             F.count("*").alias("rebalances"),
             (F.count("*") / span_minutes).alias("per_minute"),
             F.max("members").alias("most_members"),
-            (F.coalesce(F.sum("lost_partition_ms"), F.lit(0)) / 1000).alias("lost_partition_seconds"),
+            (F.sum("lost_partition_ms") / 1000).alias("lost_partition_seconds"),
             F.max_by("cause", F.struct("of_cause", "cause")).alias("cause"),
             F.max("of_cause").alias("cause_rebalances"),
             F.max_by(F.struct("client_id", "host"), F.struct("of_culprit", "client_id", "host")).alias("culprit"),

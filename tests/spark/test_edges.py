@@ -314,6 +314,8 @@ def test_rebalances_while_the_clocks_change(sections: Any) -> None:
     assert (storm["began"], storm["ended"], storm["rebalances"]) == (z("05:55:00"), z("06:02:50"), 5)
     [group] = sections("rebalances", "groups")
     assert group["per_hour"] == 5.0  # within 8 minutes, which is no rate of 38 an hour
+    [group] = sections("rebalances", "groups", start=z("05:30:00"))
+    assert group["per_hour"] == 5 / 3  # until now, which is 08:30
 
 
 def test_an_outage_while_the_clocks_change_and_faults_of_two_runs(sections: Any) -> None:
