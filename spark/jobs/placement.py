@@ -8,6 +8,7 @@ The actor ``offsets-<p>`` owns the partition, and the node is the one where it s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -23,15 +24,24 @@ from spark.jobs.placement_what_if import what_if
 _SUMS = ("commits", "events", "bytes")
 
 
-def group_loads(samples: DataFrame, commits: DataFrame, group_events: DataFrame, registrations: DataFrame) -> DataFrame:
+def group_loads(
+    samples: DataFrame,
+    commits: DataFrame,
+    group_events: DataFrame,
+    registrations: DataFrame,
+    *,
+    start: datetime | None = None,
+) -> DataFrame:
     """group, offsets_partition, groups (1), members (the most), commits, events, bytes; not ordered.
 
-    offsets_partition is null for a group of which only samples tell.
+    offsets_partition is null for a group of which only samples tell. ``registrations`` are from their first row on;
+    what was over before ``start`` does not count.
     """
+    registered = _registered(registrations, start)
     parts = [
         commits.select("group", "offsets_partition", "ts", *_loads(commits=F.col("commits"))),
         group_events.select("group", "offsets_partition", "ts", *_loads(events=F.lit(1), members=F.col("members"))),
-        registrations.where(F.col("event") != "snapshot").select("group", "offsets_partition", "ts", *_loads()),
+        registered.select("group", "offsets_partition", "ts", *_loads(members=F.col("members"))),
         samples.where(F.col("group").isNotNull()).select(
             "group", F.lit(None).cast("int").alias("offsets_partition"), "ts", *_loads(bytes=F.col("bytes"))
         ),
@@ -46,6 +56,20 @@ def group_loads(samples: DataFrame, commits: DataFrame, group_events: DataFrame,
         F.max("members").alias("members"),
         *(F.sum(name).alias(name) for name in _SUMS),
     )
+
+
+def _registered(registrations: DataFrame, start: datetime | None) -> DataFrame:
+    """group, offsets_partition, ts, members (that were told of then: all of the group's in a snapshot), from the last
+    snapshot before ``start`` on: a group that rests says nothing new."""
+    is_snapshot = F.col("event") == "snapshot"
+    if start is not None:
+        earlier = registrations.where(is_snapshot & (F.col("ts") <= F.lit(start))).groupBy("offsets_partition")
+        since = earlier.agg(F.max_by("ts", F.struct("epoch", "ts")).alias("since"))
+        registrations = registrations.join(F.broadcast(since), "offsets_partition", "left")
+        registrations = registrations.where(F.col("since").isNull() | (F.col("ts") >= F.col("since")))
+    is_member = (F.col("event") == "registered") & (F.col("kind") == "member")
+    members = F.count_distinct(F.when(is_member, F.col("member_id"))).alias("members")
+    return registrations.where(~is_snapshot).groupBy("group", "offsets_partition", "ts").agg(members)
 
 
 def partition_loads(groups: DataFrame, homes: DataFrame) -> DataFrame:
@@ -102,8 +126,7 @@ def blame(groups: DataFrame, partitions: DataFrame, *, top: int) -> DataFrame:
     load, offsets_partition, partition_over_mean, rank, group, value, share_of_partition, share_of_all. A group whose
     share of all is above 1/partitions is too heavy for any partition: more partitions do not help, splitting it does.
     """
-    name = F.col("offsets_partition")
-    by_place = long_loads(partitions, "partition", name)
+    by_place = long_loads(partitions, "partition", F.col("offsets_partition"))
     worst = (
         by_place.groupBy("load")
         .agg(
@@ -114,12 +137,12 @@ def blame(groups: DataFrame, partitions: DataFrame, *, top: int) -> DataFrame:
         )
         .where(F.col("all_value") > 0)
     )
-    of_groups = long_loads(groups.where(name.isNotNull()), "group", F.col("group")).withColumnRenamed("name", "group")
-    placed = of_groups.join(groups.select("group", "offsets_partition"), "group")
+    of_groups = long_loads(groups, "group", F.col("group"), "offsets_partition").withColumnRenamed("name", "group")
     rank = F.row_number().over(Window.partitionBy("load").orderBy(F.desc("value"), "group"))
-    joined = placed.join(worst, ["load", "offsets_partition"]).where((F.col("value") > 0) & (F.col("load") != "groups"))
+    joined = of_groups.join(worst, ["load", "offsets_partition"])
     return (
-        joined.withColumn("rank", rank)
+        joined.where((F.col("value") > 0) & (F.col("load") != "groups"))
+        .withColumn("rank", rank)
         .where(F.col("rank") <= top)
         .select(
             "load",
@@ -141,7 +164,9 @@ def _loads(**given: Column) -> list[Column]:
 
 
 def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Section]:
-    groups = group_loads(tables[SAMPLES], tables[COMMITS], tables[GROUP_EVENTS], tables[REGISTRATIONS])
+    groups = group_loads(
+        tables[SAMPLES], tables[COMMITS], tables[GROUP_EVENTS], tables[REGISTRATIONS], start=options.start
+    )
     groups = groups.fillna(0, [*_SUMS, "members"]).persist()  # a row per group, asked by every section
     at = homes(tables[LIFECYCLE]).persist()
     partitions = partition_loads(groups, at).persist()

@@ -80,10 +80,17 @@ def answers(spark: SparkSession, options: Options, names: Sequence[str], **rows:
     return collected(JOB.sections(tables, options), *names)
 
 
+def member(group: str, name: str, at_s: float) -> Row:
+    """Registered, with partition 3."""
+    said: Row = {"ts": at(at_s), "offsets_partition": 3, "epoch": 1, "event": "registered", "kind": "member"}
+    return said | {"group": group, "member_id": name}
+
+
 def test_loads_by_hand(spark: SparkSession) -> None:
+    """Of etl, which rests but for one event, the last snapshot before noon tells; of gone, which went before, none."""
     found = answers(
         spark,
-        Options(top=1),
+        Options(top=1, start=at(0)),
         ["partitions", "nodes", "blame"],
         **{
             COMMITS: [
@@ -101,6 +108,9 @@ def test_loads_by_hand(spark: SparkSession) -> None:
             REGISTRATIONS: [
                 {"ts": at(1), "offsets_partition": 0, "group": "web", "event": "registered"},
                 {"ts": at(1), "offsets_partition": 2, "group": "", "event": "snapshot"},
+                member("gone", "m-1", -200),
+                *(member("etl", name, -100) for name in ("m-2", "m-3")),
+                {"ts": at(-100), "offsets_partition": 3, "epoch": 1, "group": "", "event": "snapshot"},
             ],
             SAMPLES: [sent("billing", 500), sent("web", 100), sent("web", 100), sent(None, 9000), sent("unheard", 77)],
             LIFECYCLE: [
@@ -119,7 +129,7 @@ def test_loads_by_hand(spark: SparkSession) -> None:
         ("offsets-0", "east", 1, 0, 0, 0, 200, "web"),
         ("offsets-1", "east", 2, 5, 60, 3, 500, "billing"),
         ("offsets-2", None, 0, 0, 0, 0, 0, None),
-        ("offsets-3", "west", 1, 1, 20, 1, 0, "etl"),
+        ("offsets-3", "west", 1, 2, 20, 1, 0, "etl"),
     ]
     assert picked(found["nodes"], "node_id", "partitions", "groups", "commits", "bytes") == [
         ("east", 2, 3, 60, 700),
