@@ -46,10 +46,12 @@ def shares(volumes: DataFrame) -> DataFrame:
 
 
 def reasons(volumes: DataFrame) -> DataFrame:
-    """reason (null: has a group), messages, bytes, share of all bytes; the largest first."""
+    """reason (null: has a group), messages, bytes, share (of the bytes of consumers; null of Muster's own readers); the
+    largest first."""
     sums = volumes.groupBy("reason").agg(F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes"))
-    whole = volumes.agg(F.sum("bytes").alias("all_bytes"))
-    share = F.when(F.col("all_bytes") > 0, F.col("bytes") / F.col("all_bytes")).alias("share")
+    of_consumers = F.when(F.coalesce("reason", F.lit("")) != INTERNAL, F.col("bytes"))
+    whole = volumes.agg(F.sum(of_consumers).alias("all_bytes"))
+    share = F.when(F.col("all_bytes") > 0, of_consumers / F.col("all_bytes")).alias("share")
     return sums.join(F.broadcast(whole)).select("reason", "messages", "bytes", share).orderBy(F.desc("bytes"), "reason")
 
 
@@ -65,7 +67,12 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
         series=("gateway",),
     )
     return [
-        Section("reasons", "Bytes by why they have no group", reasons(sent), "Without a reason: they have one."),
+        Section(
+            "reasons",
+            "Bytes by why they have no group",
+            reasons(sent),
+            "Without a reason: they have one. internal: Muster's own readers, who are in no share.",
+        ),
         Section(
             "holes",
             "Gateways whose share without a group jumped and stayed",

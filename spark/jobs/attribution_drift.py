@@ -37,7 +37,7 @@ def drift(samples: DataFrame, commits: DataFrame) -> DataFrame:
     """
     rows = samples.where(F.coalesce("reason", F.lit("")) != INTERNAL)
     sent = merged_runs(rows.select(*_GROUP, "first_offset", "last_offset"), _GROUP)
-    sent = sent.persist()  # few rows, needed thrice; gone with the session
+    sent = sent.persist()  # few rows, needed thrice; gone with the next answer
     segments = _segments(_changes(implied(commits), sent, _densities(rows)))
     return _verdicts(_sums(segments)).orderBy(F.desc("missing_bytes"), *_GROUP)
 

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from spark.jobs.buckets import step_of
+
 INTERNAL = "internal"
 """The reason of Muster's own readers, who are no consumers."""
 _SIGMAS_OF_MAD = 1.4826
@@ -43,7 +45,8 @@ class Rule:
     least_steps: int = 3
     """For a median of either."""
     restart_within_seconds: int = 600
-    """Between the end of a restart and the hole that it may have caused; clocks of two nodes are compared."""
+    """Between the end of a restart (its beginning, if it has none) and the hole that it may have caused; clocks of two
+    nodes are compared."""
 
 
 RULE = Rule()
@@ -55,9 +58,7 @@ def volumes(samples: DataFrame, *, seconds: int) -> DataFrame:
 
     A row of ``samples`` counts where it begins. ValueError for less than 1 s.
     """
-    if seconds < 1:
-        raise ValueError("a bucket has at least one second")
-    bucket = F.timestamp_seconds(F.floor(F.unix_timestamp("ts") / seconds) * seconds).alias("bucket")
+    bucket = step_of(F.col("ts"), seconds).start.alias("bucket")
     reason = F.when(F.col("group").isNull(), F.coalesce("reason", F.lit("unknown"))).alias("reason")
     keys = ["bucket", "gateway", "reason", *_CLIENT]
     rows = samples.select(bucket, "gateway", reason, *_CLIENT, "messages", "bytes")
@@ -75,7 +76,7 @@ def holes(volumes: DataFrame, lifecycle: DataFrame, *, seconds: int, rule: Rule 
     ``labels_lost`` (no restart is known), ``reader_without_group``.
     """
     consumers = volumes.where(F.coalesce("reason", F.lit("")) != INTERNAL)
-    steps = _steps(consumers).persist()  # a row per gateway and step, needed thrice; gone with the session
+    steps = _steps(consumers).persist()  # a row per gateway and step, needed thrice; gone with the next answer
     found = _with_sums(_outermost(_with_end(_beginnings(steps, rule), steps)), steps, rule)
     parts = _with_clients(found, consumers)
     return _with_cause(_with_restart(parts, restarts(lifecycle), seconds, rule)).orderBy("gateway", "began")
@@ -144,8 +145,9 @@ def _beginnings(steps: DataFrame, rule: Rule) -> DataFrame:
 def _with_end(beginnings: DataFrame, steps: DataFrame) -> DataFrame:
     """With ``ended``; null: it did not. Equi-join by gateway, of aggregated steps."""
     in_time = Window.partitionBy("gateway").orderBy("bucket")
-    following = F.coalesce(F.lead("share").over(in_time), F.col("share"))
-    calm = steps.select("gateway", "bucket", F.greatest("share", following).alias("highest"))
+    following = F.lead("share").over(in_time)
+    highest = F.when(following.isNotNull(), F.greatest("share", following))  # one step alone is no end
+    calm = steps.select("gateway", "bucket", highest.alias("highest"))
     is_end = (F.col("bucket") > F.col("began")) & (F.col("highest") < F.col("limit"))
     keys = beginnings.columns
     return beginnings.join(calm, "gateway").groupBy(*keys).agg(F.min(F.when(is_end, F.col("bucket"))).alias("ended"))
@@ -201,10 +203,11 @@ def _with_clients(found: DataFrame, consumers: DataFrame) -> DataFrame:
 def _with_restart(found: DataFrame, restarts: DataFrame, seconds: int, rule: Rule) -> DataFrame:
     """With the restart that fits best: the latest, and of those in one step of time the gateway's own.
 
-    Both sides are a handful of rows, so there is nothing to be gained by an equi-join.
+    Of a gateway that did not serve again it counts when it went. Both sides are a handful of rows, so there is nothing
+    to be gained by an equi-join.
     """
     began_s, restarted_s = F.unix_timestamp("began"), F.unix_timestamp("restart_began")
-    served_s = F.coalesce(F.unix_timestamp("restart_ended"), began_s)
+    served_s = F.coalesce(F.unix_timestamp("restart_ended"), restarted_s)
     fits = (restarted_s <= began_s + seconds) & (served_s >= began_s - rule.restart_within_seconds)
     keys = found.columns
     is_own = F.col("actor") == F.concat(F.lit("gateway-"), F.col("gateway"))

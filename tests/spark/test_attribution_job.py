@@ -148,7 +148,7 @@ def test_shares_by_reason(spark: SparkSession) -> None:
         (0, 10, 10, 1.0, 0, 10, 0, 0),
         (1, 0, 0, None, 0, 0, 0, 7),
     ]
-    assert answer(reasons(sent), "reason", "bytes")[:2] == [("internal", 5007), (None, 750)]
+    assert answer(reasons(sent), "reason", "bytes", "share")[:2] == [("internal", 5007, None), (None, 750, 750 / 1010)]
     with pytest.raises(ValueError, match="second"):
         volumes(table(spark, SAMPLES, []), seconds=0)
 
@@ -211,7 +211,10 @@ def test_the_hole_of_the_article_is_in_the_gateway_that_took_over(holes_of: Hole
     ]
 
 
-SCENES["a new gateway"] = Scene(minutes(0, [0] * 8) + minutes(1, [0] * 8) + minutes(2, [0.7] * 5, first=3))
+SCENES["a new gateway"] = Scene(
+    minutes(0, [0] * 8) + minutes(1, [0] * 8) + minutes(2, [0.7] * 5, first=3),
+    [life(-421, "gateway-3", "stopped")],  # for good, 601 s before
+)
 
 
 def test_a_gateway_that_is_new_is_compared_with_the_others(holes_of: Holes) -> None:
@@ -244,11 +247,18 @@ def test_a_hole_in_all_gateways_is_said_to_be_everywhere(holes_of: Holes) -> Non
     ]
 
 
-SCENES["calm"] = Scene(minutes(0, [0] * 14) + minutes(1, [0] * 5 + [0.6] * 4 + [0] + [0.6] * 4))
+SCENES["calm"] = Scene(
+    minutes(0, [0] * 14)
+    + minutes(1, [0] * 5 + [0.6] * 4 + [0] + [0.6] * 4)
+    + minutes(2, [0] * 5 + [0.6] * 8 + [0]),  # what comes is not known
+    [life(-300, "gateway-3", "lost")],  # for good, 600 s before
+)
 
 
 def test_a_single_calm_step_does_not_end_a_hole(holes_of: Holes) -> None:
-    assert holes_of("calm", "gateway", "began", "ended") == [(1, 300.0, None)]
+    assert holes_of("calm", "gateway", "began", "ended", "restarted") == [
+        (gateway, 300.0, None, "gateway-3") for gateway in (1, 2)
+    ]
 
 
 def _planted() -> Scene:
