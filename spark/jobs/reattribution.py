@@ -195,7 +195,8 @@ def _candidates(
     rows: DataFrame, held: DataFrame, keys: tuple[str, ...], *, is_owner: Column, is_possible: Column
 ) -> DataFrame:
     same = [F.col(name).eqNullSafe(F.col(f"their_{name}")) for name in keys]
-    first_ms, last_ms = F.unix_millis("ts"), F.unix_millis("last_ts")
+    times = F.unix_millis("ts"), F.unix_millis("last_ts")
+    first_ms, last_ms = F.least(*times), F.greatest(*times)  # the gateway's clock may be set back meanwhile
     may_be = (first_ms <= F.col("to_ms")) & (last_ms >= F.col("from_ms"))
     is_certain = (first_ms >= F.col("certain_from_ms")) & (last_ms <= F.col("certain_to_ms"))
     return rows.join(held, [*same, may_be]).select(

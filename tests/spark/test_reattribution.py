@@ -177,6 +177,20 @@ def test_who_may_have_fetched_within_its_grace_time_stands_in_the_way(found: Fou
     }
 
 
+SCENES["a clock set back"] = (
+    [nameless(700, 0, lasts_s=-140), nameless(900, 0, lasts_s=-3)],  # archive had it for a part of the former
+    [
+        said(0, "billing/a", [0]),
+        said(620, "archive/x", [0]),
+        said(640, "archive/x", None, event="withdrawn"),
+    ],
+)
+
+
+def test_a_sample_that_ended_before_it_began_has_all_of_that_time(found: Found) -> None:
+    assert found("a clock set back") == {(900, 0): "billing/a"}
+
+
 SCENES["unknown assignment"] = (
     [nameless(500, 0), nameless(1050, 0), nameless(1051, 1), nameless(1120, 0), nameless(1200, 1)],
     [
