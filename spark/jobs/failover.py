@@ -4,7 +4,7 @@ An outage of an actor begins when it is ``lost``, or when somebody killed or pau
 ``faults`` tells so and the loss was seen within :data:`FAULT_SEEN_MS` after that: then it is known how long it took to
 notice. It ends when the actor is ``serving`` again, for ``offsets-<p>`` by whoever stands in for it, or was
 ``stopped``. Whether anything is lost before it serves again does not begin another one. An actor that is ``moved``
-is away, too, but no failover: :func:`moves`.
+is away, too, but no failover, also if somebody calls it lost meanwhile: :func:`moves`.
 
 Several see the controller. Who notices its loss only when a later epoch serves already tells nothing new, and is left
 out. Times are by the clocks of who saw it; below zero they are zero.
@@ -24,7 +24,7 @@ from spark.jobs.job import Job, Options, Plot, Section
 FAULT_SEEN_MS = 120_000
 """How long before its loss an actor may have been killed or paused for that to be the cause."""
 CLOCK_SKEW_MS = 5_000
-"""How long after its loss that may have been, by the clock of who saw the loss."""
+"""How long after its loss that may have been, or a move that looked like one, by the clock of who saw the loss."""
 
 _LOST, _STARTING, _SERVING, _MOVED, _STOPPED, _FAULT = "lost", "starting", "serving", "moved", "stopped", "fault"
 _ORDER = (_FAULT, _LOST, _MOVED, _STARTING, _SERVING, _STOPPED)
@@ -39,10 +39,10 @@ def outages(lifecycle: DataFrame, faults: DataFrame, *, now: datetime) -> DataFr
     recovered_by (why it serves again), detect_seconds (from a fault to the loss; null without one), seconds (from
     began; null unless it recovered), open_seconds (until ``now``; null unless it is open); by actor and time.
     """
-    spells = _spells(lifecycle, faults).where(F.col("lost_ms").isNotNull())
+    spells = _spells(lifecycle, faults).where(F.col("lost_ms").isNotNull() & ~_is_move())
     is_open = F.col("ending") == "open"
     now_ms = F.lit(round(now.timestamp() * 1000))
-    began_ms = F.coalesce(F.least("fault_ms", "lost_ms"), F.col("lost_ms"))
+    began_ms = F.least("fault_ms", "lost_ms")
     recovered_ms = F.when(F.col("ending") == _SERVING, F.col("ended_ms"))
     return spells.select(
         "actor",
@@ -66,7 +66,7 @@ def moves(lifecycle: DataFrame, faults: DataFrame) -> DataFrame:
     served = F.when(F.col("ending") == _SERVING, F.col("ended_ms"))
     return (
         _spells(lifecycle, faults)
-        .where(F.col("moved_ms").isNotNull() & F.col("lost_ms").isNull())
+        .where(_is_move())
         .select(
             "actor",
             "kind",
@@ -143,6 +143,12 @@ def _spells(lifecycle: DataFrame, faults: DataFrame) -> DataFrame:
         )
         .drop("end", "spell")
     )
+
+
+def _is_move() -> Column:
+    """Of a spell. Gateways that ask the controller while it moves call it lost."""
+    is_first = F.coalesce(F.col("moved_ms") <= F.col("lost_ms") + CLOCK_SKEW_MS, F.lit(True))
+    return F.col("moved_ms").isNotNull() & is_first
 
 
 def _lifecycle_rows(lifecycle: DataFrame) -> DataFrame:

@@ -60,6 +60,10 @@ def rows(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
         life(653, "controller", "serving", epoch=2, node_id="node-2"),
         life(654, "controller", "lost", epoch=1, seen_by="gateway-2", node_id=None),
         life(655, "controller", "serving", epoch=2, seen_by="gateway-2", node_id=None),
+        # It moves, and a gateway, whose clock is a little behind, calls that a loss.
+        life(699.9, "controller", "lost", epoch=2, seen_by="gateway-1", node_id=None),
+        life(700, "controller", "moved", epoch=2, node_id="node-2"),
+        life(702, "controller", "serving", epoch=3),
     ]
     faults = [
         fault(10, "offsets-1", "injected"),
@@ -82,7 +86,10 @@ def test_outages(rows: tuple[DataFrame, DataFrame]) -> None:
         ("offsets-1", "node-1", "serving", "kill", pytest.approx(0.3), 1.0, None),
     ]
     assert picked(found, "reason", "recovered_by")[-1] == ("pid 12 has ended", "standby-0 stands in for it")
-    assert answer(moves(*rows), "actor", "node_id", "seconds") == [("log-1", "node-1", 3.0)]
+    assert answer(moves(*rows), "actor", "node_id", "seconds") == [
+        ("controller", "node-2", 2.0),
+        ("log-1", "node-1", 3.0),
+    ]
 
 
 def test_per_kind_and_node(rows: tuple[DataFrame, DataFrame]) -> None:
