@@ -83,13 +83,15 @@ def answer_of(
 ) -> Answer:
     """Run the job and fetch its sections; ``step`` is told what is computed now.
 
-    ``tables`` are what it runs over, those below ``storage`` if None.
+    ``tables`` are what it runs over, those below ``storage`` if None. What was persisted in the session until now, for
+    another answer, is released.
 
     :class:`spark.tables.TableDamaged`; JobFailed for whatever else Spark stumbles over.
     """
     zone = ZoneInfo(options.timezone)
     shown = []
     with spark_errors_in_one_line(job.name):
+        spark.catalog.clearCache()
         tables = tables_of(job, spark, storage, options) if tables is None else tables
         for section in job.sections(tables, options):
             if section.bulk:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
 from spark.answer import Answer, JobFailed, answer_of
@@ -166,3 +167,13 @@ def test_a_request_is_read_back_and_a_wrong_one_refused() -> None:
     for text in ("", "[]", "{}", json.dumps({**asked, "more": 1}), json.dumps({**asked, "options": {"n": 1}})):
         with pytest.raises(BadRequest, match="this is no request"):
             Request.from_json(text)
+
+
+def test_what_one_answer_persisted_the_next_one_does_not_keep(spark: SparkSession, tmp_path: Path) -> None:
+    def held_after(frame: Callable[[], DataFrame]) -> int:
+        job = Job(name="made_up", title="", tables=(), sections=lambda *_: [Section("rows", "", frame())])
+        answer_of(job, spark, tmp_path, OPTIONS)
+        return len(spark.sparkContext._jsc.getPersistentRDDs())  # type: ignore[attr-defined]
+
+    assert held_after(lambda: spark.range(3).persist()) == 1
+    assert held_after(lambda: spark.range(4)) == 0
