@@ -112,7 +112,9 @@ def session_for(
     """
     cores = request.executor_cores * (request.executors if request.ray_address else 1)
     names = {name for job in jobs for name in job.tables}
-    size = sizing.size_of(request.storage, sorted(names), request.options.start, request.options.end, cores=cores)
+    history = {name for job in jobs for name in job.history}
+    asked = request.options
+    size = sizing.size_of(request.storage, sorted(names), asked.start, asked.end, cores=cores, history=history)
     if request.ray_address is None:
         return local_session(
             cores=request.executor_cores,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -27,9 +27,24 @@ class Size:
     """As in :func:`spark.session.raydp_session`."""
 
 
-def size_of(storage: Path, tables: Iterable[str], start: datetime | None, end: datetime | None, *, cores: int) -> Size:
-    """For the tables' files of the hours between ``start`` and ``end``, None being open; ``cores`` of all executors."""
-    folders = [folder for name in tables for folder in _hours(storage / "metrics" / name, start, end)]
+def size_of(
+    storage: Path,
+    tables: Iterable[str],
+    start: datetime | None,
+    end: datetime | None,
+    *,
+    cores: int,
+    history: Container[str] = (),
+) -> Size:
+    """For the tables' files of the hours between ``start`` and ``end``, None being open; ``cores`` of all executors.
+
+    Of the tables in ``history`` all hours up to ``end`` are read.
+    """
+    folders = [
+        folder
+        for name in tables
+        for folder in _hours(storage / "metrics" / name, None if name in history else start, end)
+    ]
     read_bytes = sum(map(_bytes, folders))
     if read_bytes <= _SHORT_BYTES and _has_few_rows(folders):
         return Size(shuffle_partitions=1, short_job=True)

@@ -5,14 +5,19 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from spark import command
+from spark.jobs import JOBS
+from spark.jobs.job import Options
+from spark.request import Request
 from spark.sizing import Size, size_of
 
 HOUR_13 = datetime(2026, 5, 1, 13, tzinfo=UTC)
 
 
-def put(storage: Path, hour: int, size_bytes: int, name: str = "gateway-1-a-1.parquet") -> None:
-    file = storage / "metrics/samples/date=2026-05-01" / f"hour={hour}" / name
+def put(storage: Path, hour: int, size_bytes: int, name: str = "gateway-1-a-1.parquet", table: str = "samples") -> None:
+    file = storage / "metrics" / table / "date=2026-05-01" / f"hour={hour}" / name
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("wb") as sparse:
         sparse.truncate(size_bytes)
@@ -27,6 +32,19 @@ def test_only_the_hours_that_are_asked_about_count(tmp_path: Path) -> None:
     assert size_of(tmp_path, ["samples"], None, HOUR_13, cores=2) == Size(shuffle_partitions=64, short_job=False)
     assert size_of(tmp_path, ["samples"], None, HOUR_13.replace(hour=12), cores=2) == small
     assert size_of(tmp_path, ["samples"], None, None, cores=90).shuffle_partitions == 90
+
+
+def test_what_a_job_reads_from_the_first_row_on_counts_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There was much of commits only, an hour before what is asked about: lag reads it, placement does not."""
+    put(tmp_path, 12, 1 << 30, table="commits")
+    request = Request(storage=tmp_path, jobs=(), options=Options(start=HOUR_13))
+    partitions: list[int] = []
+    monkeypatch.setattr(command, "local_session", lambda shuffle_partitions, **_: partitions.append(shuffle_partitions))
+    for name in ("lag", "placement"):
+        command.session_for(request, [JOBS[name]])
+    assert partitions == [64, 1]
 
 
 def test_what_is_being_written_does_not_count(tmp_path: Path) -> None:
