@@ -42,7 +42,7 @@ def _standing(row: _Row) -> str | None:
 
 
 def _culprit(row: _Row) -> str:
-    who = row["group_instance_id"] or row["client_id"]
+    who = row["group_instance_id"] or row["client_id"] or "A client without an id"
     count, lost_s = row["rebalances"], row["lost_partition_seconds"]
     cost = "" if lost_s is None else f", which cost {lost_s:,.0f} partition-seconds"
     return f"{who} at {row['host']} caused {count:,} rebalance{'' if count == 1 else 's'} of {row['group']}{cost}."

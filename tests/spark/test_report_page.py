@@ -80,6 +80,10 @@ def test_what_is_not_known_is_left_out_of_the_sentence() -> None:
     """The log's end, where no row of it came yet; what was usual, at a gateway that nothing is known of."""
     unknown = {**STANDING, "verdict": "STOPPED", "lag_messages": None}
     assert findings(answer("lag", section("partitions", unknown))) == ["billing is STOPPED on flights-3."]
+    culprit = {"group": "billing", "group_instance_id": None, "client_id": None, "host": "::1", "rebalances": 2}
+    assert findings(answer("rebalances", section("culprits", {**culprit, "lost_partition_seconds": None}))) == [
+        "A client without an id at ::1 caused 2 rebalances of billing."
+    ]
     began = datetime(2026, 5, 1, 12, tzinfo=UTC)
     hole = {"gateway": 1, "share": 0.5, "began": began, "expected_share": None, "cause": "unknown"}
     assert findings(answer("attribution", section("holes", hole))) == [
