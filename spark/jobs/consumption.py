@@ -174,7 +174,10 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> list[Section]
 
 _DISTINCT = "Distinct: offsets that were sent to the group at least once; resent: messages beyond these."
 _CHARGE = "The row without a group is what could not be attributed; it is not spread over the others."
-_COUNTERS = "What muster_group_fetch_messages_total and muster_group_fetch_bytes_total counted, over all restarts."
+_COUNTERS = (
+    "What muster_group_fetch_messages_total and _bytes_total counted, and muster_unattributed_fetch_* where there is "
+    "no group, over all restarts."
+)
 _RESENT = "100 % of the distinct messages sent again: the consumer was sent everything twice."
 
 

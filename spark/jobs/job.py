@@ -1,7 +1,7 @@
 """What a job is: which tables it reads and which sections of an answer it makes of them.
 
 A job's module holds functions from DataFrame to DataFrame and, last, its ``JOB``. It reads nothing, writes nothing and
-knows no session: :mod:`spark.runner` hands it the tables and shows what it answers.
+knows no session: :mod:`spark.answer` hands it the tables and takes its answer.
 """
 
 from __future__ import annotations
