@@ -1,0 +1,89 @@
+"""What is written for a user: a file or a folder that is there whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class CannotWrite(RuntimeError):
+    """The message is one line that names the path."""
+
+
+def said(error: OSError) -> str:
+    """What is wrong and with which path, without the number of the error."""
+    text = error.strerror or str(error) or type(error).__name__
+    return text if error.filename is None else f"{error.filename}: {text}"
+
+
+def check_file(path: Path) -> None:
+    """CannotWrite if :func:`write_file` could not write there."""
+    if path.is_dir():
+        raise CannotWrite(f"{path} is a folder: name a file")
+    if not path.parent.is_dir():
+        raise CannotWrite(f"{path} cannot be written: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise CannotWrite(f"{path} cannot be written: no permission for {path.parent}")
+
+
+def write_file(path: Path, text: str) -> None:
+    """A link stays, and what it leads to is replaced; into what is no file (a pipe) it is written. CannotWrite."""
+    text = text if text.endswith("\n") else f"{text}\n"
+    try:
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")
+            return
+        whole = path.resolve()
+        handle, name = tempfile.mkstemp(dir=whole.parent, prefix=f".{whole.name[:100]}.")
+        with _gone_unless_done(Path(name)) as partial:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            partial.chmod(0o644)
+            partial.replace(whole)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CannotWrite(f"{path} cannot be written: {error.strerror}") from error
+
+
+def check_folder(path: Path) -> None:
+    """CannotWrite if something is there already; an empty folder is nothing."""
+    if path.exists() and not (path.is_dir() and next(path.iterdir(), None) is None):
+        raise CannotWrite(f"{path} is there already: name a folder that is not")
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A folder to write into, beside ``path``, which it becomes at the end, or it is gone again. CannotWrite."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _gone_unless_done(path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex[:8]}")) as partial:
+            yield partial
+            partial.rename(path)
+    except OSError as error:
+        raise CannotWrite(f"{path} cannot be written: {error.strerror}") from error
+
+
+def require_parts(folder: Path) -> None:
+    """FileNotFoundError if Spark wrote there and nothing of it is to be seen here."""
+    if not any(folder.glob("part-*")):
+        why = "what an executor wrote there is on its own node: name a folder that all nodes share"
+        raise FileNotFoundError(errno.ENOENT, why, str(folder))
+
+
+@contextmanager
+def _gone_unless_done(partial: Path) -> Iterator[Path]:
+    try:
+        yield partial
+    except BaseException:
+        if partial.is_dir():
+            shutil.rmtree(partial, ignore_errors=True)
+        else:
+            partial.unlink(missing_ok=True)
+        raise
