@@ -116,6 +116,17 @@ async def simple_consumers(stage: Stage) -> None:
     await stage.read_all()
 
 
+async def readers_beside(stage: Stage) -> None:
+    """A reader without a group has a member's id and host, and reads what that reads."""
+    places = [(stage.host(), await stage.topic()) for _ in range(stage.scale.pairs)]
+    for number, (host, topic) in enumerate(places):
+        stage.member(stage.team(f"group-{number}", topic), host, "rdkafka")
+    async with stage.working(), stage.feeding():
+        for host, topic in places:
+            stage.nobody(stage.team(None, topic), host, "rdkafka").start()
+        await asyncio.sleep(_PAIRED_S)
+
+
 async def churn(stage: Stage) -> None:
     await _mixed(stage)
     newcomers = [stage.teams[number] for number in (0, 1)]
@@ -198,6 +209,7 @@ CASES = (
     Case("together", "one id and host, identical assignments and positions", identical_together, may_swap=True),
     Case("nat", "many groups behind one address", nat),
     Case("simple", "simple consumers, and one without a group", simple_consumers),
+    Case("readers", "readers without a group beside members, one id and host", readers_beside),
     Case("churn", "members come and go, clients reconnect", churn),
     Case("gateways", "SIGKILL to gateways", gateway_kills, is_alone=True),
     Case("restarts", "gateways shut down in order, one by one", gateway_restarts, is_alone=True),

@@ -59,6 +59,7 @@ class Fetches:
         "connection",
         "current",
         "doubts",
+        "identified_ms",
         "identity",
         "is_shared",
         "key",
@@ -66,6 +67,7 @@ class Fetches:
         "news",
         "not_of",
         "number",
+        "outside_of",
         "stood",
         "streams",
         "tried",
@@ -79,12 +81,16 @@ class Fetches:
         """Grows in the order in which they were first heard of."""
         self.news = 0
         self.identity: Identity | None = None
+        self.identified_ms = 0
+        """Since when it is known as that group's."""
         self.after: list[Fetches] = []
         """Connections whose identity it took over, since they seem to be its own past."""
         self.doubts: list[tuple[Place, int]] = []
         """Partitions fetched although they are not the identity's, and when."""
         self.not_of: set[str] = set()
         """Groups that had another client beside it, which is gone."""
+        self.outside_of: set[str] = set()
+        """Groups beside whose members it fetched without being one (:mod:`gateway.attribution.company`)."""
         self.is_shared = False
         """Of several clients (a proxy): nothing that holds for one partition says anything about another."""
         self.stood = 0

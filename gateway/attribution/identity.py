@@ -57,7 +57,15 @@ class Identities:
         doubt = (place, at_ms)
         if fetches.identity is not None and len(fetches.doubts) < _MAX_DOUBTS and doubt not in fetches.doubts:
             fetches.doubts.append(doubt)
-            self._tell(fetches)
+            self.tell(fetches)
+
+    def put_out(self, fetches: Fetches, group: str) -> None:
+        """It is not the group's, whatever its address and client id say."""
+        fetches.outside_of.add(group)
+        if fetches.identity is not None and fetches.identity.group == group:
+            self._drop(fetches)
+        else:
+            self.tell(fetches)
 
     def of(self, fetches: Fetches) -> Identity | None:
         """The group behind it, if that can be told; not while there are doubts about it."""
@@ -228,34 +236,36 @@ class Identities:
                 fetches.is_shared = bool(owners)
                 self._drop(fetches)
                 return None
-            self._tell(fetches)
+            self.tell(fetches)
         return identity
 
     def _fitting(self, fetches: Fetches, seen: Iterable[Observation]) -> set[str]:
         slot: Slot | None = self._table.slot(*fetches.key)
-        return set() if slot is None else slot.fitting(seen, fetches.principal) - fetches.not_of
+        return set() if slot is None else slot.fitting(seen, fetches.principal) - fetches.not_of - fetches.outside_of
 
     def _settle(self, fetches: Fetches, identity: Identity) -> None:
         for other in self._neighbours(fetches):
             if other.identity is not None and other.identity.group == identity.group and other.identity.is_guess:
                 self._drop(other)
         is_news = fetches.identity is not None or fetches.key in self._waiting
+        if fetches.identity is None or fetches.identity.group != identity.group:
+            fetches.identified_ms = self._fetchers.now_ms
         fetches.identity = identity
         fetches.doubts.clear()
         fetches.after = [] if identity.evidence is Evidence.BINDING else self._past(fetches, identity.group)
         if fetches.after:
             self._successors[fetches] = None
         if is_news:
-            self._tell(fetches)
+            self.tell(fetches)
         fetches.stood = self._table.version(*fetches.key)
 
     def _drop(self, fetches: Fetches) -> None:
         fetches.identity = None
         fetches.tried = None
         fetches.doubts.clear()
-        self._tell(fetches)
+        self.tell(fetches)
 
-    def _tell(self, fetches: Fetches) -> None:
+    def tell(self, fetches: Fetches) -> None:
         """What was said about that key may be said better now."""
         self._table.touch(fetches.key)
         self._news.add(fetches.key)

@@ -9,7 +9,8 @@ assignment that is not known. A wrong label is worse than none, so whatever stay
 1. **same connection**: this connection carried group requests of exactly one group and one client id, and that
    group is possible. Exact, but only clients that share one connection for both (sarama) ever show it.
 2. **unique candidate**: all candidates of the (principal, host, client id) are of one group, and it is possible. A lone
-   candidate that is known not to own the partition is a contradiction, not a match (F3, F16, F20).
+   candidate that is known not to own the partition is a contradiction, not a match (F3, F16, F20). So is more company
+   than the group has owners there (:mod:`gateway.attribution.company`): a reader that no coordinator knows.
 3. **assignment**: of several groups (F4, F5: ``rdkafka`` is every librdkafka client's default id) one owns the
    partition, and no other one is possible.
 
@@ -31,6 +32,7 @@ or **derived** (:mod:`gateway.attribution.last_resort`). F numbers are explained
 
 from __future__ import annotations
 
+from gateway.attribution.company import Company
 from gateway.attribution.connection import ConnectionState
 from gateway.attribution.fetchers import Fetchers
 from gateway.attribution.identity import PATIENCE_MS, Identities
@@ -55,6 +57,7 @@ class Ladder:
         self._memory_ms = memory_ms
         self._table = table
         self._identities = Identities(table, self.fetchers)
+        self._company = Company(table, self.fetchers, self._identities)
 
     def judge(
         self, connection: ConnectionState, host: str, client_id: str | None, topic: str, partition: int, at_ms: int
@@ -93,6 +96,8 @@ class Ladder:
         if group is None or not (owners or is_alone):
             self._identities.doubt(fetches, place, at_ms)
             return _UNKNOWN
+        if not self._company.admits(fetches, place, group, owners, opaque):
+            return _UNKNOWN
         self._identities.certain(fetches, place, group, at_ms)
         evidence = Evidence.UNIQUE_CANDIDATE if is_alone else Evidence.ASSIGNMENT
         return Verdict.of(group, _member_of(group, owners, opaque), evidence)
@@ -127,6 +132,7 @@ class Ladder:
         """Judge connections anew by what has become of them; returns the keys with news. About once a second."""
         self.fetchers.tick(now_ms)
         self.fetchers.prune(now_ms - self._memory_ms)
+        self._company.settle()
         return self._identities.settle()
 
 

@@ -64,6 +64,8 @@ class Claim:
     since_ms: int
     first_ms: int
     last_ms: int
+    of_member: bool
+    """As in :class:`Tenure`."""
 
     def holds(self, at_ms: int, principal: str | None) -> bool:
         return self.first_ms <= at_ms <= self.last_ms and same_principal(self.principal, principal)
@@ -243,7 +245,9 @@ class Slot:
         for (group, member_id), history in self._histories.items():
             for tenure in (*history.ended, *(() if history.current is None else (history.current,))):
                 last_ms = min(tenure.until_ms + self._grace_ms, FOREVER_MS)
-                claim = Claim(group, member_id, tenure.principal, tenure.since_ms, tenure.first_ms, last_ms)
+                claim = Claim(
+                    group, member_id, tenure.principal, tenure.since_ms, tenure.first_ms, last_ms, tenure.member
+                )
                 index.add(claim, tenure)
                 if last_ms < FOREVER_MS:
                     boundaries.add(last_ms)

@@ -29,7 +29,7 @@ class Reason(StrEnum):
     AMBIGUOUS = "ambiguous"
     """More than one group may have fetched them."""
     UNKNOWN = "unknown"
-    """There are groups with such a client, and none of them is known to own the partition."""
+    """There are groups with such a client, and none of them is known to own the partition, or others are its owners."""
     EXPIRED = "expired"
     """Given up before their time, because too much was waiting."""
     INTERNAL = "internal"

@@ -126,7 +126,8 @@ def test_beyond_the_bound_bytes_are_counted_without_their_group() -> None:
     for number in range(4):
         client_id = f"c{number}"
         account.statements([says.register(f"g{number}", "m", 0, client_id=client_id)], NOW_MS)
-        send(account, client_id=client_id)
+        connection = send(account, client_id=client_id)
+        account.closed(connection)
     send(account, client_id="c0")
     books = account.snapshot()
     assert groups(account) == {"g0": 200, "g1": 100}

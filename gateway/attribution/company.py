@@ -1,0 +1,111 @@
+"""Who fetches beside a group's member and is none: more connections than the group has owners of the partition.
+
+A reader without a group, or of one that no coordinator has heard of yet, has the client id that its library gives to
+everybody (F5, F13). Beside a member of a group on the same host it looks like that member, but for one thing: in a
+group a partition has one owner, and a client fetches it over one connection. So of connections that go on fetching it
+side by side no more are the group's than it has owners there. They are, strongest first:
+
+* those that began where a client of the group was told that its committed offset is (OffsetFetch);
+* those that have been known as the group's for a while, and were alone then;
+* those that began closest to the time from which the group owned it: a member fetches as soon as it is assigned.
+
+The others are outsiders, for the life of their connections. Nothing is said of a group whose members may own anything
+(not synced yet), or that has simple consumers: several of these may read the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.attribution.fetchers import Fetchers
+from gateway.attribution.fetches import Fetches, may_overlap, overlap
+from gateway.attribution.identity import PATIENCE_MS, Identities
+from gateway.attribution.slot import LAG_MS, Claim, Place
+from gateway.attribution.table import RegistrationTable
+from gateway.attribution.verdict import Evidence
+
+
+class Company:
+    """Keeps outsiders from the labels of a group that is otherwise certain."""
+
+    def __init__(self, table: RegistrationTable, fetchers: Fetchers, identities: Identities) -> None:
+        self._table = table
+        self._fetchers = fetchers
+        self._identities = identities
+        self._watched: dict[Fetches, int] = {}
+        """Not decided yet, and until when it is worth looking again."""
+
+    def admits(
+        self, fetches: Fetches, place: Place, group: str, owners: Sequence[Claim], opaque: Sequence[Claim]
+    ) -> bool:
+        """Whether the connection may be the group's; if not, it is an outsider, or that is not known yet.
+
+        ``owners`` and ``opaque``: the claims on the partition that hold, some of them the group's.
+        """
+        if not fetches.knows(place):
+            return True
+        if group in fetches.outside_of:
+            return self._was_told(fetches, place, group)
+        owners = [claim for claim in owners if claim.group == group]
+        anything = [claim for claim in opaque if claim.group == group]
+        if not all(claim.of_member for claim in owners):
+            return True
+        if self._came_before(fetches, place, owners, anything):
+            self._watch(fetches)
+            return False
+        if anything:
+            return True
+        return self._has_seat(fetches, place, group, owners)
+
+    def settle(self) -> None:
+        """Let those be judged again that were not decided."""
+        for fetches, until_ms in list(self._watched.items()):
+            if self._fetchers.now_ms > until_ms:
+                del self._watched[fetches]
+            self._identities.tell(fetches)
+
+    def _came_before(self, fetches: Fetches, place: Place, owners: Sequence[Claim], anything: Sequence[Claim]) -> bool:
+        """It fetched that before anybody of the group could, and whoever the group gave it to may still come."""
+        since_ms = min(claim.since_ms for claim in (*owners, *anything))
+        if since_ms - fetches.first_ms(place) <= LAG_MS:
+            return False
+        return not owners or self._fetchers.now_ms - max(claim.since_ms for claim in owners) < PATIENCE_MS
+
+    def _has_seat(self, fetches: Fetches, place: Place, group: str, owners: Sequence[Claim]) -> bool:
+        seats = len({claim.member_id for claim in owners})
+        company = [
+            other
+            for other in self._fetchers.beside(fetches, place)
+            if group not in other.outside_of and may_overlap(fetches, other, place)
+        ]
+        if len(company) < seats:
+            return True
+        ranked = sorted((fetches, *company), key=lambda each: self._rank(each, place, group, owners))
+        seated, others = ranked[:seats], ranked[seats:]
+        for other in others:
+            if all(overlap(other, one, place) for one in seated):
+                self._identities.put_out(other, group)
+            else:
+                self._watch(other)  # it may be a member's new connection, whose old one is not closed yet
+        return fetches in seated
+
+    def _rank(self, fetches: Fetches, place: Place, group: str, owners: Sequence[Claim]) -> tuple[bool, bool, int, int]:
+        """Ascending: what speaks for the connection's being the group's."""
+        identity = fetches.identity
+        is_known = identity is not None and identity.group == group
+        has_stood = is_known and self._fetchers.now_ms - fetches.identified_ms >= PATIENCE_MS
+        shows_it = identity is not None and is_known and identity.evidence is Evidence.SAME_CONNECTION
+        distance_ms = min(abs(fetches.first_ms(place) - claim.since_ms) for claim in owners)
+        return (
+            not (shows_it or self._was_told(fetches, place, group)),
+            not has_stood,
+            distance_ms,
+            fetches.number,
+        )
+
+    def _was_told(self, fetches: Fetches, place: Place, group: str) -> bool:
+        offset, first_ms = fetches.first_offset(place), fetches.first_ms(place)
+        return group in self._table.positions.groups_at(fetches.key, place, offset, first_ms, fetches.principal)
+
+    def _watch(self, fetches: Fetches) -> None:
+        self._watched.setdefault(fetches, self._fetchers.now_ms + 2 * PATIENCE_MS)
