@@ -88,9 +88,9 @@ class Demo:
                 self.run(f"{group.name}-{number}", group.module, *what) for number in range(1, group.members + 1)
             ]
         self.display.step(f"producer replays {ROWS:,} flights at {_RATE_PER_S:,} records a second")
-        what = ("--bootstrap", self.bootstrap, "--topic", TOPIC, "--rate", str(_RATE_PER_S))
-        what += tuple(word for mark in marks for word in ("--mark", str(mark)))
-        self.producer = self.run("producer", "demo.producer", *what)
+        slower = (word for mark in marks for word in ("--mark", str(mark)))
+        where = ("--bootstrap", self.bootstrap, "--topic", TOPIC)
+        self.producer = self.run("producer", "demo.producer", *where, "--rate", str(_RATE_PER_S), *slower)
         self.until(self._all_assigned, JOIN_S, "every group to have its partitions")
 
     def until(self, reached: Callable[[], bool], timeout_s: float, what: str) -> None:
