@@ -18,12 +18,16 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import NumericType
 
 from spark.jobs.job import Job, Options, Plot, Section
+from spark.out import said
+from spark.plotted import reduced
 from spark.tables import damage_in, read_table
 
 MOST_ROWS = 10_000
 """Of one section in one answer, so that the driver's memory does not depend on how long a time was asked about."""
 
+_MOST_PLOTTED_ROWS = 10_000
 _JAVA_EXCEPTION = re.compile(r"(?:[a-z][\w$]*\.)+[A-Z]\w*(?:Exception|Error): ")
+_OUT_OF_HEAP = ("Java heap space", "GC overhead limit exceeded", "SparkOutOfMemoryError")
 
 
 class JobFailed(RuntimeError):
@@ -39,6 +43,21 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Plotted:
+    """What :func:`spark.plotted.reduced` found."""
+
+    columns: Sequence[str]
+    rows: Sequence[tuple[Any, ...]]
+    in_all: int
+    step_seconds: int
+
+    def values(self, column: str) -> list[Any]:
+        """As :meth:`Shown.values`."""
+        place = self.columns.index(column)
+        return [row[place] for row in self.rows]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     """A section with its rows; timestamps are aware, in the zone that was asked for, and NaN and infinity None."""
 
@@ -50,6 +69,8 @@ class Shown:
     cut: bool
     """There are more rows than :data:`MOST_ROWS`; those are not here."""
     plot: Plot | None = None
+    plotted: Plotted | None = None
+    """Of a section that is cut, what its plot draws, if plots were asked for; else that is in ``rows``."""
 
     def values(self, column: str) -> list[Any]:
         """Of one column, row by row. KeyError."""
@@ -79,16 +100,16 @@ def answer_of(
     options: Options,
     *,
     tables: Mapping[str, DataFrame] | None = None,
+    plots: bool = False,
     step: Callable[[str], None] = lambda _: None,
 ) -> Answer:
     """Run the job and fetch its sections; ``step`` is told what is computed now.
 
     ``tables`` are what it runs over, those below ``storage`` if None. What was persisted in the session until now, for
-    another answer, is released.
+    another answer, is released. ``plots``: what plots draw is asked for, too.
 
     :class:`spark.tables.TableDamaged`; JobFailed for whatever else Spark stumbles over.
     """
-    zone = ZoneInfo(options.timezone)
     shown = []
     with spark_errors_in_one_line(job.name):
         spark.catalog.clearCache()
@@ -97,15 +118,24 @@ def answer_of(
             if section.bulk:
                 continue
             step(f"{job.name}: {section.title}")
-            shown.append(_shown(section, zone))
+            shown.append(_shown(section, options, plots))
     return Answer(job=job.name, title=job.title, sections=shown)
 
 
 @contextmanager
 def spark_errors_in_one_line(job: str) -> Iterator[None]:
-    """What Spark throws within is JobFailed, with the innermost cause as its text, or the TableDamaged behind it."""
+    """What Spark throws within is JobFailed, with the innermost cause as its text, or the TableDamaged behind it.
+
+    What cannot be read is JobFailed, too.
+    """
     try:
         yield
+    except BrokenPipeError:  # of who reads the answer
+        raise
+    except ConnectionError as error:
+        raise JobFailed(f"job {job}: the JVM of Spark has ended") from error
+    except OSError as error:
+        raise JobFailed(f"job {job}: {said(error)}") from error
     except (PySparkException, Py4JError) as error:
         if (damage := damage_in(error)) is not None:
             raise damage from error
@@ -116,12 +146,15 @@ def _cause(error: Exception) -> str:
     """The last "Caused by", else the first line, without the names of Java's exceptions."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    if any(name in line for line in lines for name in _OUT_OF_HEAP):
+        return "Spark ran out of heap: give it more with --executor-memory, or ask about less with --from and --to"
     return _JAVA_EXCEPTION.sub("", causes[-1] if causes else lines[0])
 
 
-def _shown(section: Section, zone: ZoneInfo) -> Shown:
-    frame = section.frame
+def _shown(section: Section, options: Options, plots: bool) -> Shown:
+    frame, zone = section.frame, ZoneInfo(options.timezone)
     rows = frame.limit(MOST_ROWS + 1).collect()
+    is_cut = len(rows) > MOST_ROWS
     return Shown(
         name=section.name,
         title=section.title,
@@ -131,9 +164,17 @@ def _shown(section: Section, zone: ZoneInfo) -> Shown:
             for field in frame.schema.fields
         ],
         rows=[tuple(_plain(value, zone) for value in row) for row in rows[:MOST_ROWS]],
-        cut=len(rows) > MOST_ROWS,
+        cut=is_cut,
         plot=section.plot,
+        plotted=_plotted(section.frame, section.plot, options) if plots and is_cut and section.plot else None,
     )
+
+
+def _plotted(frame: DataFrame, plot: Plot, options: Options) -> Plotted:
+    found = reduced(frame, plot, bucket_seconds=options.bucket_seconds)
+    zone = ZoneInfo(options.timezone)
+    rows = [tuple(_plain(value, zone) for value in row) for row in found.frame.limit(_MOST_PLOTTED_ROWS).collect()]
+    return Plotted(columns=found.frame.columns, rows=rows, in_all=found.in_all, step_seconds=found.step_seconds)
 
 
 def _plain(value: Any, zone: ZoneInfo) -> Any:

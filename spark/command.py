@@ -9,17 +9,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from rich.console import Console
 
-from spark import priority, sizing
+from spark import out, priority, sizing
 from spark.jobs import JOBS
 from spark.jobs.job import Job, Options
 from spark.request import BadRequest, Request
@@ -52,8 +52,15 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python says so again at its end
         return 1
-    except (Refused, BadRequest, SparkUnavailable) as error:
-        return _failed(str(error)) if (number := ended_by()) is None else _failed("interrupted", 128 + number)
+    except (Refused, BadRequest, SparkUnavailable, out.CannotWrite) as error:
+        return _ended(str(error))
+    except OSError as error:
+        return _ended(out.said(error))
+
+
+def _ended(why: str) -> int:
+    """By what went wrong, unless that is because of a signal."""
+    return _failed(why) if (number := ended_by()) is None else _failed("interrupted", 128 + number)
 
 
 def _failed(text: str, code: int = 1) -> int:
@@ -71,6 +78,8 @@ def _jobs(names: tuple[str, ...]) -> list[Job]:
 def _run(request: Request, jobs: list[Job]) -> int:
     if request.stream:
         _check_stream(request, jobs)
+    elif request.out is not None:
+        (out.check_folder if request.format == "parquet" else out.check_file)(request.out)
     if not (request.storage / "metrics").is_dir():
         raise Refused(f"there are no tables in {request.storage}: no folder metrics in it; is it the storage.path?")
     from spark.progress import Progress
@@ -86,7 +95,7 @@ def _run(request: Request, jobs: list[Job]) -> int:
         if folder is not None:
             return _stream(request, jobs[0], session, folder, progress)
         if request.format == "parquet":
-            return _write_parquet(request, jobs, session, progress)
+            return _write_parquet(request, jobs[0], session, progress)
         answers, damage = _answers(request, jobs, session, progress)
     _show(request, answers, damage)
     return 0 if not damage else _failed("; ".join(damage))
@@ -145,9 +154,13 @@ def _answers(
     for job in jobs:
         progress.step(f"{job.name}: reading {', '.join(job.tables)}")
         try:
-            answers.append(answer_of(job, session, request.storage, request.options, step=progress.step))
+            answers.append(
+                answer_of(
+                    job, session, request.storage, request.options, plots=request.format == "html", step=progress.step
+                )
+            )
         except (JobFailed, TableDamaged) as error:
-            if len(jobs) == 1:
+            if len(jobs) == 1 or ended_by() is not None:
                 raise Refused(str(error)) from error
             damage.append(str(error))
     return answers, damage
@@ -163,7 +176,7 @@ def _show(request: Request, answers: list[Answer], damage: list[str]) -> None:
         if request.out is None:
             print(text, flush=True)
         else:
-            _write_whole(request.out, text)
+            out.write_file(request.out, text)
             print(request.out, file=sys.stderr)
     for group in _groups_without_rows(request, answers):
         print(f"muster: nothing is told about group {group}: no such group in that time", file=sys.stderr)
@@ -201,38 +214,24 @@ def _text(request: Request, answers: list[Answer], damage: list[str]) -> str:
 
             return render_answers(answers, request.options, damage)
         case _:
-            console = Console(highlight=False, markup=False, width=showing.PIPED_WIDTH, record=True, quiet=True)
-            showing.print_answers(answers, console)
-            return console.export_text()
+            text = StringIO()
+            showing.print_answers(answers, Console(file=text, highlight=False, markup=False, width=showing.PIPED_WIDTH))
+            return text.getvalue()
 
 
-def _write_whole(path: Path, text: str) -> None:
-    """All of the file or nothing. Refused where it cannot be written."""
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text if text.endswith("\n") else f"{text}\n")
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except OSError as error:
-        raise Refused(f"{path} cannot be written: {error.strerror}") from error
-
-
-def _write_parquet(request: Request, jobs: list[Job], session: SparkSession, progress: Progress) -> int:
+def _write_parquet(request: Request, job: Job, session: SparkSession, progress: Progress) -> int:
     from spark.answer import JobFailed, spark_errors_in_one_line, tables_of
     from spark.showing import write_parquet
     from spark.tables import TableDamaged
 
     assert request.out is not None
-    for job in jobs:
-        folder = request.out if len(jobs) == 1 else request.out / job.name
-        progress.step(f"{job.name}: writing {folder}")
-        try:
-            with spark_errors_in_one_line(job.name):
-                tables = tables_of(job, session, request.storage, request.options)
-                write_parquet(job.sections(tables, request.options), folder.absolute())
-        except (JobFailed, TableDamaged) as error:
-            raise Refused(str(error)) from error
+    progress.step(f"{job.name}: writing {request.out}")
+    try:
+        with out.whole_folder(request.out.absolute()) as folder, spark_errors_in_one_line(job.name):
+            tables = tables_of(job, session, request.storage, request.options)
+            write_parquet(job.sections(tables, request.options), folder)
+    except (JobFailed, TableDamaged) as error:
+        raise Refused(str(error)) from error
     return 0
 
 

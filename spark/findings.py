@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from spark.answer import Answer
+from spark.showing import printable
 
 MOST = 3
 """Of one kind; the tables have the others."""
@@ -38,14 +39,15 @@ def _standing(row: _Row) -> str | None:
     if row["verdict"] == "OK":
         return None
     behind = "" if row["lag_messages"] is None else f", {row['lag_messages']:,} behind"
-    return f"{row['group']} is {row['verdict']} on {row['topic']}-{row['partition']}{behind}."
+    return f"{_name(row['group'])} is {row['verdict']} on {_name(row['topic'])}-{row['partition']}{behind}."
 
 
 def _culprit(row: _Row) -> str:
-    who = row["group_instance_id"] or row["client_id"] or "A client without an id"
+    who = _name(row["group_instance_id"] or row["client_id"] or "A client without an id")
     count, lost_s = row["rebalances"], row["lost_partition_seconds"]
     cost = "" if lost_s is None else f", which cost {lost_s:,.0f} partition-seconds"
-    return f"{who} at {row['host']} caused {count:,} rebalance{'' if count == 1 else 's'} of {row['group']}{cost}."
+    times = f"{count:,} rebalance{'' if count == 1 else 's'}"
+    return f"{who} at {row['host']} caused {times} of {_name(row['group'])}{cost}."
 
 
 def _hole(row: _Row) -> str:
@@ -71,6 +73,12 @@ def _recovered(row: _Row) -> str:
 
 def _open(row: _Row) -> str:
     return f"{row['actor']} has not served for {row['open_seconds']:,.0f} s."
+
+
+def _name(text: str) -> str:
+    """In a sentence: set apart from it where it may be written from right to left."""
+    shown = printable(text)
+    return shown if shown.isascii() else f"\N{FIRST STRONG ISOLATE}{shown}\N{POP DIRECTIONAL ISOLATE}"
 
 
 _TOLD: Mapping[str, Sequence[tuple[str, Callable[[_Row], str | None]]]] = {

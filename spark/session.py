@@ -26,6 +26,8 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
+    # By the driver: a Spark job with a task per folder takes longer than looking into the folders.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
 }
 _LIGHT_JVM = "-XX:TieredStopAtLevel=1"
 _LOGGING = (Path(__file__).parent / "log4j2.properties").as_uri()
@@ -61,13 +63,15 @@ def local_session(
     short_job: bool = True,
     memory_bytes: int = 1 << 30,
 ) -> Iterator[SparkSession]:
-    """Spark in a JVM of this process's own, stopped at the end. SparkUnavailable without Java.
+    """Spark in a JVM of this process's own, stopped at the end. SparkUnavailable without Java, or if
+    Spark does not start.
 
     ``memory_bytes`` is the JVM's heap; it counts in the first session of a process only, whose JVM later ones share.
     ``short_job``: see :func:`raydp_session`.
     """
     _use_java()
     from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(f"local[{cores}]").appName("muster")
@@ -78,7 +82,11 @@ def local_session(
     }
     for name, value in (_settings(shuffle_partitions, short_job) | own).items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except (PySparkException, Py4JError, OSError) as error:  # no such heap on this machine, no room for what it spills
+        heap = _mib(memory_bytes)
+        raise SparkUnavailable(f"Spark does not start, with a heap of {heap}: {_reason(error)}") from error
     java_names.remember(session)
     session.sparkContext.setLogLevel("ERROR")
     try:
@@ -242,6 +250,12 @@ def check_resources(
 
 def _mib(size_bytes: float) -> str:
     return f"{size_bytes / (1 << 20):,.0f} MiB"
+
+
+def _reason(error: BaseException) -> str:
+    """Of what the JVM says the innermost cause, which comes last."""
+    causes = [line for line in str(error).splitlines() if line.startswith("Caused by: ")]
+    return causes[-1].removeprefix("Caused by: ") if causes else _first_line(error)
 
 
 def _first_line(error: BaseException) -> str:

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from spark.answer import Answer, Shown
 from spark.jobs.job import Options, Section
+from spark.out import require_parts
 
 TABLE_ROWS = 60
 """Of one section on a terminal; JSON and Parquet have all."""
@@ -61,9 +62,14 @@ def to_json(answers: Sequence[Answer], options: Options, *, indent: int | None =
 
 
 def write_parquet(sections: Sequence[Section], folder: Path) -> None:
-    """``folder/<section>/``, one file each. The folder must not have such a sub-folder yet."""
+    """``folder/<section>/``, one file each. The folder must not have such a sub-folder yet.
+
+    FileNotFoundError if what was written is not there: by an executor on a node that has another such folder.
+    """
     for section in sections:
-        _one_file(section.frame).write.parquet(str(folder / section.name))
+        written = folder / section.name
+        _one_file(section.frame).write.parquet(str(written))
+        require_parts(written)
 
 
 def _one_file(frame: DataFrame) -> DataFrame:
@@ -95,13 +101,18 @@ def _section(section: Shown) -> RenderableType:
         table.add_row(*(Text(cell(value)) for value in row))
     parts.append(table)
     if (hidden := len(section.rows) - TABLE_ROWS) > 0:
-        more = f"{hidden:,} more rows{' and others' if section.cut else ''}; --format json or parquet has them"
+        more = f"{hidden:,} more rows and others; --format parquet has them"
+        if not section.cut:
+            more = f"{hidden:,} more rows; --format json or parquet has them"
         parts.append(Text(more, style="dim"))
     return Group(*parts)
 
 
 def cell(value: Any) -> str:
-    """A value for people: numbers with thousands' commas, times without their zone, null as a dash."""
+    """A value for people: numbers with thousands' commas, times without their zone, null as a dash.
+
+    Texts come from clients: what would move a terminal's cursor, or turn text around, is shown as its escape.
+    """
     match value:
         case None:
             return "-"
@@ -114,11 +125,22 @@ def cell(value: Any) -> str:
         case datetime():
             return value.strftime("%Y-%m-%d %H:%M:%S")
         case list() if all(isinstance(part, str) for part in value):
-            return ", ".join(value)
+            return ", ".join(map(printable, value))
         case list() | dict():
-            return json.dumps(value, default=_json)
+            return printable(json.dumps(value, default=_json, ensure_ascii=False))
         case _:
-            return str(value)
+            return printable(str(value))
+
+
+def printable(text: str) -> str:
+    r"""With escapes (``\x1b``, ``\n``) for what is not to be seen."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
+
+
+def _escaped(letter: str) -> str:
+    return letter.encode("unicode_escape").decode()
 
 
 def _decimal(value: float) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,14 +23,12 @@ from actors.tables.hours import MERGED, Hour, Listing, TableDamaged, hours, list
 from actors.tables.reading import folder_of
 from actors.tables.schemas import TABLES, time_column_of
 
-__all__ = ["TableDamaged", "damage_in", "read_table", "schema_of", "stream_table"]
+__all__ = ["TableDamaged", "damage_in", "no_rows", "read_table", "schema_of", "stream_table"]
 
 _ATTEMPTS = 5
 _NOT_MERGED = "{[!m]*,m[!e]*,me[!r]*,mer[!g]*,merg[!e]*}.parquet"
 _ANY_AGE = "36500d"
-_LISTED_BY_DRIVER = "1000000"
-_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-_FILE = re.compile(r"file:(?://)?(/\S+?\.parquet)\b")
+_FILE = re.compile(r"file:(?://)?(/\S+?/date=[^/\s]+/hour=[^/\s]+/[^/\s]+?\.parquet)\b")
 
 
 def schema_of(name: str) -> StructType:
@@ -50,13 +49,21 @@ def read_table(
     folder = folder_of(storage, name)
     frame = _frame(spark, folder, name, _to_ms(start), _to_ms(end))
     if frame is None:
-        return spark.createDataFrame([], schema_of(name))
+        return no_rows(spark, schema_of(name))
     time = F.col(time_column_of(TABLES[name]))
     if start is not None:
         frame = frame.where((F.col("date") >= F.lit(start.astimezone(UTC).date())) & (time >= F.lit(start)))
     if end is not None:
         frame = frame.where((F.col("date") <= F.lit(end.astimezone(UTC).date())) & (time < F.lit(end)))
     return frame
+
+
+def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
+    """Of that schema. What PySpark itself makes of an empty list is read by a Python process, and planned in full."""
+    jvm: Any = spark._jvm
+    java: Any = spark._jsparkSession
+    of_jvm = java.parseDataType(schema.json())
+    return DataFrame(java.createDataFrame(jvm.java.util.ArrayList(), of_jvm), spark)
 
 
 def stream_table(spark: SparkSession, storage: Path, name: str) -> DataFrame:
@@ -123,13 +130,8 @@ def _what_counts(found: Sequence[tuple[Hour, Listing]]) -> list[tuple[Path, list
 
 
 def _load(spark: SparkSession, folder: Path, name: str, paths: Sequence[str]) -> DataFrame:
-    before = spark.conf.get(_THRESHOLD) or ""
-    spark.conf.set(_THRESHOLD, _LISTED_BY_DRIVER)  # a Spark job with one task per folder takes longer than looking
-    try:
-        options = {"basePath": str(folder), "pathGlobFilter": "*.parquet", "__globPaths__": "false"}
-        return spark.read.schema(schema_of(name)).options(**options).parquet(*paths)
-    finally:
-        spark.conf.set(_THRESHOLD, before)
+    options = {"basePath": str(folder), "pathGlobFilter": "*.parquet", "__globPaths__": "false"}
+    return spark.read.schema(schema_of(name)).options(**options).parquet(*paths)
 
 
 def _to_ms(moment: datetime | None) -> int | None:

@@ -21,16 +21,12 @@ from gateway.cli.spark_process import become_spark, spark_options
     "--format",
     "output",
     type=click.Choice(("table", "json", "parquet", "html")),
-    default="table",
-    show_default=True,
-    help="parquet and html go to --out.",
+    help="parquet and html go to --out. Default: what the name at --out ends with (.json, .html), else table.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="File, or folder for parquet, instead of stdout.")
 @click.option("--stream", is_flag=True, help="Go on with what the tables grow by; --out keeps how far it came.")
 @click.option("--once", is_flag=True, help="With --stream: end when all that is there now is processed.")
-@click.option("--what-if-partitions", type=click.IntRange(1), help="placement: with that many offsets partitions.")
-@click.option("--what-if-nodes", type=click.IntRange(1), help="placement: on that many nodes.")
-def spark(job: str, output: str, out: Path | None, stream: bool, once: bool, **options: Any) -> None:
+def spark(job: str, output: str | None, out: Path | None, stream: bool, once: bool, **options: Any) -> None:
     """Run JOB over the tables that the cluster wrote, and show its answer.
 
     JOB is consumption (who was sent how much), lag (how far behind and for how long), rebalances (how often, why, what
@@ -43,6 +39,7 @@ def spark(job: str, output: str, out: Path | None, stream: bool, once: bool, **o
     With --out, a folder, nothing is shown but at the end of --once; the folder keeps what was read and how far the
     stream came, so that the same one again goes on there, each row counted once.
     """
+    output = output or _format_of(out, stream)
     if once and not stream:
         raise CliError("--once ends a stream: give --stream, too")
     if stream and output not in ("table", "json"):
@@ -50,3 +47,9 @@ def spark(job: str, output: str, out: Path | None, stream: bool, once: bool, **o
     if out is None and output in ("parquet", "html"):
         raise CliError(f"--format {output} needs --out: say where to write")
     become_spark(jobs=(job,), output=output, out=out, stream=stream, once=once, **options)
+
+
+def _format_of(out: Path | None, stream: bool) -> str:
+    """Where none is asked for. A stream's ``out`` is a folder, whatever its name is."""
+    suffix = "" if out is None or stream else out.suffix
+    return suffix.removeprefix(".") if suffix in (".json", ".html") else "table"

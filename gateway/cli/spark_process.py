@@ -8,6 +8,7 @@ in between.
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -37,7 +38,12 @@ def spark_options(command: F) -> F:
             click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this one; may be repeated."),
             click.option("--bucket", "bucket_seconds", type=click.IntRange(1), help="Step of time series, in s."),
             click.option("--top", type=click.IntRange(1), help="Rows of a ranking, at most."),
-            click.option("--price-per-gib", type=click.FloatRange(0), help="Charge groups for what they were sent."),
+            click.option(
+                "--price-per-gib",
+                type=click.FloatRange(0),
+                callback=_finite,
+                help="Charge groups for what they were sent.",
+            ),
             click.option("--timezone", type=Zone(), help="Whose days and hours are meant. Default UTC."),
             click.option(
                 "--commits-flush-ms",
@@ -50,6 +56,10 @@ def spark_options(command: F) -> F:
                 help="lag: metrics.end.offsets.flush.ms of the cluster, if it is not 10000.",
             ),
             click.option("--lag-intervals", type=click.IntRange(2), help="lag: commits that a verdict is about."),
+            click.option(
+                "--what-if-partitions", type=click.IntRange(1), help="placement: with that many offsets partitions."
+            ),
+            click.option("--what-if-nodes", type=click.IntRange(1), help="placement: on that many nodes."),
             click.option("--local", is_flag=True, help="Spark of this machine instead of RayDP on the cluster."),
             click.option(
                 "--executors",
@@ -119,7 +129,13 @@ def become_spark(
     sys.stdout.flush()
     sys.stderr.flush()
     text = json.dumps(request, default=datetime.isoformat)
-    os.execv(sys.executable, [sys.executable, "-m", "spark.command", text])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "spark.command", text])  # -P: no folder spark of the user's
+
+
+def _finite(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is no price")
+    return value
 
 
 def _ray_of(directory: Path, address: str | None) -> tuple[str, str | None]:

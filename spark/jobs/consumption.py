@@ -147,7 +147,12 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> list[Section]
             f"Rates per group, in steps of {options.bucket_seconds} s",
             rates(sent, of_group, seconds=options.bucket_seconds, options=options),
             plot=Plot(
-                kind="lines", x=("bucket",), y="rate_bytes_per_second", y_label="bytes per second", series=of_group
+                kind="lines",
+                x=("bucket",),
+                y="rate_bytes_per_second",
+                y_label="bytes per second",
+                series=of_group,
+                absent_is_zero=True,
             ),
         ),
         Section(

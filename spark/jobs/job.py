@@ -66,6 +66,8 @@ class Plot:
     """The quantity with its unit: ``bytes per second``."""
     series: tuple[str, ...] = ()
     """What names a curve or a part; none: there is one."""
+    absent_is_zero: bool = False
+    """Of ``lines``: a step of ``bucket_seconds`` without a row is one in which ``y`` was 0, and not a gap."""
 
 
 @dataclass(frozen=True, slots=True)

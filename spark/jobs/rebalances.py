@@ -207,7 +207,14 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
             "over_time",
             "Rebalances over time",
             over_time(rebalances, seconds=options.bucket_seconds),
-            plot=Plot(kind="lines", x=("bucket",), y="rebalances", y_label="rebalances", series=("group",)),
+            plot=Plot(
+                kind="lines",
+                x=("bucket",),
+                y="rebalances",
+                y_label="rebalances",
+                series=("group",),
+                absent_is_zero=True,
+            ),
         ),
     ]
 

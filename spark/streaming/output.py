@@ -20,7 +20,9 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from spark.out import require_parts
 from spark.streaming.folds import Fold, folded_schema
+from spark.tables import no_rows
 
 TIER = 256
 """Batches that are put together."""
@@ -52,7 +54,7 @@ class BatchFolders:
     def _rows(self, spark: SparkSession, names: Iterable[str]) -> DataFrame:
         schema = folded_schema(self.table)
         paths = [str(self.path / name) for name in names]
-        return spark.read.schema(schema).parquet(*paths) if paths else spark.createDataFrame([], schema)
+        return spark.read.schema(schema).parquet(*paths) if paths else no_rows(spark, schema)
 
     def _whole(self) -> list[str]:
         tiers, batches = self._numbers()
@@ -72,6 +74,7 @@ class BatchFolders:
     def _write(self, rows: DataFrame, name: str) -> None:
         hidden = self.path / f".{name}"
         rows.repartition(1).write.mode("overwrite").parquet(str(hidden))
+        require_parts(hidden)
         for file in hidden.iterdir():
             _sync(file)
         _sync(hidden)

@@ -77,6 +77,11 @@ def test_what_is_no_moment(text: str) -> None:
             "has no streaming form; consumption, lag, attribution have one",
         ),
         (("spark", "lag", "--local", "--once"), "give --stream, too"),
+        (("spark", "lag", "--local", "--price-per-gib", "nan"), "nan is no price"),
+        (("spark", "lag", "--local", "--out", "missing/lag.json"), "lag.json cannot be written: there is no folder"),
+        (("report", "--local", "--out", "missing/lag.html"), "lag.html cannot be written: there is no folder"),
+        (("spark", "lag", "--local", "--out", "."), "is a folder: name a file"),
+        (("spark", "lag", "--local", "--format", "parquet", "--out", "/"), "/ is there already"),
         (("spark", "lag", "--local", "--executor-memory", "64m"), "450m of memory or more"),
         (("spark", "lag", "--local", "--executor-memory", "much"), "'much' is not a size"),
         (("spark", "lag", "--local", "--timezone", "Mars/Olympus"), "is no time zone"),
@@ -92,6 +97,19 @@ def test_what_cannot_be_is_said_in_one_line(muster: Muster, arguments: tuple[str
 def test_an_unknown_job_is_answered_with_those_that_are(muster: Muster, storage: Path) -> None:
     line = one_line(muster("spark", "chargeback", "--local", "--storage", str(storage)))
     assert line.startswith("muster: there is no job chargeback; there are consumption, ")
+
+
+def test_a_folder_of_the_users_that_is_called_spark_is_not_ours(muster: Muster, storage: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "spark"
+    theirs.mkdir()
+    (theirs / "__init__.py").write_text("raise SystemExit('theirs')")
+    assert "there is no job chargeback" in one_line(muster("spark", "chargeback", "--local", "--storage", str(storage)))
+
+
+def test_a_heap_that_no_jvm_has_is_refused(muster: Muster, storage: Path) -> None:
+    done = muster("spark", "lag", "--local", "--storage", str(storage), "--executor-memory", "99999999t")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("muster: Spark does not start, with a heap of ")
 
 
 def test_a_ray_that_is_not_there(muster: Muster, storage: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -143,6 +143,35 @@ def test_the_page_needs_no_network_and_says_in_words_what_its_plots_show(answer:
     assert "prefers-color-scheme: dark" in text
     assert "Not answered: job lag: commits/x.parquet: is damaged" in text
     assert "What is not: nothing." in text
+
+
+def test_of_what_is_too_much_to_fetch_the_plots_have_what_they_draw(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six groups over ten hours; the rows that are fetched end in the first."""
+    monkeypatch.setattr("spark.answer.MOST_ROWS", 100)
+    minutes = spark.range(600).selectExpr("timestamp_seconds(60 * id) AS bucket", "id")
+    rows = minutes.selectExpr("bucket", "EXPLODE(SEQUENCE(0, 5)) AS number", "id").selectExpr(
+        "bucket", "NULLIF(CONCAT('g-', number), 'g-3') AS group", "IF(id % 7 = 3, number, 0) AS bytes"
+    )
+
+    def sections(tables: object, options: Options) -> list[Section]:
+        lines = Plot(kind="lines", x=("bucket",), y="bytes", y_label="bytes", series=("group",))
+        bars = Plot(kind="bars", x=("bucket",), y="bytes", y_label="bytes", series=("group",))
+        return [Section(plot.kind, "", rows.orderBy("bucket", "group"), plot=plot) for plot in (lines, bars)]
+
+    job = Job(name="large", title="", tables=(), sections=sections)
+    lines, bars = answer_of(job, spark, tmp_path, Options(now=NOON), plots=True).sections
+    assert (len(lines.rows), lines.cut) == (100, True)
+    assert lines.plotted is not None
+    assert (lines.plotted.in_all, lines.plotted.step_seconds) == (6, 120)
+    assert set(lines.plotted.values("group")) == {"g-2", None, "g-4", "g-5"}
+    assert len(lines.plotted.rows) == 4 * 300
+    assert max(lines.plotted.values("bucket")) - min(lines.plotted.values("bucket")) == timedelta(minutes=598)
+    assert bars.plotted is not None
+    assert bars.plotted.in_all == 600
+    assert sum(bars.plotted.values("bytes")) == 24 * 15
+    assert answer_of(job, spark, tmp_path, Options(now=NOON)).sections[0].plotted is None
 
 
 def test_what_spark_stumbles_over_is_one_line(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,164 @@
+"""Which of a section's rows its plot shows, the highest curves and the largest bars, and what it leaves out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
+
+from spark import plots
+from spark.answer import Answer, Plotted, Shown
+from spark.jobs.job import Options, Plot
+from spark.plotted import BARS, CURVES
+from spark.showing import cell
+
+NOBODY = "(none)"
+OTHERS = "(others)"
+
+Curve: TypeAlias = list[tuple[datetime, float | None]]
+
+
+def names_of(answers: Sequence[Answer]) -> list[str]:
+    """The groups in order, so that each has its colour in all plots."""
+    return sorted(
+        {
+            _word(value)
+            for answer in answers
+            for section in answer.sections
+            if section.plot is not None and section.plot.series == ("group",)
+            for value in section.values("group")
+            if value is not None
+        }
+    )
+
+
+def drawn(shown: Shown, plot: Plot, options: Options, names: Sequence[str]) -> tuple[str, str]:
+    """The plot as SVG, and what of the section it leaves out, in words; empty: nothing."""
+    source = shown if shown.plotted is None else shown.plotted
+    series = _joined(source, plot.series) if plot.series else [plot.y_label] * len(source.rows)
+    heights = [None if y is None else float(y) for y in source.values(plot.y)]
+    if plot.kind == "lines":
+        curves = _curves(zip(series, source.values(plot.x[0]), heights, strict=True))
+        return _lines(shown, plot, options, names, curves)
+    bars = _bars(zip(_joined(source, plot.x), series, heights, strict=True))
+    return _stacked(shown, plot, names, bars)
+
+
+def _curves(points: Iterable[tuple[str, datetime | None, float | None]]) -> dict[str, Curve]:
+    """By name. In UTC, for the clocks of a zone show an hour twice when they are set back."""
+    curves: dict[str, Curve] = {}
+    for name, at, y in points:
+        if at is not None:
+            curves.setdefault(name, []).append((at.astimezone(UTC), y))
+    return {name: sorted(curve, key=lambda point: point[0]) for name, curve in curves.items()}
+
+
+def _lines(
+    shown: Shown, plot: Plot, options: Options, names: Sequence[str], curves: Mapping[str, Curve]
+) -> tuple[str, str]:
+    highest = {name: max((y for _, y in curve if y is not None), default=0.0) for name, curve in curves.items()}
+    kept = sorted(_largest(highest, CURVES))
+    times = sorted({at for curve in curves.values() for at, _ in curve})
+    seconds = options.bucket_seconds if shown.plotted is None else shown.plotted.step_seconds
+    step = timedelta(seconds=seconds) if plot.absent_is_zero else _least_step(times)
+    svg = plots.time_lines(
+        {name: _with_absent(curves[name], times, step, plot) for name in kept},
+        names=_coloured(kept, names),
+        label=f"{shown.title}, {plot.y_label}: {'; '.join(f'{name} at most {cell(highest[name])}' for name in kept)}",
+        y_label=plot.y_label,
+        zone=ZoneInfo(options.timezone),
+    )
+    said = []
+    if (left := _in_all(shown, curves) - len(kept)) > 0:
+        said.append(f"Drawn are the {CURVES} highest; {left:,} more are in the table.")
+    if seconds > options.bucket_seconds:
+        said.append(f"A point is the highest value of {seconds:,} s.")
+    return svg, " ".join(said)
+
+
+def _in_all(shown: Shown, found: Mapping[str, object]) -> int:
+    return len(found) if shown.plotted is None else shown.plotted.in_all
+
+
+def _least_step(times: Sequence[datetime]) -> timedelta:
+    return min((later - earlier for earlier, later in pairwise(times)), default=timedelta(0))
+
+
+def _with_absent(curve: Curve, times: Sequence[datetime], step: timedelta, plot: Plot) -> Curve:
+    """With what holds in steps of the plot's time in which the curve has no point: zero, or nothing is known."""
+    found: Curve = []
+    before = times[0] - step
+    for at, y in [*curve, (times[-1] + step, None)]:
+        if at - before > step:
+            found += [(before + step, 0.0), (at - step, 0.0)] if plot.absent_is_zero else [(before + step, None)]
+        found.append((at, y))
+        before = at
+    return found[:-1]
+
+
+def _bars(parts: Iterable[tuple[str, str, float | None]]) -> dict[str, dict[str, float]]:
+    """Sums by bar and part, in the order of the rows."""
+    bars: dict[str, dict[str, float]] = {}
+    for name, part, size in parts:
+        bar = bars.setdefault(name, {})
+        bar[part] = bar.get(part, 0.0) + (size or 0.0)
+    return bars
+
+
+def _stacked(
+    shown: Shown, plot: Plot, names: Sequence[str], bars: Mapping[str, Mapping[str, float]]
+) -> tuple[str, str]:
+    left = _in_all(shown, bars) - BARS
+    if left > 0:
+        bars = {name: bars[name] for name in _largest({name: sum(bar.values()) for name, bar in bars.items()}, BARS)}
+    bars = _with_few_parts(bars)
+    said = ", ".join(f"{name} {cell(sum(bar.values()))}" for name, bar in bars.items())
+    svg = plots.stacked_bars(
+        bars,
+        names=_coloured(sorted({part for bar in bars.values() for part in bar}), names),
+        label=f"{shown.title}, {plot.y_label}: {said}",
+        x_label=plot.y_label,
+    )
+    return svg, f"Drawn are the {BARS} largest; {left:,} more are in the table." if left > 0 else ""
+
+
+def _with_few_parts(bars: Mapping[str, Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:
+    """The parts that are largest in all bars together, and the others as one."""
+    sums: dict[str, float] = {}
+    for bar in bars.values():
+        for part, size in bar.items():
+            sums[part] = sums.get(part, 0.0) + size
+    sums.pop(NOBODY, None)
+    if len(sums) <= CURVES:
+        return bars
+    kept = set(_largest(sums, CURVES))
+    return {
+        name: {part: size for part, size in bar.items() if part in kept}
+        | {OTHERS: sum(size for part, size in bar.items() if part not in kept)}
+        for name, bar in bars.items()
+    }
+
+
+def _largest(sizes: Mapping[str, float], count: int) -> list[str]:
+    return sorted(sizes, key=lambda name: (-sizes[name], name))[:count]
+
+
+def _coloured(drawn: Iterable[str], names: Sequence[str]) -> Sequence[str]:
+    """The page's names where they give what is drawn colours of its own, else what is drawn. No group: grey."""
+    own = [name for name in drawn if name not in (NOBODY, OTHERS)]
+    known = {name: place for place, name in enumerate(names)}
+    places = [known[name] % CURVES for name in own if name in known]
+    return names if len(places) == len(own) == len(set(places)) else own
+
+
+def _joined(source: Shown | Plotted, columns: Sequence[str]) -> list[str]:
+    """What a row is called: the columns' values; ``flights-0`` for topic and partition."""
+    cells = [source.values(column) for column in columns]
+    join = "-" if tuple(columns[-2:]) == ("topic", "partition") else " "
+    return [join.join(NOBODY if value is None else _word(value) for value in row) for row in zip(*cells, strict=True)]
+
+
+def _word(value: Any) -> str:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else cell(value)

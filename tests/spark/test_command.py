@@ -1,0 +1,99 @@
+"""What the process behind ``muster spark`` decides by itself. No Spark; as a user runs it: tests/cli."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from spark import answer, command, signals
+from spark.answer import Answer, Column, JobFailed, Shown, spark_errors_in_one_line
+from spark.jobs import JOBS
+from spark.jobs.job import Options
+from spark.request import Request
+from spark.showing import print_answers
+
+NOON = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+
+
+def request(**fields: Any) -> Request:
+    return Request(**{"storage": Path("/data"), "jobs": (), "options": Options(now=NOON), **fields})
+
+
+def answer_with(group: str) -> Answer:
+    groups = Shown(
+        name="groups", title="Groups", note="", columns=[Column("group", "string", False)], rows=[(group,)], cut=False
+    )
+    return Answer(job="lag", title="Lag", sections=[groups])
+
+
+class Silent:
+    """A progress."""
+
+    def step(self, text: str) -> None:
+        pass
+
+
+def test_a_table_for_a_file_has_its_rows() -> None:
+    text = command._text(request(format="table"), [answer_with("billing")], [])
+    assert [line.strip() for line in text.splitlines() if line.strip()] == ["lag: Lag", "Groups", "group", "billing"]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("\x1b[31mred", r"\x1b[31mred"),
+        ("two\nlines", r"two\nlines"),
+        ("left\u202egnp.exe", r"left\u202egnp.exe"),
+        ("größe 中 😀", "größe 中 😀"),
+    ],
+)
+def test_what_a_client_calls_itself_does_nothing_to_a_terminal(name: str, shown: str) -> None:
+    out = io.StringIO()
+    print_answers([answer_with(name)], Console(file=out, width=80, force_terminal=True, color_system=None))
+    assert out.getvalue().splitlines()[-1].strip() == shown
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Every job fails; which were asked."""
+    asked: list[str] = []
+
+    def fail(job: Any, *_: Any, **__: Any) -> Answer:
+        asked.append(job.name)
+        raise JobFailed(f"job {job.name}: cancelled")
+
+    monkeypatch.setattr(answer, "answer_of", fail)
+    yield asked
+    signals._came.clear()
+
+
+def test_a_report_goes_on_after_a_job_that_failed_but_not_after_a_signal(failing: list[str]) -> None:
+    jobs = [JOBS["lag"], JOBS["failover"]]
+    session: Any = None
+    progress: Any = Silent()
+    answers, damage = command._answers(request(), jobs, session, progress)
+    assert (answers, damage) == ([], ["job lag: cancelled", "job failover: cancelled"])
+    failing.clear()
+    signals._came.append(2)
+    with pytest.raises(command.Refused):
+        command._answers(request(), jobs, session, progress)
+    assert failing == ["lag"]
+
+
+def test_what_cannot_be_read_and_a_jvm_that_is_gone_are_told_in_one_line() -> None:
+    with pytest.raises(JobFailed, match=r"\Ajob lag: /data/metrics: Permission denied\Z"), in_lag():
+        raise PermissionError(13, "Permission denied", "/data/metrics")
+    with pytest.raises(JobFailed, match="the JVM of Spark has ended"), in_lag():
+        raise ConnectionRefusedError(111, "Connection refused")
+    with pytest.raises(BrokenPipeError), in_lag():
+        raise BrokenPipeError
+
+
+def in_lag() -> Any:
+    return spark_errors_in_one_line("lag")
