@@ -46,6 +46,7 @@ INTERNAL_PREFIX = "__muster_"
 _NO_GROUP = Verdict.none(Reason.NO_GROUP)
 _AMBIGUOUS = Verdict.none(Reason.AMBIGUOUS)
 _UNKNOWN = Verdict.none(Reason.UNKNOWN)
+_NOT_MEMBER = Verdict.none(Reason.NOT_MEMBER)
 _INTERNAL = Verdict.none(Reason.INTERNAL)
 
 
@@ -97,7 +98,7 @@ class Ladder:
             self._identities.doubt(fetches, place, at_ms)
             return _UNKNOWN
         if not self._company.admits(fetches, place, group, owners, opaque):
-            return _UNKNOWN
+            return _NOT_MEMBER if group in fetches.outside_of else _UNKNOWN
         self._identities.certain(fetches, place, group, at_ms)
         evidence = Evidence.UNIQUE_CANDIDATE if is_alone else Evidence.ASSIGNMENT
         return Verdict.of(group, _member_of(group, owners, opaque), evidence)

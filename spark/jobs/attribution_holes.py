@@ -27,6 +27,8 @@ from spark.jobs.buckets import step_of
 
 INTERNAL = "internal"
 """The reason of Muster's own readers, who are no consumers."""
+_NOT_MEMBER = "not_member"
+"""The reason of readers without a group whose client id and host are those of a group's member."""
 _SIGMAS_OF_MAD = 1.4826
 """Standard deviations per median absolute deviation, of a normal distribution."""
 
@@ -192,7 +194,8 @@ def _with_clients(found: DataFrame, consumers: DataFrame) -> DataFrame:
         "gateway", "bucket", "reason", *_CLIENT, F.col("bytes").alias("part")
     )
     within = nameless.join(F.broadcast(found), "gateway").where(_within("bucket"))  # a handful of holes
-    within = within.join(known, same, "left").withColumn("had_group", F.col("known_topic").isNotNull())
+    had_group = F.col("known_topic").isNotNull() & (F.col("reason") != _NOT_MEMBER)
+    within = within.join(known, same, "left").withColumn("had_group", had_group)
     parts = within.groupBy(*found.columns, "reason", "host", "client_id").agg(
         F.sum(F.when(F.col("had_group"), F.col("part")).otherwise(0)).alias("known"), F.sum("part").alias("part")
     )

@@ -35,7 +35,7 @@ def test_a_reader_that_comes_later_is_not_the_member(bench: Bench) -> None:
     member, reader = ConnectionState(), ConnectionState()
     run(bench, [member], NOW_MS, NOW_MS + 10_000)
     run(bench, [member, reader], NOW_MS + 10_000, NOW_MS + 20_000)
-    assert counts(bench) == {("g", None): 80, (None, "unknown"): 40}
+    assert counts(bench) == {("g", None): 80, (None, "not_member"): 40}
 
 
 def test_a_reader_that_is_gone_at_once_was_not_the_member_either(bench: Bench) -> None:
@@ -45,7 +45,7 @@ def test_a_reader_that_is_gone_at_once_was_not_the_member_either(bench: Bench) -
     run(bench, [reader], NOW_MS + 10_000, NOW_MS + 10_250)
     bench.account.closed(reader)
     run(bench, [member], NOW_MS + 10_250, NOW_MS + 20_000)
-    assert counts(bench) == {("g", None): 79, (None, "unknown"): 1}
+    assert counts(bench) == {("g", None): 79, (None, "not_member"): 1}
 
 
 @pytest.mark.parametrize("before_ms", [2_000, 60_000])
@@ -110,7 +110,7 @@ def test_as_many_connections_as_owners_are_all_the_groups(bench: Bench) -> None:
     run(bench, [one], NOW_MS, NOW_MS + 10_000)
     bench.account.statements([says.register("g", "m", 1), says.register("g", "n", 0)], NOW_MS + 10_000)
     run(bench, [one, two, reader], NOW_MS + 10_000, NOW_MS + 12_000)
-    assert counts(bench) == {("g", None): 56, (None, "unknown"): 8}
+    assert counts(bench) == {("g", None): 56, (None, "not_member"): 8}
 
 
 def test_simple_consumers_of_one_group_may_read_the_same(bench: Bench) -> None:
@@ -140,7 +140,7 @@ def test_a_member_stays_the_member_after_a_rebalance_that_left_it_its_partition(
     bench.account.statements([says.register("g", "m", 0, 1)], NOW_MS + 60_000)
     run(bench, [member], NOW_MS + 60_000, NOW_MS + 95_000)
     run(bench, [member, reader], NOW_MS + 95_000, NOW_MS + 100_000)
-    assert counts(bench) == {("g", None): 400, (None, "unknown"): 20}
+    assert counts(bench) == {("g", None): 400, (None, "not_member"): 20}
 
 
 def test_a_client_that_fetched_before_its_registration_has_its_label_when_nobody_else_comes(bench: Bench) -> None:
@@ -162,7 +162,7 @@ def test_an_outsider_stays_one_when_the_member_is_gone(bench: Bench) -> None:
     bench.account.closed(member)
     bench.account.statements([says.withdraw("g", "m")], NOW_MS + 10_000)
     run(bench, [reader], NOW_MS + 10_000, NOW_MS + 20_000)
-    assert counts(bench) == {("g", None): 40, (None, "unknown"): 80}
+    assert counts(bench) == {("g", None): 40, (None, "not_member"): 80}
 
 
 def test_a_member_that_connects_again_beside_an_outsider_has_its_bytes(bench: Bench) -> None:
@@ -171,4 +171,4 @@ def test_a_member_that_connects_again_beside_an_outsider_has_its_bytes(bench: Be
     run(bench, [member, reader], NOW_MS, NOW_MS + 10_000)
     bench.account.closed(member)
     run(bench, [reader, again], NOW_MS + 10_000, NOW_MS + 20_000)
-    assert counts(bench) == {("g", None): 80, (None, "unknown"): 80}
+    assert counts(bench) == {("g", None): 80, (None, "not_member"): 80}

@@ -235,6 +235,17 @@ def test_a_reader_without_a_group_lost_nothing(holes_of: Holes) -> None:
     assert holes_of("no group", *columns) == [(1, "reader_without_group", "export", 0)]
 
 
+SCENES["not a member"] = Scene(
+    minutes(0, [0] * 10)
+    + minutes(1, [0] * 10)
+    + [sample(60 * n + 7, gateway=1, bytes=9000, reason="not_member") for n in range(5, 10)]
+)
+
+
+def test_nor_did_one_that_looks_like_a_groups_member(holes_of: Holes) -> None:
+    assert holes_of("not a member", "gateway", "cause", "had_group_bytes") == [(1, "reader_without_group", 0)]
+
+
 SCENES["everywhere"] = Scene(
     [row for gateway in range(3) for row in minutes(gateway, [0] * 5 + [0.5] * 5)],
     [life(-400, "gateway-1", "lost"), life(-301, "gateway-1", "serving")],  # 601 s before: for too long
@@ -245,6 +256,14 @@ def test_a_hole_in_all_gateways_is_said_to_be_everywhere(holes_of: Holes) -> Non
     assert holes_of("everywhere", "gateway", "is_everywhere", "cause") == [
         (gateway, True, "labels_lost") for gateway in range(3)
     ]
+
+
+SCENES["as ever"] = Scene(minutes(0, [0.5] * 10) + minutes(1, [0] * 5 + [0.6] * 5))
+
+
+def test_what_the_others_had_before_is_no_rise_of_theirs(holes_of: Holes) -> None:
+    *_, last = holes_of("as ever", "gateway", "others_share", "is_everywhere")  # gateway 0 itself began with a hole
+    assert last == (1, 0.5, False)
 
 
 SCENES["calm"] = Scene(
