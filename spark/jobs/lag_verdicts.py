@@ -70,8 +70,13 @@ def over_window(rows: DataFrame) -> DataFrame:
             F.coalesce(F.bool_or(F.col("lag") == 0), F.lit(False)).alias("lag_was_zero"),
             F.coalesce(F.bool_and(F.col("lag") >= F.col("lag_before")), F.lit(False)).alias("lag_never_fell"),
         )
-        .withColumn("repeated", (F.col("commits") > 1) | (F.col("oldest.previous") == F.col("oldest.offset")))
+        .withColumn("commits", F.col("commits") + _committed_before())
     )
+
+
+def _committed_before() -> Column:
+    """1 if the first of the rows says that its offset was committed before, too."""
+    return F.when(F.col("oldest.previous") == F.col("oldest.offset"), 1).otherwise(0)
 
 
 def _none_differs() -> Column:
@@ -100,7 +105,7 @@ def judged(partitions: DataFrame, *, now_ms: int, flush_ms: int, recent_ms: int)
         ),
         (F.col("lag_was_zero"), OK, F.lit("there was no lag at one of its last commits")),
         (
-            F.col("offset_same") & F.coalesce("repeated", F.lit(False)),
+            F.col("offset_same") & (F.col("commits") > 1),
             STALLED,
             F.format_string("%s commits of the same offset", "commits"),
         ),

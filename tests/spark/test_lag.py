@@ -90,9 +90,14 @@ def by_hand(spark: SparkSession) -> dict[int, Any]:
         commit(400, 5_000, 16),
         commit(595, 100, 17),
         commit(600, 108, 18),
+        commit(600, 1_000, 19, previous=1_000),
+        commit(590, 1_000, 20),
+        commit(600, 1_000, 20, lowest=500, previous=1_000, commits=2),
+        commit(585, 90, 21),
+        commit(595, 199, 21),
     ]
     ends = [
-        *(row for partition in (0, 1, 2, 3, 4, 5, 8, 9, 10, 12, 14, 15) for row in growing(partition)),
+        *(row for partition in (0, 1, 2, 3, 4, 5, 8, 9, 10, 12, 14, 15, 19, 20) for row in growing(partition)),
         *(row for row in growing(6) if row["ts"] < at(600)),
         end(600, 6_100, 6, log_start_offset=500),
         end(0, 1_000, 11, last_append=at(-50)),
@@ -107,6 +112,8 @@ def by_hand(spark: SparkSession) -> dict[int, Any]:
         end(598, 140, 17, epoch=2),
         end(590, 100, 18),
         end(605, 110, 18),
+        end(580, 100, 21),
+        end(600, 200, 21, last_append=at(590)),
     ]
     return {row["partition"]: row for row in run(spark, commits, ends).collect()}
 
@@ -140,6 +147,8 @@ def test_commits_the_same_offset(by_hand: dict[int, Any]) -> None:
     row = by_hand[3]
     assert lag(row) == (5_100, pytest.approx(509.9), 10.0, "STALLED")
     assert (row["rule"], row["catch_up_seconds"]) == ("10 commits of the same offset", None)
+    assert by_hand[19]["rule"] == "2 commits of the same offset"  # the one before the table's first row is known
+    assert by_hand[20]["verdict"] == "WARNING"  # it went back to 500 in between, and came to where it was
 
 
 def test_commits_no_more(by_hand: dict[int, Any]) -> None:
@@ -152,6 +161,7 @@ def test_commits_no_more(by_hand: dict[int, Any]) -> None:
 
 def test_went_back(by_hand: dict[int, Any]) -> None:
     assert (by_hand[5]["verdict"], by_hand[5]["rule"]) == ("REWIND", "it went back from 5900 and is at 1000")
+    assert by_hand[5]["consumed_per_second"] == pytest.approx(800 / 90)  # what it went back is no consumption
     # Within one window: from 6,000 down to 3,000 and up to 5,000, as its lowest offset tells.
     assert (by_hand[15]["verdict"], by_hand[15]["rule"]) == ("REWIND", "it went back from 6000 and is at 5000")
     # Back to 5,000 and beyond where it was: it has recovered.
@@ -201,8 +211,19 @@ def test_a_quiet_consumer_has_not_stopped_at_the_first_message(by_hand: dict[int
 
 
 def test_clocks_of_two_owners(by_hand: dict[int, Any]) -> None:
-    """Epoch 2 of the log has a clock 2 s behind epoch 1: its first row is not followed by that of the past."""
-    assert (by_hand[17]["log_end"], by_hand[17]["lag_messages"]) == (140, 40)
+    """Epoch 2 of the log has a clock 2 s behind epoch 1: its first row is not followed by that of the past.
+
+    Record 100 is the first of the 20 that came between 580 and 588 s.
+    """
+    assert lag(by_hand[17])[:3] == (40, pytest.approx(19.6), 8.0)
+    assert by_hand[17]["log_end"] == 140
+
+
+def test_the_last_record_of_a_window_is_known_to_the_millisecond(by_hand: dict[int, Any]) -> None:
+    """100 came between 580 and 590 s, half of them until 585 s, and none until the log's next row at 600 s."""
+    row = by_hand[21]
+    assert lag(row)[:3] == (1, 10.0, 0.0)
+    assert row["produced_per_second"] == 5.0
 
 
 def test_a_log_whose_clock_is_ahead(by_hand: dict[int, Any]) -> None:
@@ -216,17 +237,22 @@ def test_sums(spark: SparkSession) -> None:
         *(commit(s, 1_000, 1) for s in LAST),
         *(commit(s, 6_000, 2, member_id="m-1") for s in LAST),
         commit(600, 6_100, 0, group="archive", member_id=None),
+        *(commit(s, 5 * s, 0, group="slow") for s in (590, 600)),
+        commit(600, 6_100, 1, group="slow"),
     ]
     partitions = run(spark, commits, [row for partition in range(3) for row in growing(partition)]).cache()
     columns = ("partitions", "lag_messages", "verdict")
     assert answer(per_group(partitions), "group", "status", *columns, "stalled_partitions", "catch_up_seconds") == [
         ("billing", "ERR", 3, 5_300, "STALLED", 1, None),
+        ("slow", "WARN", 2, 3_100, "WARNING", 0, None),
         ("archive", "OK", 1, 0, "OK", 0, 0.0),
     ]
     assert answer(per_member(partitions), "group", "member_id", *columns) == [
         ("billing", "m-1", 2, 5_200, "STALLED"),
+        ("slow", "m-0", 1, 3_100, "WARNING"),
         ("billing", "m-0", 1, 100, "WARNING"),
         ("archive", None, 1, 0, "OK"),
+        ("slow", "m-1", 1, 0, "OK"),
     ]
 
 
@@ -241,6 +267,7 @@ def test_over_time_and_gone(spark: SparkSession) -> None:
             commit(300, None, kind="deleted", previous=1_300, member_id=None, client_id=None, host=None),
             commit(360, 1_300, group="billing-2"),
             commit(480, 4_900, group="billing-2"),
+            commit(500, 1_300, group="billing-2", epoch=2),  # of the coordinator before, whose clock was ahead
         ],
     )
     ends = table(spark, "end_offsets", growing(0))
