@@ -133,16 +133,19 @@ def test_overlaps_gaps_and_nested_runs(spark: SparkSession) -> None:
         {"first": 0, "last": 9, "partition": 1},
         {"first": 0, "last": 9, "partition": 1},
         {"first": 0, "last": 9, "group": "archive"},
+        {"first": 0, "last": 9, "group": "compacted", "messages": 4},
     )
     by_partition = per_partition(samples)
     assert collected(by_partition, "group", "partition", "messages", "distinct", "resent") == [
         ("archive", 0, 10, 10, 0),
         ("billing", 0, 223, 160, 63),
         ("billing", 1, 20, 10, 10),
+        ("compacted", 0, 4, 10, 0),
     ]
     assert collected(per_group(by_partition), "group", "messages", "bytes", "distinct", "resent") == [
         ("archive", 10, 1000, 10, 0),
         ("billing", 243, 24300, 170, 73),
+        ("compacted", 4, 1000, 10, 0),
     ]
 
 
@@ -245,7 +248,7 @@ def test_a_day_whose_midnight_is_skipped_begins_at_one(spark: SparkSession) -> N
 
 def test_rates_are_of_the_time_that_was_asked_about_and_has_passed(spark: SparkSession) -> None:
     sent = sent_per_step(table(spark, {"at_s": 30}, {"at_s": 60}, {"at_s": 200}, {"at_s": 1000}))
-    options = Options(start=NOON + timedelta(seconds=20), now=NOON + timedelta(seconds=210))
+    options = Options(start=NOON + timedelta(seconds=20), end=LATER, now=NOON + timedelta(seconds=210))
     rows = collected(rates(sent, ["group"], seconds=60, options=options), "messages", "rate_messages_per_second")
     ahead_of_our_clock = 10 / 60
     assert rows == [(10, 10 / 40), (10, 10 / 60), (10, 10 / 30), (10, ahead_of_our_clock)]

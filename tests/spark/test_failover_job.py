@@ -39,7 +39,7 @@ def rows(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
         life(11.2, "offsets-1", "serving", epoch=5, reason="standby-0 stands in for it"),
         life(12, "offsets-1", "starting", node_id=None),
         life(20, "offsets-1", "serving", epoch=6, reason="took over from standby-0"),
-        # Lost twice without a fault, for 2 s and 4 s; the second time it had been killed long before.
+        # Lost twice, for 2 s and 4 s; paused before the first time, killed long before the second.
         life(0, "log-0", "serving"),
         life(100, "log-0", "lost"),
         life(101, "log-0", "starting", node_id=None),
@@ -70,6 +70,7 @@ def rows(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
         fault(10.2, "offsets-1", "fired"),
         fault(10, None, "injected", "drop", "f-2"),
         fault(200, "log-0", "injected", name="f-3"),
+        fault(98, "log-0", "injected", "pause", "f-4"),  # of which nothing says when it fired
     ]
     return table(spark, "lifecycle", lifecycle).cache(), table(spark, "faults", faults).cache()
 
@@ -81,7 +82,7 @@ def test_outages(rows: tuple[DataFrame, DataFrame]) -> None:
         ("controller", "node-1", "serving", None, None, 3.0, None),
         ("gateway-1", "node-3", "open", None, None, None, 700.0),
         ("gateway-2", "node-3", "stopped", None, None, None, None),
-        ("log-0", "node-1", "serving", None, None, 2.0, None),
+        ("log-0", "node-1", "serving", "pause", 2.0, 4.0, None),
         ("log-0", "node-1", "serving", None, None, 4.0, None),
         ("offsets-1", "node-1", "serving", "kill", pytest.approx(0.3), 1.0, None),
     ]
@@ -96,7 +97,7 @@ def test_per_kind_and_node(rows: tuple[DataFrame, DataFrame]) -> None:
     found = outages(*rows, now=at(1_000)).cache()
     columns = ("actors", "outages", "recovered", "not_ended", "median_seconds", "p99_seconds", "max_seconds")
     assert answer(per_kind(found), "kind", *columns) == [
-        ("log", 1, 2, 2, 0, 2.0, 4.0, 4.0),
+        ("log", 1, 2, 2, 0, 4.0, 4.0, 4.0),
         ("controller", 1, 1, 1, 0, 3.0, 3.0, 3.0),
         ("offsets", 1, 1, 1, 0, 1.0, 1.0, 1.0),
         ("gateway", 2, 2, 0, 1, None, None, None),

@@ -98,6 +98,7 @@ def test_loads_by_hand(spark: SparkSession) -> None:
                 commit("billing", 20, 1, 5),
                 commit("audit", 10, 1),
                 commit("etl", 20, 3),
+                commit("etl", 0, 2, -300),  # where it was before the topic had another number of partitions
             ],
             GROUP_EVENTS: [
                 event("billing", 1, 2),
@@ -112,7 +113,14 @@ def test_loads_by_hand(spark: SparkSession) -> None:
                 *(member("etl", name, -100) for name in ("m-2", "m-3")),
                 {"ts": at(-100), "offsets_partition": 3, "epoch": 1, "group": "", "event": "snapshot"},
             ],
-            SAMPLES: [sent("billing", 500), sent("web", 100), sent("web", 100), sent(None, 9000), sent("unheard", 77)],
+            SAMPLES: [
+                sent("billing", 500),
+                sent("audit", 600),
+                sent("web", 100),
+                sent("web", 100),
+                sent(None, 9000),
+                sent("unheard", 77),
+            ],
             LIFECYCLE: [
                 life("offsets-0", "serving", "east"),
                 life("offsets-1", "serving", "west"),
@@ -127,12 +135,12 @@ def test_loads_by_hand(spark: SparkSession) -> None:
     columns = ["actor", "node_id", "groups", "members", "commits", "events", "bytes", "heaviest_group"]
     assert picked(found["partitions"], *columns) == [
         ("offsets-0", "east", 1, 0, 0, 0, 200, "web"),
-        ("offsets-1", "east", 2, 5, 60, 3, 500, "billing"),
+        ("offsets-1", "east", 2, 5, 60, 3, 1100, "billing"),
         ("offsets-2", None, 0, 0, 0, 0, 0, None),
         ("offsets-3", "west", 1, 2, 20, 1, 0, "etl"),
     ]
     assert picked(found["nodes"], "node_id", "partitions", "groups", "commits", "bytes") == [
-        ("east", 2, 3, 60, 700),
+        ("east", 2, 3, 60, 1300),
         ("north", 0, 0, 0, 0),
         ("west", 1, 1, 20, 0),
     ]
@@ -189,11 +197,11 @@ def test_a_skewed_hash_is_named_and_more_partitions_undo_it(spark: SparkSession)
         assert (places, highest, is_moved) == (count, max(expected), moved)
         assert over_mean == pytest.approx(max(expected) * count / 64)
     three = [*nodes, "new-1"]
-    on_node = dict.fromkeys(three, 0)
-    for name in names:
-        on_node[choose(f"offsets-{hashing.partition_for(name, 50)}", three)] += 1
-    places, highest, name, *_ = rows["50 partitions, 3 nodes", "node", "groups"]
-    assert (places, highest) == (3, max(on_node.values()))
+    homes = [choose(f"offsets-{hashing.partition_for(name, 50)}", three) for name in names]
+    on_node = {node: homes.count(node) for node in three}
+    moved = sum(home != choose("offsets-3", nodes) for home in homes)
+    places, highest, name, _, is_moved = rows["50 partitions, 3 nodes", "node", "groups"]
+    assert (places, highest, is_moved) == (3, max(on_node.values()), moved)
     assert on_node[name] == highest
     [of_commits] = [
         row for row in found["what_if"] if picked([row], *columns[:3]) == [("50 partitions", "partition", "commits")]

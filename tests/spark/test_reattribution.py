@@ -102,6 +102,8 @@ def test_a_tenure_lasts_to_the_next_word_about_the_member(spark: SparkSession) -
         said(50, "/", None, event="snapshot", epoch=2, sequence=0),
         said(50, "billing/c", [2], epoch=2, sequence=1),
         said(60, "/", None, event="snapshot", offsets_partition=8),
+        said(70, "billing/d", [3]),  # of epoch 1, whose clock was ahead
+        said(65, "billing/d", None, event="withdrawn", epoch=2),
     ]
     held = answer(tenures(table(spark, REGISTRATIONS, rows)).orderBy("since_ms"), "member_id", "since_ms", "until_ms")
     noon_ms = int(NOON.timestamp() * 1000)
@@ -110,6 +112,7 @@ def test_a_tenure_lasts_to_the_next_word_about_the_member(spark: SparkSession) -
         ("b", 5000, 50_000),
         ("a", 10_000, 30_000),
         ("c", 50_000, None),
+        ("d", 70_000, 70_000),
     ]
 
 
