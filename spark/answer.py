@@ -101,18 +101,20 @@ def answer_of(
     *,
     tables: Mapping[str, DataFrame] | None = None,
     plots: bool = False,
+    alone: bool = True,
     step: Callable[[str], None] = lambda _: None,
 ) -> Answer:
     """Run the job and fetch its sections; ``step`` is told what is computed now.
 
-    ``tables`` are what it runs over, those below ``storage`` if None. What was persisted in the session until now, for
-    another answer, is released. ``plots``: what plots draw is asked for, too.
+    ``tables`` are what it runs over, those below ``storage`` if None. ``plots``: what plots
+    draw is asked for, too. ``alone``: what was persisted in the session until now, for another answer, is released.
 
     :class:`spark.tables.TableDamaged`; JobFailed for whatever else Spark stumbles over.
     """
     shown = []
     with spark_errors_in_one_line(job.name):
-        spark.catalog.clearCache()
+        if alone:
+            spark.catalog.clearCache()
         tables = tables_of(job, spark, storage, options) if tables is None else tables
         for section in job.sections(tables, options):
             if section.bulk:

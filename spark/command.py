@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from io import StringIO
@@ -23,7 +24,7 @@ from spark import out, priority, sizing
 from spark.jobs import JOBS
 from spark.jobs.job import Job, Options
 from spark.request import BadRequest, Request
-from spark.session import SparkUnavailable, local_session, raydp_session
+from spark.session import SparkUnavailable, is_short, local_session, make_active, raydp_session
 from spark.signals import end_on_signals, ended_by
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from spark.progress import Progress
 
 _INTERRUPTED = 128 + signal.SIGINT
+_JOBS_AT_ONCE = 2
+"""Where tables are small."""
 
 
 class Refused(RuntimeError):
@@ -146,24 +149,43 @@ def session_for(
 def _answers(
     request: Request, jobs: list[Job], session: SparkSession, progress: Progress
 ) -> tuple[list[Answer], list[str]]:
-    """Of every job, and what those that failed say. Refused if it is the only one."""
-    from spark.answer import JobFailed, answer_of
+    """Of every job, and what those that failed say. Refused if it is the only one.
+
+    Jobs on small tables are planned more than they are run, by one core each: so several are at a time.
+    """
+    from spark.answer import Answer, JobFailed, answer_of
     from spark.tables import TableDamaged
 
-    answers, damage = [], []
-    for job in jobs:
-        progress.step(f"{job.name}: reading {', '.join(job.tables)}")
+    at_once = _JOBS_AT_ONCE if len(jobs) > 1 and is_short(session) else 1
+
+    def step(text: str) -> None:
+        if ended_by() is not None:
+            raise JobFailed("interrupted")
+        progress.step(text)
+
+    def answer(job: Job) -> Answer | str:
         try:
-            answers.append(
-                answer_of(
-                    job, session, request.storage, request.options, plots=request.format == "html", step=progress.step
-                )
+            step(f"{job.name}: reading {', '.join(job.tables)}")
+            return answer_of(
+                job,
+                session,
+                request.storage,
+                request.options,
+                plots=request.format == "html",
+                alone=at_once == 1,
+                step=step,
             )
         except (JobFailed, TableDamaged) as error:
             if len(jobs) == 1 or ended_by() is not None:
                 raise Refused(str(error)) from error
-            damage.append(str(error))
-    return answers, damage
+            return str(error)
+
+    if at_once == 1:
+        found = [answer(job) for job in jobs]
+    else:
+        with ThreadPoolExecutor(at_once, initializer=make_active, initargs=(session,)) as pool:
+            found = list(pool.map(answer, jobs))
+    return [each for each in found if isinstance(each, Answer)], [each for each in found if isinstance(each, str)]
 
 
 def _show(request: Request, answers: list[Answer], damage: list[str]) -> None:

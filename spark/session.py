@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from actors.java import JavaNotFound, java_environment
 from spark import java_names, priority
@@ -32,9 +32,10 @@ _SETTINGS = {
 _LIGHT_JVM = "-XX:TieredStopAtLevel=1"
 _LOGGING = (Path(__file__).parent / "log4j2.properties").as_uri()
 _QUIET = f"-Dlog4j2.configurationFile={_LOGGING}"
+_WHOLE_STAGE = "spark.sql.codegen.wholeStage"
 _SHORT_JOB = {
     "spark.sql.adaptive.enabled": "false",  # re-planning costs more than it saves on tables of this size
-    "spark.sql.codegen.wholeStage": "false",
+    _WHOLE_STAGE: "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.extraJavaOptions": _LIGHT_JVM,
     "spark.executor.extraJavaOptions": _LIGHT_JVM,
@@ -218,6 +219,17 @@ def _settings(shuffle_partitions: int, short_job: bool) -> dict[str, str]:
     }
     chosen[_DRIVER_OPTIONS] = f"{chosen.get(_DRIVER_OPTIONS, '')} {_QUIET}".strip()
     return chosen
+
+
+def is_short(session: SparkSession) -> bool:
+    """Whether it was made for a short job."""
+    return session.conf.get(_WHOLE_STAGE) == _SHORT_JOB[_WHOLE_STAGE]
+
+
+def make_active(session: SparkSession) -> None:
+    """In this thread, too: the JVM takes settings, as the time zone, from the session of the thread that asks."""
+    jvm: Any = session._jvm
+    jvm.SparkSession.setActiveSession(session._jsparkSession)
 
 
 def _use_java() -> None:

@@ -7,9 +7,11 @@ group in it. Nodes that are not there yet have made-up names, so theirs is one o
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from placement.rendezvous import choose
@@ -56,17 +58,17 @@ def what_if(groups: DataFrame, partitions: DataFrame, homes: DataFrame, options:
     spark = groups.sparkSession
     node_ids = [row.node_id for row in homes.select("node_id").distinct().collect()]
     asked = scenarios(max(partitions.count(), 1), node_ids, options)
-    places = spark.createDataFrame(
-        [
-            (scenario.name, partition, choose(f"offsets-{partition}", scenario.nodes))
-            for scenario in asked
-            for partition in range(scenario.partitions)
-        ],
+    places = _rows(
+        spark,
         "scenario string, partition int, node string",
+        [
+            {"scenario": of.name, "partition": partition, "node": choose(f"offsets-{partition}", of.nodes)}
+            for of in asked
+            for partition in range(of.partitions)
+        ],
     )
-    nodes = spark.createDataFrame(
-        [(scenario.name, node) for scenario in asked for node in scenario.nodes], "scenario string, node string"
-    )
+    of_nodes = [{"scenario": of.name, "node": node} for of in asked for node in of.nodes]
+    nodes = _rows(spark, "scenario string, node string", of_nodes)
     placed = _placed(groups, places, asked)
     sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in LOADS]
     by_partition = places.join(placed.drop("node"), ["scenario", "partition"], "left").groupBy("scenario", "partition")
@@ -94,6 +96,12 @@ def what_if(groups: DataFrame, partitions: DataFrame, homes: DataFrame, options:
         )
         .orderBy(F.col("scenario") != NOW, *_KEYS)
     )
+
+
+def _rows(spark: SparkSession, columns: str, rows: list[dict[str, Any]]) -> DataFrame:
+    """What PySpark itself makes of a list is handed over by Python processes, which have to be started."""
+    parsed = F.from_json(F.lit(json.dumps(rows)), f"array<struct<{columns}>>")
+    return spark.range(0, 1, 1, 1).select(F.inline(parsed))
 
 
 def _placed(groups: DataFrame, places: DataFrame, asked: list[Scenario]) -> DataFrame:

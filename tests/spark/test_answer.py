@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
@@ -13,8 +14,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
+from spark import command
 from spark.answer import Answer, JobFailed, answer_of
 from spark.jobs.job import Job, Options, Plot, Section
+from spark.progress import Progress
 from spark.report_page import render_answers
 from spark.request import BadRequest, Request
 from spark.showing import print_answers, to_json
@@ -172,6 +175,27 @@ def test_of_what_is_too_much_to_fetch_the_plots_have_what_they_draw(
     assert bars.plotted.in_all == 600
     assert sum(bars.plotted.values("bytes")) == 24 * 15
     assert answer_of(job, spark, tmp_path, Options(now=NOON)).sections[0].plotted is None
+
+
+class Silent(Progress):
+    def step(self, text: str) -> None:
+        pass
+
+
+def test_on_small_tables_two_jobs_run_at_a_time_and_are_told_in_order(spark: SparkSession, tmp_path: Path) -> None:
+    both = threading.Barrier(2)
+    has_session = []
+
+    def sections(tables: object, options: Options) -> list[Section]:
+        both.wait(60)
+        has_session.append(spark._jvm.SparkSession.getActiveSession().isDefined())
+        return [Section("rows", "Rows", spark.range(1))]
+
+    jobs = [Job(name=name, title="", tables=(), sections=sections) for name in ("first", "second")]
+    request = Request(storage=tmp_path, jobs=(), options=OPTIONS)
+    answers, damage = command._answers(request, jobs, spark, Silent())
+    assert ([each.job for each in answers], damage) == (["first", "second"], [])
+    assert has_session == [True, True]
 
 
 def test_what_spark_stumbles_over_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
