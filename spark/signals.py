@@ -9,6 +9,7 @@ go, and of a cancelled job one hears first that it failed. So the signal is reme
 
 from __future__ import annotations
 
+import logging
 import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ def end_on_signals(session: SparkSession) -> None:
 
     def end(number: int, frame: object) -> None:
         _came.append(number)
+        logging.disable()  # Py4J would tell of each call that the signal or the end of the JVM interrupted
         with suppress(Exception):  # the JVM may be gone
             session.sparkContext.cancelAllJobs()
         raise ending(number)
