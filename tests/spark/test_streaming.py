@@ -131,6 +131,7 @@ def test_batches_are_put_together_and_say_the_same(
     everything = rows[0].union(rows[1]).union(rows[2]).union(rows[3]).union(rows[4])
     assert in_some_order(folders.read(spark)) == in_some_order(samples_by_the_minute(everything))
     folders.write(rows[1], 1)  # run again after it was put together
+    assert not (tmp_path / "batch-000000001").exists()
     assert in_some_order(folders.read(spark)) == in_some_order(samples_by_the_minute(everything))
 
 
