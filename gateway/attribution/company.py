@@ -6,11 +6,12 @@ group a partition has one owner, and a client fetches it over one connection. So
 side by side no more are the group's than it has owners there. They are, strongest first:
 
 * those that began where a client of the group was told that its committed offset is (OffsetFetch);
-* those that have been known as the group's for a while, and were alone then;
+* those that have been known as the group's for a while, and were alone then; the longest known first;
 * those that began closest to the time from which the group owned it: a member fetches as soon as it is assigned.
 
-The others are outsiders, for the life of their connections. Nothing is said of a group whose members may own anything
-(not synced yet), or that has simple consumers: several of these may read the same.
+The others are outsiders, for the life of their connections. Where none of that tells them apart, as in a gateway that
+has just started and has the registrations from a snapshot, none gets the label while they are several. Nothing is said
+of a group whose members may own anything (not synced yet), or that has simple consumers: several may read the same.
 """
 
 from __future__ import annotations
@@ -80,8 +81,14 @@ class Company:
         ]
         if len(company) < seats:
             return True
-        ranked = sorted((fetches, *company), key=lambda each: self._rank(each, place, group, owners))
+        ranks = {each: self._rank(each, place, group, owners) for each in (fetches, *company)}
+        ranked = sorted(ranks, key=ranks.__getitem__)
         seated, others = ranked[:seats], ranked[seats:]
+        if ranks[seated[-1]] == ranks[others[0]]:
+            for each in ranked:
+                self._identities.give_up(each, group)
+            self._watch(fetches)
+            return False
         for other in others:
             if all(overlap(other, one, place) for one in seated):
                 self._identities.put_out(other, group)
@@ -89,18 +96,18 @@ class Company:
                 self._watch(other)  # it may be a member's new connection, whose old one is not closed yet
         return fetches in seated
 
-    def _rank(self, fetches: Fetches, place: Place, group: str, owners: Sequence[Claim]) -> tuple[bool, bool, int, int]:
+    def _rank(self, fetches: Fetches, place: Place, group: str, owners: Sequence[Claim]) -> tuple[bool, bool, int]:
         """Ascending: what speaks for the connection's being the group's."""
         identity = fetches.identity
         is_known = identity is not None and identity.group == group
         has_stood = is_known and self._fetchers.now_ms - fetches.identified_ms >= PATIENCE_MS
         shows_it = identity is not None and is_known and identity.evidence is Evidence.SAME_CONNECTION
-        distance_ms = min(abs(fetches.first_ms(place) - claim.since_ms) for claim in owners)
+        began_ms = fetches.first_ms(place)
+        distance_ms = min((abs(began_ms - claim.since_ms) for claim in owners if claim.since_ms), default=0)
         return (
             not (shows_it or self._was_told(fetches, place, group)),
             not has_stood,
-            distance_ms,
-            fetches.number,
+            fetches.identified_ms if has_stood else distance_ms,
         )
 
     def _was_told(self, fetches: Fetches, place: Place, group: str) -> bool:

@@ -176,6 +176,7 @@ class Fetches:
             seen = self._seen.get(place)
             if seen is None or now_ms - seen.last_ms > WINDOW_MS:
                 self._seen[place] = _Seen(now_ms, now_ms, offset)
+                self.streams.pop(place, None)  # others may have come meanwhile
                 fresh.append(place)
             else:
                 seen.last_ms = now_ms

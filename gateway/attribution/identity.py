@@ -62,10 +62,13 @@ class Identities:
     def put_out(self, fetches: Fetches, group: str) -> None:
         """It is not the group's, whatever its address and client id say."""
         fetches.outside_of.add(group)
+        self.give_up(fetches, group)
+        self.tell(fetches)
+
+    def give_up(self, fetches: Fetches, group: str) -> None:
+        """It is not known any more as that group's."""
         if fetches.identity is not None and fetches.identity.group == group:
             self._drop(fetches)
-        else:
-            self.tell(fetches)
 
     def of(self, fetches: Fetches) -> Identity | None:
         """The group behind it, if that can be told; not while there are doubts about it."""
