@@ -47,10 +47,11 @@ def hold(pid: int, speed: float, expires_ms: int) -> None:
 
 
 def _tell(pid: int) -> None:
-    """Once, when the process has really stopped: a signal takes its time."""
+    """Once, when the process has really stopped: a signal takes its time, and another hold that ends lets it run on."""
     if not sys.stdout.closed:
         while _stat(pid)[0] not in "TtZX":
             time.sleep(0.001)
+            os.kill(pid, signal.SIGSTOP)
         print(os.getpid(), flush=True)
         os.dup2(os.open(os.devnull, os.O_RDWR), 1)
         sys.stdout.close()

@@ -53,6 +53,14 @@ def test_a_pause_holds_against_somebody_who_continues_the_process(process: psuti
     processes.release(holder, process.pid)
 
 
+def test_a_pause_begins_though_another_one_that_ends_lets_the_process_run_first(process: psutil.Process) -> None:
+    """By then it does not look stopped any more: who waits to see it stopped has to stop it again."""
+    sees = f"from actors.faults import holder; holder._tell({process.pid})"
+    done = subprocess.run([sys.executable, "-c", sees], stdout=subprocess.PIPE, timeout=60, check=True)
+    assert done.stdout.strip()
+    assert process.status() == STOPPED
+
+
 def test_a_pause_ends_by_itself(process: psutil.Process) -> None:
     holder = processes.do(PAUSE, process.pid, None, 200)
     assert process.status() == STOPPED
