@@ -70,7 +70,7 @@ def test_f18_nothing_waits_for_zookeeper(tmp_path: Path) -> None:
     ``groupNameFuture.whenCompleteAsync``), so the data stand still with ZooKeeper; when the get has failed the label is
     "" for the connection's life (test_f14_a_hiccup_of_zookeeper). Here the coordinators' real writer hangs behind."""
     with EmbeddedZooKeeper.start(tmp_path / "zookeeper") as server, ThreadPoolExecutor(1) as kop_fetches:
-        zk = connect(server.hosts, timeout_s=20)
+        zk = connect(server.hosts, timeout_s=40)  # its end would end the wait, too
         kop = KopRule(ZooKeeperStore(zk))
         assert kop.found_coordinator("c1", "127.0.0.1", "app", ["g"])
         writer = MappingWriter(server.hosts)
