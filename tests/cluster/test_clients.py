@@ -171,8 +171,7 @@ def test_admin_client(muster: Muster, fresh: Callable[[str], str]) -> None:
 
 
 def test_offsets_by_time_and_position(muster: Muster, fresh: Callable[[str], str]) -> None:
-    topic = fresh("time")
-    create(muster, topic, 1)
+    topic = muster.topic(fresh("time"), config={"retention.ms": "-1"})  # its records are years old
     producer = confluent_kafka.Producer({"bootstrap.servers": muster.bootstrap})
     for number in range(10):
         producer.produce(topic, b"x", timestamp=1_700_000_000_000 + number * 1000)

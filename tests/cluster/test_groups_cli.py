@@ -66,7 +66,8 @@ def refusal(muster: Muster, *arguments: str | Path, code: int = 1) -> str:
 def topic_of(muster: Muster, name: str, partitions: int = 2, records: int = RECORDS) -> str:
     """A topic whose partitions have that many records each, one hour apart."""
     admin = AdminClient({"bootstrap.servers": muster.bootstrap})
-    admin.create_topics([NewTopic(name, num_partitions=partitions)])[name].result(WAIT_S)
+    kept = {"retention.ms": "-1"}  # the records are years old, and retention comes round every five minutes
+    admin.create_topics([NewTopic(name, num_partitions=partitions, config=kept)])[name].result(WAIT_S)
     append(muster, name, partitions, records)
     return name
 
