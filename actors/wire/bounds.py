@@ -59,6 +59,14 @@ def check_lengths(kind: Any, frame: bytes, start: int) -> None:
         raise LengthError(f"the message ends after {len(frame) - start} bytes, in the middle")
 
 
+def tagged_fields_end(frame: bytes, start: int) -> int:
+    """The index behind the tagged fields at ``start``, whatever they are. LengthError where they do not fit."""
+    try:
+        return _PASSED_OVER.end(frame, start)
+    except IndexError:
+        raise LengthError("the tagged fields do not end") from None
+
+
 def last_array(kind: Any, frame: bytes, start: int) -> list[bytes]:
     """The elements, each as its bytes, of the array that is the last field of the entity at ``start``.
 
@@ -237,6 +245,9 @@ def _tags(known: Mapping[int, _Shape]) -> _Shape:
         return at
 
     return _Shape(end, 1)
+
+
+_PASSED_OVER = _tags({})
 
 
 def _within(frame: bytes, length: int, at: int) -> int:

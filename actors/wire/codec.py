@@ -30,6 +30,7 @@ from actors.wire.bounds import (
     check_lengths,
     last_array,
     nested_entity,
+    tagged_fields_end,
     without_unknown_tags,
 )
 from actors.wire.writing import writer
@@ -90,8 +91,9 @@ def _load(loader: Callable[[int, int], Any], api_key: int, version: int) -> Any:
 def decode_header(frame: bytes) -> Header:
     """Read the request header of a frame (without its size prefix).
 
-    An ApiVersions request of a version that does not exist is read with header v1 (KIP-511), so that it
-    can be answered. UnknownApi or UndecodableRequest for everything else that cannot be read.
+    Its tagged fields are passed over, whatever they are (KIP-482). An ApiVersions request of a version that
+    does not exist is read with header v1 (KIP-511), so that it can be answered. UnknownApi or
+    UndecodableRequest for everything else that cannot be read.
     """
     if len(frame) < 8:
         raise UndecodableRequest(f"a frame of {len(frame)} bytes has no request header")
@@ -103,11 +105,14 @@ def decode_header(frame: bytes) -> Header:
         if api_key != API_VERSIONS:
             raise
         header_type = RequestHeaderV1
+    is_flexible = header_type.__flexible__
     try:
-        header, size = entity_reader(header_type)(frame, 0)
+        header, end = entity_reader(RequestHeaderV1 if is_flexible else header_type)(frame, 0)
+        if is_flexible:  # v2 is v1 and tagged fields, of which kio refuses what it does not know
+            end = tagged_fields_end(frame, end)
     except _UNREADABLE as error:
         raise UndecodableRequest(f"request header of api key {api_key}: {_why(error)}") from error
-    return Header(api_key, version, int(header.correlation_id), header.client_id, size)
+    return Header(api_key, version, int(header.correlation_id), header.client_id, end)
 
 
 def check_request(header: Header, frame: bytes) -> None:

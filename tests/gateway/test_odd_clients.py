@@ -10,6 +10,7 @@ import pytest
 
 from actors.group.arguments import MAX_NAME_BYTES
 from actors.mapping_writer import MappingWriter
+from actors.wire import codec
 from actors.wire.codec import ErrorCode
 from placement.mapping import decode_registration, registration_path
 from placement.registration import Registration
@@ -112,6 +113,28 @@ def test_a_simple_consumer_with_the_longest_ids(full: Serving, mapping: ZooKeepe
 def test_the_empty_group_id_has_no_members(full: Serving) -> None:
     with full.connect() as client:
         assert Member(client, "", version=5).join().error_code is ErrorCode.invalid_group_id
+
+
+class NewerClient(Client):
+    """Its request headers have a tagged field that Muster does not know (KIP-482)."""
+
+    def send(self, frame: bytes) -> None:
+        header = codec.decode_header(frame)
+        if codec.request_type(header.api_key, header.api_version).__flexible__:
+            frame = frame[: header.end - 1] + b"\x01\x5b\x03new" + frame[header.end :]
+        super().send(frame)
+
+
+def test_a_consumer_that_is_newer_than_muster(full: Serving, fresh: Fresh) -> None:
+    topic = full.create(fresh("t"))
+    with NewerClient(full.port) as client:
+        member = Member(client, fresh("g"), version=9)
+        assert member.join().error_code is ErrorCode.none
+        assert member.sync({member.id: b""}).error_code is ErrorCode.none
+        assert [error for _, _, error in member.commit((topic, 0, 5))] == [ErrorCode.none]
+        (result,) = produce(client, (topic, 0, client_batch(1)))
+        assert result.error_code is ErrorCode.none
+        assert fetch(client, (topic, 0, 0))[0].records
 
 
 @pytest.mark.parametrize(("bound", "to", "host"), [("::1", "::1", "::1"), ("::", "127.0.0.1", "127.0.0.1")])
