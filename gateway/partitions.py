@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 _SUMMARY = struct.Struct(">qi11xi30xi")
 """Base offset, length, last offset delta and number of records of a batch's header (magic 2)."""
+WRITE_GRACE_S = 5.0
+"""How much longer than the client's timeout a log may take to write before the answer is REQUEST_TIMED_OUT.
+
+The timeout is for replicas that do not follow; there are none. The write itself takes what it takes, as in Kafka.
+"""
 _LEAST_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD
 
 

@@ -17,14 +17,22 @@ from actors.wire.channel import ChannelLost, NotSent
 from actors.wire.codec import ErrorCode, field, ms
 from gateway.connection import BadRequest
 from gateway.forward import Key
-from gateway.partitions import Named, ask, by_topic, existence_error, named, owner_of, repeated, summarize
+from gateway.partitions import (
+    WRITE_GRACE_S,
+    Named,
+    ask,
+    by_topic,
+    existence_error,
+    named,
+    owner_of,
+    repeated,
+    summarize,
+)
 from gateway.registry import Call, Reply, api
 from placement.view import ClusterView
 
 PRODUCE = 0
 INTERNAL_VERSION = 13
-_GRACE_S = 5.0
-"""How much longer than the client's timeout the log may take before the answer is REQUEST_TIMED_OUT."""
 
 
 @api(PRODUCE, "Produce")
@@ -130,7 +138,7 @@ async def _collect(
     answer: asyncio.Future[bytes], partitions: list[Named], timeout_ms: int
 ) -> dict[Any, dict[str, Any]]:
     try:
-        async with asyncio.timeout(timeout_ms / 1000 + _GRACE_S):
+        async with asyncio.timeout(timeout_ms / 1000 + WRITE_GRACE_S):
             _, response = codec.decode_response(PRODUCE, INTERNAL_VERSION, await answer)
     except NotSent:
         return {item.key: _failed(item, ErrorCode.not_leader_or_follower) for item in partitions}

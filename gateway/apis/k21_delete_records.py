@@ -13,7 +13,7 @@ from actors.wire import codec
 from actors.wire.channel import ChannelLost, NotSent
 from actors.wire.codec import ErrorCode, ms
 from gateway.forward import Key
-from gateway.partitions import Named, ask, by_topic, existence_error, named, owner_of
+from gateway.partitions import WRITE_GRACE_S, Named, ask, by_topic, existence_error, named, owner_of
 from gateway.registry import Call, Reply, api
 
 DELETE_RECORDS = 21
@@ -38,7 +38,7 @@ async def delete_records(call: Call) -> Reply | None:
             assert partition.topic is not None
             owner = owner_of(call.gateway, partition.topic, partition.partition)
             owners.setdefault(owner, []).append((partition, offset))
-    asked = (_ask(call, owner, items, ms(request.timeout)) for owner, items in owners.items())
+    asked = (_ask(call, owner, items, max(ms(request.timeout), 0)) for owner, items in owners.items())
     for found in await asyncio.gather(*asked):
         results.update(found)
     return call.reply(
@@ -75,7 +75,7 @@ async def _ask(call: Call, owner: Key, items: list[tuple[Named, int]], timeout_m
         "timeout": timeout_ms,
     }
     try:
-        async with asyncio.timeout(timeout_ms / 1000):
+        async with asyncio.timeout(timeout_ms / 1000 + WRITE_GRACE_S):
             frame = await ask(call, owner, DELETE_RECORDS, INTERNAL_VERSION, body)
     except NotSent:
         return {partition.key: _failed(partition, ErrorCode.not_leader_or_follower) for partition, _ in items}

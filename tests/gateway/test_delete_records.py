@@ -23,14 +23,16 @@ EARLIEST = -2
 Fresh = Callable[[str], str]
 
 
-def delete_records(full: Serving, version: int, *asked: tuple[str, int, int]) -> list[tuple[str, int, int, ErrorCode]]:
+def delete_records(
+    full: Serving, version: int, *asked: tuple[str, int, int], timeout_ms: int = 10_000
+) -> list[tuple[str, int, int, ErrorCode]]:
     """(topic, partition, low watermark, error) of each (topic, partition, offset)."""
     body = {
         "topics": [
             {"name": topic, "partitions": [{"partition_index": partition, "offset": offset}]}
             for topic, partition, offset in asked
         ],
-        "timeout": 10_000,
+        "timeout": timeout_ms,
     }
     answer = full.ask(DELETE_RECORDS, version, body)
     return [
@@ -82,6 +84,21 @@ def test_what_cannot_be_deleted_is_refused_alone(full: Serving, fresh: Fresh) ->
         (OFFSETS_TOPIC, 0): (-1, ErrorCode.invalid_topic_exception),
         ("no-such-topic", 0): (-1, ErrorCode.unknown_topic_or_partition),
     }
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 1, -1, -(2**31), 2**31 - 1])
+def test_what_was_done_is_answered_whatever_the_timeout(full: Serving, fresh: Fresh, timeout_ms: int) -> None:
+    """As by Kafka 4.3.1 of one broker: the timeout is for replicas that do not follow."""
+    topic = full.create(fresh("topic"))
+    produce(full.client, (topic, 0, client_batch(5)))
+    for offset, low, error in (
+        (2, 2, ErrorCode.none),
+        (7, -1, ErrorCode.offset_out_of_range),
+        (5, 5, ErrorCode.none),
+        (-1, 5, ErrorCode.none),
+    ):
+        answer = delete_records(full, 2, (topic.name, 0, offset), timeout_ms=timeout_ms)
+        assert answer == [(topic.name, 0, low, error)]
 
 
 def test_a_partition_that_comes_twice_is_taken_with_its_last_offset(full: Serving, fresh: Fresh) -> None:
