@@ -1,54 +1,22 @@
-"""Configs of a topic, and every config as DescribeConfigs shows it."""
+"""Configs of a topic, as CreateTopics takes them."""
 
 from __future__ import annotations
 
 import difflib
-import types
-import typing
 from collections.abc import Mapping
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from actors.config_types import (
+from actors.config.types import (
     CleanupPolicy,
     Compression,
-    ConfigType,
     Double,
     Int,
     Long,
     TimestampType,
     problems_of,
 )
-
-if TYPE_CHECKING:
-    from actors.config import MusterConfig
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from, as DescribeConfigs v1+ numbers it."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-
-
-class ConfigRow(NamedTuple):
-    """One config of a DescribeConfigs answer."""
-
-    name: str
-    value: str | None
-    source: ConfigSource
-    synonyms: tuple[tuple[str, str | None, ConfigSource], ...]
-    """(name, value, source), the one that is used first."""
-    type: ConfigType
-    documentation: str
-    read_only: bool
 
 
 class TopicConfigs(BaseModel):
@@ -143,7 +111,7 @@ class TopicConfigs(BaseModel):
     )
 
 
-_BY_UNIT = {
+BY_UNIT = {
     "log_retention_ms": ("log_retention_ms", "log_retention_minutes", "log_retention_hours"),
     "log_roll_ms": ("log_roll_ms", "log_roll_hours"),
 }
@@ -192,85 +160,7 @@ def _unknown(name: str) -> str:
     return f"Unknown topic config name: {name}" + (f" (did you mean {nearest[0]}?)" if nearest else "")
 
 
-def topic_values(config: MusterConfig, topic_overrides: Mapping[str, str]) -> dict[str, Any]:
-    """What holds for a topic, by field name (``retention_ms``, ...), typed: its own configs, else the broker's."""
-    own = TopicConfigs.model_validate(dict(topic_overrides))
-    return {
-        name: getattr(own, name) if getattr(own, name) is not None else _broker_value(config, field)
-        for name, field in TopicConfigs.model_fields.items()
-    }
-
-
-def broker_rows(config: MusterConfig) -> list[ConfigRow]:
-    """Every property, read-only: Muster reads them when it starts."""
-    return [_broker_row(config, name) for name in sorted(type(config).model_fields)]
-
-
-def topic_rows(config: MusterConfig, topic_overrides: Mapping[str, str]) -> list[ConfigRow]:
-    """Every config of a topic. Pydantic's ValidationError if the overrides were never checked."""
-    values = topic_values(config, topic_overrides)
-    return [_topic_row(config, name, values[name], topic_overrides) for name in sorted(TopicConfigs.model_fields)]
-
-
-def _topic_row(config: MusterConfig, name: str, value: Any, overrides: Mapping[str, str]) -> ConfigRow:
-    field = TopicConfigs.model_fields[name]
-    alias = str(field.alias)
-    behind = _broker_synonyms(config, field)
-    if alias in overrides:
-        behind = ((alias, _text(value), ConfigSource.DYNAMIC_TOPIC_CONFIG), *behind)
-    source = behind[0][2] if behind else ConfigSource.DEFAULT_CONFIG
-    return ConfigRow(alias, _text(value), source, behind, _type(field), field.description or "", False)
-
-
-def _broker_row(config: MusterConfig, name: str) -> ConfigRow:
-    field = type(config).model_fields[name]
-    synonyms = _own_and_default(config, name)
-    value, source = synonyms[0][1:]
-    return ConfigRow(str(field.alias), value, source, synonyms, _type(field), field.description or "", True)
-
-
-def _broker_value(config: MusterConfig, field: FieldInfo) -> Any:
-    synonym = _synonym(field)
-    if synonym is None:
-        return 1
-    if synonym in _BY_UNIT:
-        return config.retention_ms if synonym == "log_retention_ms" else config.roll_ms
-    return getattr(config, synonym)
-
-
-def _broker_synonyms(config: MusterConfig, field: FieldInfo) -> tuple[tuple[str, str | None, ConfigSource], ...]:
-    match _synonym(field):
-        case None:
-            return ()
-        case str(synonym) if synonym in _BY_UNIT:
-            found = [entry for name in _BY_UNIT[synonym] for entry in _own_and_default(config, name)]
-            return tuple(entry for entry in found if entry[1] is not None)
-        case synonym:
-            return _own_and_default(config, synonym)
-
-
-def _own_and_default(config: MusterConfig, name: str) -> tuple[tuple[str, str | None, ConfigSource], ...]:
-    field = type(config).model_fields[name]
-    alias = str(field.alias)
-    default = (alias, _text(field.default), ConfigSource.DEFAULT_CONFIG)
-    if name not in config.model_fields_set:
-        return (default,)
-    return ((alias, _text(getattr(config, name)), ConfigSource.STATIC_BROKER_CONFIG), default)
-
-
-def _synonym(field: FieldInfo) -> str | None:
+def synonym_of(field: FieldInfo) -> str | None:
+    """The field of the broker's property that stands in for a topic's config; None if there is none."""
     extra = field.json_schema_extra
     return str(extra["synonym"]) if isinstance(extra, dict) else None
-
-
-def _text(value: Any) -> str | None:
-    if value is None:
-        return None
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _type(field: FieldInfo) -> ConfigType:
-    declared = [field.annotation, *field.metadata]
-    if typing.get_origin(field.annotation) in (typing.Union, types.UnionType):
-        declared += [part for choice in typing.get_args(field.annotation) for part in typing.get_args(choice)]
-    return next((part for part in declared if isinstance(part, ConfigType)), ConfigType.STRING)

@@ -8,30 +8,18 @@ names, defaults and bounds.
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from actors.config_entries import (
-    TOPIC_CONFIGS,
-    ConfigRow,
-    ConfigSource,
-    broker_rows,
-    topic_config_errors,
-    topic_rows,
-    topic_values,
-)
-from actors.config_types import (
+from actors.config.types import (
     Bool,
     CleanupPolicy,
     Compression,
-    ConfigType,
     Double,
     Int,
     List,
@@ -41,10 +29,6 @@ from actors.config_types import (
     TimestampType,
     problems_of,
 )
-
-if TYPE_CHECKING:
-    from actors.group.config import GroupConfig
-    from actors.log.config import LogConfig
 
 DEFAULT_PORT = 9092
 _SASL_PLAINTEXT = "SASL_PLAINTEXT"
@@ -471,64 +455,3 @@ def _unknown(name: str, known: set[str]) -> str:
         return f"{name} comes with a later version of Muster; leave it out"
     nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
     return f"unknown property {name}" + (f" (did you mean {nearest[0]}?)" if nearest else "")
-
-
-def group_config(config: MusterConfig) -> GroupConfig:
-    """The part of the configuration that the group coordinator obeys."""
-    from actors.group.config import GroupConfig
-
-    return GroupConfig(**_known_to(GroupConfig, dict(config)))
-
-
-def log_config(config: MusterConfig, topic_overrides: Mapping[str, str] = MappingProxyType({})) -> LogConfig:
-    """What the log of a topic obeys. ``topic_overrides`` were checked by :func:`topic_config_errors`."""
-    from actors.log.config import LogConfig
-
-    return LogConfig(**_known_to(LogConfig, dict(config) | topic_values(config, topic_overrides)))
-
-
-def offsets_log_config(config: MusterConfig) -> LogConfig:
-    """What the log of a partition of ``__consumer_offsets`` obeys."""
-    own = {
-        "segment.bytes": str(config.offsets_topic_segment_bytes),
-        "message.timestamp.type": "CreateTime",
-        "cleanup.policy": "compact",
-        "flush.messages": "1",
-    }
-    return dataclasses.replace(
-        log_config(config, own),
-        own_codec=config.offsets_topic_compression_codec,
-        load_buffer_bytes=config.offsets_load_buffer_size,
-    )
-
-
-def _known_to(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {field.name: values[field.name] for field in dataclasses.fields(kind) if field.name in values}
-
-
-def describe_broker(config: MusterConfig) -> list[ConfigRow]:
-    """Every property of a broker, for DescribeConfigs."""
-    return broker_rows(config)
-
-
-def describe_topic(config: MusterConfig, topic_overrides: Mapping[str, str]) -> list[ConfigRow]:
-    """Every config of a topic, for DescribeConfigs: what was set on the topic, else the broker's."""
-    return topic_rows(config, topic_overrides)
-
-
-__all__ = [
-    "DEFAULT_PORT",
-    "TOPIC_CONFIGS",
-    "ConfigError",
-    "ConfigRow",
-    "ConfigSource",
-    "ConfigType",
-    "MusterConfig",
-    "describe_broker",
-    "describe_topic",
-    "group_config",
-    "log_config",
-    "offsets_log_config",
-    "topic_config_errors",
-    "topic_values",
-]

@@ -1,0 +1,24 @@
+"""What can be configured: the properties of the cluster, and the configs of a topic."""
+
+from actors.config.derived import group_config, log_config, offsets_log_config, topic_values
+from actors.config.properties import DEFAULT_PORT, ConfigError, MusterConfig
+from actors.config.rows import ConfigRow, ConfigSource, describe_broker, describe_topic
+from actors.config.topics import TOPIC_CONFIGS, topic_config_errors
+from actors.config.types import ConfigType
+
+__all__ = [
+    "DEFAULT_PORT",
+    "TOPIC_CONFIGS",
+    "ConfigError",
+    "ConfigRow",
+    "ConfigSource",
+    "ConfigType",
+    "MusterConfig",
+    "describe_broker",
+    "describe_topic",
+    "group_config",
+    "log_config",
+    "offsets_log_config",
+    "topic_config_errors",
+    "topic_values",
+]

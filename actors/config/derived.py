@@ -1,0 +1,68 @@
+"""What the parts obey: the configuration of a log and of a group coordinator."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from pydantic.fields import FieldInfo
+
+from actors.config.properties import MusterConfig
+from actors.config.topics import BY_UNIT, TopicConfigs, synonym_of
+
+if TYPE_CHECKING:
+    from actors.group.config import GroupConfig
+    from actors.log.config import LogConfig
+
+
+def group_config(config: MusterConfig) -> GroupConfig:
+    """The part of the configuration that the group coordinator obeys."""
+    from actors.group.config import GroupConfig
+
+    return GroupConfig(**_known_to(GroupConfig, dict(config)))
+
+
+def log_config(config: MusterConfig, topic_overrides: Mapping[str, str] = MappingProxyType({})) -> LogConfig:
+    """What the log of a topic obeys. ``topic_overrides`` were checked by :func:`topic_config_errors`."""
+    from actors.log.config import LogConfig
+
+    return LogConfig(**_known_to(LogConfig, dict(config) | topic_values(config, topic_overrides)))
+
+
+def offsets_log_config(config: MusterConfig) -> LogConfig:
+    """What the log of a partition of ``__consumer_offsets`` obeys."""
+    own = {
+        "segment.bytes": str(config.offsets_topic_segment_bytes),
+        "message.timestamp.type": "CreateTime",
+        "cleanup.policy": "compact",
+        "flush.messages": "1",
+    }
+    return dataclasses.replace(
+        log_config(config, own),
+        own_codec=config.offsets_topic_compression_codec,
+        load_buffer_bytes=config.offsets_load_buffer_size,
+    )
+
+
+def topic_values(config: MusterConfig, topic_overrides: Mapping[str, str]) -> dict[str, Any]:
+    """What holds for a topic, by field name (``retention_ms``, ...), typed: its own configs, else the broker's."""
+    own = TopicConfigs.model_validate(dict(topic_overrides))
+    return {
+        name: getattr(own, name) if getattr(own, name) is not None else _broker_value(config, field)
+        for name, field in TopicConfigs.model_fields.items()
+    }
+
+
+def _broker_value(config: MusterConfig, field: FieldInfo) -> Any:
+    synonym = synonym_of(field)
+    if synonym is None:
+        return 1
+    if synonym in BY_UNIT:
+        return config.retention_ms if synonym == "log_retention_ms" else config.roll_ms
+    return getattr(config, synonym)
+
+
+def _known_to(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {field.name: values[field.name] for field in dataclasses.fields(kind) if field.name in values}
