@@ -31,6 +31,7 @@ from actors.standby import StandbyActor
 from actors.standbys import StandIn
 from actors.supervisor import Managed, Supervisor, detached
 from actors.topics_admin import TopicsAdmin
+from actors.view_feed import ViewFeed
 from placement.ephemeral import EphemeralNode
 from placement.epochs import ActorEpoch, next_epoch, take_controller_epoch, when_superseded
 from placement.host_port import host_port
@@ -43,8 +44,6 @@ log = logging.getLogger(__name__)
 
 _ZOOKEEPER_S = 15.0
 _ZOOKEEPER_RETRY_S = 0.2
-_WATCH_S = 20.0
-"""How long one ``watch`` call waits before it says that nothing changed."""
 _ACTIVATE_S = 30.0
 _READY_S = 300.0
 _ADOPT_S = 3.0
@@ -66,8 +65,7 @@ class Controller:
         self._first_broker: int | None = None
         self._epoch = 0
         self._version = 0
-        self._view: ClusterView | None = None
-        self._news = asyncio.Condition()
+        self._feed = ViewFeed()
         self._history = ControllerHistory(settings)
         self._supervisor = Supervisor(
             self._publish,
@@ -262,8 +260,8 @@ class Controller:
 
     async def _first_gateway(self) -> None:
         """Where nodes decide which gateways there are: wait until the first serves."""
-        async with asyncio.timeout(_READY_S), self._news:
-            await self._news.wait_for(lambda: bool(self._gateways()))
+        if not await self._feed.until(lambda view: bool(view.brokers), _READY_S):
+            raise RuntimeError("no node has a gateway that serves")
 
     def _gateways(self) -> list[dict[str, Any]]:
         found = [
@@ -290,7 +288,7 @@ class Controller:
         first, self._first_broker = self._first_broker, min((broker.id for broker in brokers), default=None)
         if self._node is not None and first != self._first_broker:
             self._node.refresh()
-        self._view = ClusterView(
+        view = ClusterView(
             cluster_id=self._settings.cluster_id,
             controller_epoch=self._epoch,
             version=self._version,
@@ -299,24 +297,17 @@ class Controller:
             logs=endpoints["log"],
             offsets=endpoints["offsets"],
         )
-        self._spawn(self._announce())
+        self._feed.publish(view)
 
-    async def _announce(self) -> None:
-        async with self._news:
-            self._news.notify_all()
-
-    async def watch(self, after: tuple[int, int] | None) -> ClusterView | None:
-        """The view as soon as it is newer than ``after``; None when nothing came within 20 s."""
+    async def watch(self, after: tuple[int, int] | None, follower: str | None = None) -> ClusterView | None:
+        """See :meth:`ViewFeed.after`; ``follower`` is the name of the actor that asks."""
         await self.start()
-        try:
-            async with asyncio.timeout(_WATCH_S), self._news:
-                await self._news.wait_for(lambda: self._newer_than(after))
-        except TimeoutError:
-            return None
-        return self._view
+        return await self._feed.after(after, follower)
 
-    def _newer_than(self, order: tuple[int, int] | None) -> bool:
-        return self._view is not None and (order is None or self._view.order > order)
+    async def until_followed(self, timeout_s: float) -> bool:
+        """See :meth:`ViewFeed.until_followed`."""
+        await self.start()
+        return await self._feed.until_followed(timeout_s)
 
     # -- what gateways ask -----------------------------------------------------------------------------
 
@@ -390,7 +381,7 @@ class Controller:
         await self._known_nodes.undrain(node_id)
 
     def _describe_node(self) -> bytes:
-        brokers = self._view.brokers if self._view else ()
+        brokers = self._feed.view.brokers if self._feed.view else ()
         broker_id = min((broker.id for broker in brokers), default=-1)
         node_id = ray.get_runtime_context().get_node_id()
         return ControllerNode(broker_id=broker_id, timestamp_ms=now_ms(), node_id=node_id).encode()

@@ -59,9 +59,10 @@ class _Method:
 class ViewFollower:
     """Asks for newer views; when the controller is away the last one stays."""
 
-    def __init__(self, settings: ClusterSettings, seen: ControllerSeen | None = None) -> None:
-        """``seen`` is told whether the controller answers."""
+    def __init__(self, settings: ClusterSettings, name: str, seen: ControllerSeen | None = None) -> None:
+        """``name`` of the actor that follows; ``seen`` is told whether the controller answers."""
         self._settings = settings
+        self._name = name
         self._seen = seen
         self._controller: Any = None
         self._view: ClusterView | None = None
@@ -93,7 +94,7 @@ class ViewFollower:
         try:
             if self._controller is None:
                 self._controller = await controller_of(self._settings)
-            view = await self._controller.watch.remote(self._view.order if self._view else None)
+            view = await self._controller.watch.remote(self._view.order if self._view else None, self._name)
         except (RayError, ValueError) as error:
             log.info("the controller does not answer: %s", type(error).__name__)
             self._controller = None

@@ -127,7 +127,7 @@ class LogActor(Actor):
     async def _start(self) -> Started:
         self._zk = await self._zookeeper()
         self._epoch = await asyncio.to_thread(take_actor_epoch, self._zk, self.name)
-        self._follower = ViewFollower(self.settings)
+        self._follower = ViewFollower(self.settings, self.name)
         self._view = await self._follower.first()
         config, storage = self.settings.config, Path(self.settings.storage)
         self._history = LogHistory(
@@ -196,7 +196,7 @@ class OffsetsActor(Actor):
 
     async def _prepare(self) -> None:
         await self._check_storage()
-        self._follower = ViewFollower(self.settings)
+        self._follower = ViewFollower(self.settings, self.name)
         self._view = await self._follower.first()
         self._follower.follow(self._on_view)
 
@@ -243,7 +243,7 @@ class ReconcilerActor(Actor):
         super().__init__(settings, secret, "reconciler")
 
     async def _start(self) -> Started:
-        self._follower = ViewFollower(self.settings)
+        self._follower = ViewFollower(self.settings, self.name)
         self._view = await self._follower.first()
         self._follower.follow(self._on_view)
         config = self.settings.config

@@ -30,7 +30,7 @@ class StandbyActor(Actor):
         self._host = PartitionHost(settings, secret, self._listen)
 
     async def _start(self) -> Started:
-        self._follower = ViewFollower(self.settings)
+        self._follower = ViewFollower(self.settings, self.name)
         self._view = await self._follower.first()
         self._follower.follow(self._on_view)
         return Started(pid=os.getpid(), node_id=self._node()[0])

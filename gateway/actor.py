@@ -72,6 +72,9 @@ class RayController:
     async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]:
         return await self._ask(self._handle.add_partitions.remote(totals, validate_only))
 
+    async def until_followed(self, timeout_s: float) -> bool:
+        return await self._ask(self._handle.until_followed.remote(timeout_s))
+
     async def producer_ids(self) -> range:
         return await self._ask(self._handle.producer_ids.remote())
 
@@ -111,7 +114,7 @@ class GatewayActor:
         )
         self._lifecycle.start()
         told = Lifecycle(self._lifecycle.add, wall_ms, seen_by=f"gateway-{self._id}")
-        self._follower = ViewFollower(settings, ControllerSeen(told))
+        self._follower = ViewFollower(settings, f"gateway-{self._id}", ControllerSeen(told))
         view = await self._follower.first()
         self._store = await asyncio.to_thread(self._open_store)
         shadow = shadow_of(config, self._store, settings.zookeeper)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import replace
@@ -26,6 +29,9 @@ DUPLICATE_NAME = "Duplicate topic name."
 
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
 """Topics that Kafka keeps for itself, whether they exist or not; a Metadata request does not create them."""
+
+_TRUE = (ErrorCode.none, ErrorCode.topic_already_exists)
+"""Answers that say how topics are."""
 
 _NOT_ASKED = -(2**31)
 
@@ -81,14 +87,18 @@ async def shown(
     shows: Callable[[ClusterView, TopicOutcome], bool],
     timeout_ms: int,
 ) -> dict[str, TopicOutcome]:
-    """The outcomes once this gateway's view shows what was done, so that the client's next request finds it.
+    """The outcomes once the gateways' views show what was done, so that the client's next request finds it.
 
-    What the view does not show after the timeout becomes REQUEST_TIMED_OUT, as in Kafka (a timeout of 0 asks
-    for just that: not to wait).
+    What this gateway's view does not show after the timeout becomes REQUEST_TIMED_OUT, as in Kafka (a timeout of 0
+    asks for just that: not to wait). A topic that is said to exist is to exist everywhere, too.
     """
     done = [outcome for outcome in outcomes.values() if not outcome.error]
     timeout_s = max(timeout_ms, 0) / 1000
-    if await gateway.until_view(lambda view: all(shows(view, outcome) for outcome in done), timeout_s):
+    end_s = time.monotonic() + timeout_s
+    if timeout_s and any(outcome.error in _TRUE for outcome in outcomes.values()):
+        await everywhere(gateway, timeout_s)
+    left_s = end_s - time.monotonic()
+    if await gateway.until_view(lambda view: all(shows(view, outcome) for outcome in done), left_s):
         return outcomes
     late = "Done, but not everywhere known within the request's timeout."
     return outcomes | {
@@ -96,3 +106,10 @@ async def shown(
         for outcome in done
         if not shows(gateway.view, outcome)
     }
+
+
+async def everywhere(gateway: Gateway, timeout_s: float) -> None:
+    """Wait until every gateway that serves has what the controller has published; see :class:`ViewFeed`, bounded."""
+    with contextlib.suppress(ControllerUnavailable, TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await gateway.controller.until_followed(timeout_s)

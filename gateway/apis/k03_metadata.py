@@ -2,7 +2,7 @@
 
 v1 null for all topics, controller, is_internal | v2 cluster id | v4 the client says whether topics may be created
 v8-10 cluster operations, v8+ topic operations (KIP-430) | v10 topic ids in answers, v12 in requests | v13 error_code
-A topic that may be created is, and is answered when this gateway knows it: Kafka answers with an error first and lets
+A topic that may be created is, and is answered when the gateways know it: Kafka answers with an error first and lets
 the client ask again. The leader epoch is always -1 (not known): a partition's epoch is its actor's, for fencing.
 """
 
@@ -13,7 +13,14 @@ from uuid import UUID
 
 from actors.admin import NewTopic
 from actors.wire.codec import ErrorCode, field
-from gateway.admin import CLUSTER_OPERATIONS, INTERNAL_TOPICS, TOPIC_OPERATIONS, authorized_operations, name_error
+from gateway.admin import (
+    CLUSTER_OPERATIONS,
+    INTERNAL_TOPICS,
+    TOPIC_OPERATIONS,
+    authorized_operations,
+    everywhere,
+    name_error,
+)
 from gateway.registry import Call, Reply, api
 from gateway.server import ControllerUnavailable, Gateway
 from placement.view import ClusterView, Topic
@@ -92,6 +99,8 @@ async def _create(gateway: Gateway, names: list[str]) -> dict[str, ErrorCode]:
     there = (ErrorCode.none, ErrorCode.topic_already_exists)
     failed = {outcome.name: ErrorCode(outcome.error) for outcome in outcomes if outcome.error not in there}
     created = set(names) - set(failed)
+    if created:
+        await everywhere(gateway, _CREATION_TIMEOUT_S)
     await gateway.until_view(lambda view: created <= view.topics.keys(), _CREATION_TIMEOUT_S)
     return failed | dict.fromkeys(created - gateway.view.topics.keys(), ErrorCode.leader_not_available)
 

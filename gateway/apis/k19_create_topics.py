@@ -38,8 +38,7 @@ async def create_topics(call: Call) -> Reply | None:
     request = call.entity()
     gateway = call.gateway
     wanted = _checked(gateway, request.topics)
-    good = [each for each in wanted if isinstance(each, NewTopic)]
-    outcomes = await _create(gateway, good, request.validate_only, ms(request.timeout)) if good else {}
+    outcomes = await _outcomes(gateway, wanted, request.validate_only, ms(request.timeout))
     results = [
         _created(gateway, each, outcomes[each.name], request.validate_only)
         if isinstance(each, NewTopic)
@@ -49,11 +48,14 @@ async def create_topics(call: Call) -> Reply | None:
     return call.reply({"throttle_time": 0, "topics": results})
 
 
-async def _create(
-    gateway: Gateway, topics: list[NewTopic], validate_only: bool, timeout_ms: int
+async def _outcomes(
+    gateway: Gateway, wanted: list[NewTopic | TopicOutcome], validate_only: bool, timeout_ms: int
 ) -> dict[str, TopicOutcome]:
-    names = [topic.name for topic in topics]
-    outcomes = await answered(names, gateway.controller.create_topics(topics, validate_only))
+    topics = [each for each in wanted if isinstance(each, NewTopic)]
+    outcomes = {each.name: each for each in wanted if isinstance(each, TopicOutcome)}
+    if topics:
+        names = [topic.name for topic in topics]
+        outcomes |= await answered(names, gateway.controller.create_topics(topics, validate_only))
     return outcomes if validate_only else await shown(gateway, outcomes, _is_there, timeout_ms)
 
 

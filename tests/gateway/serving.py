@@ -103,6 +103,10 @@ class RegistryController:
 
         return await self._change({name: partial(grow, name, total) for name, total in totals.items()})
 
+    async def until_followed(self, timeout_s: float) -> bool:
+        """There is no other gateway."""
+        return True
+
     async def producer_ids(self) -> range:
         if self.away:
             raise ControllerUnavailable("away")
