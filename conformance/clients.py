@@ -190,9 +190,15 @@ class Tools:
         """``kafka-consumer-groups``: what it prints. It says errors there too, and then ends with 0 all the same."""
         return self.run("consumer.group.ConsumerGroupCommand", *arguments)
 
+    def configs(self, *arguments: str) -> str:
+        """``kafka-configs``: what it prints; AssertionError if it fails."""
+        return self._run("kafka.admin.ConfigCommand", *arguments)
+
     def run(self, tool: str, *arguments: str, stdin: str = "") -> str:
         """Standard output of the class ``tool`` below ``org.apache.kafka.tools``; AssertionError if it fails."""
-        main_class = f"org.apache.kafka.tools.{tool}"
+        return self._run(f"org.apache.kafka.tools.{tool}", *arguments, stdin=stdin)
+
+    def _run(self, main_class: str, *arguments: str, stdin: str = "") -> str:
         command = self.release.command(main_class, "--bootstrap-server", self.bootstrap, *arguments, heap_mb=_HEAP_MB)
         done = subprocess.run(
             command, input=stdin, capture_output=True, text=True, timeout=_TOOL_S, preexec_fn=end_with_parent

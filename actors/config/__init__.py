@@ -2,7 +2,15 @@
 
 from actors.config.derived import group_config, log_config, offsets_log_config, topic_values
 from actors.config.properties import DEFAULT_PORT, ConfigError, MusterConfig
-from actors.config.rows import ConfigRow, ConfigSource, describe_broker, describe_topic
+from actors.config.rows import (
+    ConfigRow,
+    ConfigSource,
+    describe_broker,
+    describe_client_metrics,
+    describe_group,
+    describe_offsets_topic,
+    describe_topic,
+)
 from actors.config.topics import TOPIC_CONFIGS, topic_config_errors
 from actors.config.types import ConfigType
 
@@ -15,6 +23,9 @@ __all__ = [
     "ConfigType",
     "MusterConfig",
     "describe_broker",
+    "describe_client_metrics",
+    "describe_group",
+    "describe_offsets_topic",
     "describe_topic",
     "group_config",
     "log_config",

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from actors.group.config import GroupConfig
     from actors.log.config import LogConfig
 
+OFFSETS_TOPIC_FIXED: Mapping[str, str] = MappingProxyType(
+    {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "flush.messages": "1",
+        "message.timestamp.type": "CreateTime",
+    }
+)
+"""Configs of ``__consumer_offsets`` that coordinators rely on: nobody can change them."""
+
 
 def group_config(config: MusterConfig) -> GroupConfig:
     """The part of the configuration that the group coordinator obeys."""
@@ -33,17 +43,16 @@ def log_config(config: MusterConfig, topic_overrides: Mapping[str, str] = Mappin
 
 def offsets_log_config(config: MusterConfig) -> LogConfig:
     """What the log of a partition of ``__consumer_offsets`` obeys."""
-    own = {
-        "segment.bytes": str(config.offsets_topic_segment_bytes),
-        "message.timestamp.type": "CreateTime",
-        "cleanup.policy": "compact",
-        "flush.messages": "1",
-    }
     return dataclasses.replace(
-        log_config(config, own),
+        log_config(config, offsets_topic_configs(config)),
         own_codec=config.offsets_topic_compression_codec,
         load_buffer_bytes=config.offsets_load_buffer_size,
     )
+
+
+def offsets_topic_configs(config: MusterConfig) -> dict[str, str]:
+    """The configs of ``__consumer_offsets``, whatever the defaults of topics are."""
+    return {"segment.bytes": str(config.offsets_topic_segment_bytes), **OFFSETS_TOPIC_FIXED}
 
 
 def topic_values(config: MusterConfig, topic_overrides: Mapping[str, str]) -> dict[str, Any]:

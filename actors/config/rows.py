@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from pydantic.fields import FieldInfo
 
-from actors.config.derived import topic_values
+from actors.config.derived import OFFSETS_TOPIC_FIXED, offsets_topic_configs, topic_values
+from actors.config.groups import GroupConfigs
 from actors.config.properties import MusterConfig
 from actors.config.topics import BY_UNIT, TopicConfigs, synonym_of
 from actors.config.types import ConfigType
@@ -25,6 +26,9 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
 
 
 class ConfigRow(NamedTuple):
@@ -52,6 +56,40 @@ def describe_topic(config: MusterConfig, topic_overrides: Mapping[str, str]) -> 
     """
     values = topic_values(config, topic_overrides)
     return [_topic_row(config, name, values[name], topic_overrides) for name in sorted(TopicConfigs.model_fields)]
+
+
+def describe_offsets_topic(config: MusterConfig) -> list[ConfigRow]:
+    """Every config of ``__consumer_offsets``."""
+    rows = describe_topic(config, offsets_topic_configs(config))
+    return [row._replace(read_only=row.name in OFFSETS_TOPIC_FIXED) for row in rows]
+
+
+def describe_group() -> list[ConfigRow]:
+    """Every config of a group."""
+    return [_group_row(name) for name in sorted(GroupConfigs.model_fields)]
+
+
+def describe_client_metrics() -> list[ConfigRow]:
+    """Every config of a subscription of KIP-714: Kafka's defaults, as no subscription can be made."""
+    return [
+        ConfigRow(name, value, ConfigSource.DEFAULT_CONFIG, (), kind, documentation, True)
+        for name, value, kind, documentation in _CLIENT_METRICS
+    ]
+
+
+_NO_CLIENT_METRICS = "Clients send no metrics to Muster (KIP-714)."
+_CLIENT_METRICS = (
+    ("interval.ms", "300000", ConfigType.INT, _NO_CLIENT_METRICS),
+    ("match", "", ConfigType.LIST, _NO_CLIENT_METRICS),
+    ("metrics", "", ConfigType.LIST, _NO_CLIENT_METRICS),
+)
+
+
+def _group_row(name: str) -> ConfigRow:
+    field = GroupConfigs.model_fields[name]
+    alias, value, source = str(field.alias), _text(field.default), ConfigSource.DEFAULT_CONFIG
+    behind = ((f"group.{alias}", value, source),)
+    return ConfigRow(alias, value, source, behind, _type(field), field.description or "", False)
 
 
 def _topic_row(config: MusterConfig, name: str, value: Any, overrides: Mapping[str, str]) -> ConfigRow:

@@ -1,22 +1,30 @@
-"""DescribeConfigs (api key 32), v1-4, of topics and brokers. Kafka itself has no v0 any more (KIP-896).
+"""DescribeConfigs (api key 32), v1-4, of topics, brokers, groups, client metrics. Kafka has no v0 any more (KIP-896).
 
 v1 sources and synonyms (KIP-226) | v3 type and documentation (KIP-569) | v4 flexible
 All gateways share one configuration, so any of them describes any broker, where Kafka wants the broker itself to be
 asked. The empty broker name is Kafka's cluster-wide dynamic default: there are no dynamic configs, so it is empty.
-Kafka's other resource types (broker loggers, client metrics, groups) are refused one by one.
+A group or a subscription of client metrics need not exist: its configs are the defaults then, as in Kafka. Broker
+loggers are refused one by one.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from actors.config import ConfigRow, describe_broker, describe_topic
+from actors.config import (
+    ConfigRow,
+    describe_broker,
+    describe_client_metrics,
+    describe_group,
+    describe_offsets_topic,
+    describe_topic,
+)
 from actors.wire.codec import ErrorCode, field
 from gateway.admin import name_error
 from gateway.registry import Call, Reply, api
+from gateway.resources import ResourceType
 from gateway.server import Gateway
-
-_TOPIC, _BROKER = 2, 4
+from placement.view import OFFSETS_TOPIC
 
 
 class _Refused(Exception):
@@ -53,11 +61,24 @@ def _result(gateway: Gateway, request: Any, resource: Any) -> dict[str, Any]:
 
 
 def _rows(gateway: Gateway, resource: Any) -> list[ConfigRow]:
-    if resource.resource_type == _TOPIC:
-        return _topic_rows(gateway, resource.resource_name)
-    if resource.resource_type == _BROKER:
-        return _broker_rows(gateway, resource.resource_name)
+    name = resource.resource_name
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            return _topic_rows(gateway, name)
+        case ResourceType.BROKER:
+            return _broker_rows(gateway, name)
+        case ResourceType.GROUP:
+            _refuse_empty(name, "Group name must not be empty")
+            return describe_group()
+        case ResourceType.CLIENT_METRICS:
+            _refuse_empty(name, "Client metrics subscription name must not be empty")
+            return describe_client_metrics()
     raise _Refused(ErrorCode.invalid_request, f"Unsupported resource type: {resource.resource_type}")
+
+
+def _refuse_empty(name: str, message: str) -> None:
+    if not name:
+        raise _Refused(ErrorCode.invalid_request, message)
 
 
 def _topic_rows(gateway: Gateway, name: str) -> list[ConfigRow]:
@@ -66,6 +87,8 @@ def _topic_rows(gateway: Gateway, name: str) -> list[ConfigRow]:
     topic = gateway.view.topics.get(name)
     if topic is None:
         raise _Refused(ErrorCode.unknown_topic_or_partition)
+    if name == OFFSETS_TOPIC:
+        return describe_offsets_topic(gateway.config)
     return describe_topic(gateway.config, topic.config)
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from actors.config import offsets_log_config
 from actors.wire.codec import ErrorCode
 from placement.view import OFFSETS_TOPIC
 from tests.gateway.serving import BROKERS, CLUSTER_ID, Serving
 
-TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 def init_producer_id(served: Serving, **changes: Any) -> Any:
@@ -103,7 +104,8 @@ def test_configs_of_a_broker(served: Serving) -> None:
         (BROKER, "9", ErrorCode.invalid_request),
         (BROKER, "one", ErrorCode.invalid_request),
         (BROKER_LOGGER, "1", ErrorCode.invalid_request),
-        (GROUP, "a group", ErrorCode.invalid_request),
+        (GROUP, "", ErrorCode.invalid_request),
+        (CLIENT_METRICS, "", ErrorCode.invalid_request),
         (0, "", ErrorCode.invalid_request),
     ],
 )
@@ -111,6 +113,65 @@ def test_what_has_no_configs_is_refused(served: Serving, kind: int, name: str, e
     answer = describe_configs(served, kind, name)
     assert (answer.error_code, answer.resource_type, answer.resource_name) == (error, kind, name)
     assert answer.configs == ()
+
+
+@pytest.mark.parametrize(
+    "served",
+    [
+        {
+            "offsets.topic.segment.bytes": "5000",
+            "log.cleanup.policy": "delete",
+            "log.message.timestamp.type": "LogAppendTime",
+        }
+    ],
+    indirect=True,
+)
+def test_configs_of_the_offsets_topic_are_those_that_its_log_obeys(served: Serving) -> None:
+    shown = {config.name: config for config in describe_configs(served, TOPIC, OFFSETS_TOPIC).configs}
+    obeyed = offsets_log_config(served.gateway.config)
+    for name, config in shown.items():
+        held = getattr(obeyed, name.replace(".", "_"), None)
+        assert held is None or config.value == str(held), name
+    assert shown["segment.bytes"].value == "5000"
+    assert {name for name, config in shown.items() if config.read_only} == {
+        "cleanup.policy",
+        "compression.type",
+        "flush.messages",
+        "message.timestamp.type",
+    }
+
+
+def test_configs_of_a_group(served: Serving) -> None:
+    answer = describe_configs(served, GROUP, "any group", include_synonyms=True)
+    configs = {config.name: (config.value, config.config_source, config.config_type) for config in answer.configs}
+    assert configs == {
+        "consumer.assignment.interval.ms": ("1000", 5, 3),
+        "consumer.heartbeat.interval.ms": ("5000", 5, 3),
+        "consumer.session.timeout.ms": ("45000", 5, 3),
+    }
+    assert [synonym.name for synonym in answer.configs[2].synonyms] == ["group.consumer.session.timeout.ms"]
+
+
+def test_configs_of_client_metrics(served: Serving) -> None:
+    answer = describe_configs(served, CLIENT_METRICS, "any subscription")
+    configs = {config.name: (config.value, config.config_source) for config in answer.configs}
+    assert configs == {"interval.ms": ("300000", 5), "match": ("", 5), "metrics": ("", 5)}
+
+
+def config_resources(served: Serving, *kinds: int, version: int = 1) -> Any:
+    answer = served.ask(74, version, {"resource_types": kinds} if version else {})
+    found = [(getattr(each, "resource_type", CLIENT_METRICS), each.resource_name) for each in answer.config_resources]
+    return answer.error_code, found
+
+
+def test_what_has_configs(served: Serving) -> None:
+    served.create("flights")
+    topics = [(TOPIC, OFFSETS_TOPIC), (TOPIC, "flights")]
+    assert config_resources(served) == (ErrorCode.none, [*topics, (BROKER, "1"), (BROKER, "2")])
+    assert config_resources(served, TOPIC, GROUP) == (ErrorCode.none, topics)
+    assert config_resources(served, BROKER_LOGGER, CLIENT_METRICS) == (ErrorCode.none, [])
+    assert config_resources(served, TOPIC, 99) == (ErrorCode.unsupported_version, [])
+    assert config_resources(served, version=0) == (ErrorCode.none, [])
 
 
 def test_the_cluster(served: Serving) -> None:

@@ -1,0 +1,40 @@
+"""ListConfigResources (api key 74), v0-1: what has configs, by type.
+
+v0 client metrics alone (KIP-714), of which there are none | v1 any types, all without a list (KIP-1142)
+Topics and brokers are listed whether or not something was set on them, groups where it was. Muster has no broker
+loggers.
+"""
+
+from __future__ import annotations
+
+from actors.wire.codec import ErrorCode, field
+from gateway.registry import Call, Reply, api
+from gateway.resources import ResourceType
+from gateway.server import Gateway
+
+
+@api(74, "ListConfigResources")
+async def list_config_resources(call: Call) -> Reply | None:
+    asked = set(field(call.entity(), "resource_types", ())) or set(ResourceType)
+    if call.header.api_version == 0:
+        asked = {ResourceType.CLIENT_METRICS}
+    is_known = asked <= set(ResourceType)
+    found = [(kind, name) for kind in ResourceType if kind in asked for name in _names(call.gateway, kind)]
+    return call.reply(
+        {
+            "throttle_time": 0,
+            "error_code": ErrorCode.none if is_known else ErrorCode.unsupported_version,
+            "config_resources": [{"resource_type": int(kind), "resource_name": name} for kind, name in found]
+            if is_known
+            else [],
+        }
+    )
+
+
+def _names(gateway: Gateway, kind: ResourceType) -> list[str]:
+    match kind:
+        case ResourceType.TOPIC:
+            return list(gateway.view.topics)
+        case ResourceType.BROKER:
+            return [str(broker.id) for broker in gateway.view.brokers]
+    return []

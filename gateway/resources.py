@@ -1,0 +1,15 @@
+"""What has configs: Kafka's ``ConfigResource.Type``."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ResourceType(IntEnum):
+    """As requests number them."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
