@@ -1,0 +1,3 @@
+from actors.without_hypothesis import import_kio
+
+import_kio()

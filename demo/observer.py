@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
-from kio.schema.errors import ErrorCode
 
 from actors.wire import codec
+from actors.wire.codec import ErrorCode
 from demo.checks import Commit, Membership
 
 _HEARTBEAT, _HEARTBEAT_VERSION = 12, 3

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kio.schema.index import api_key_map
-
 import gateway.apis  # noqa: F401 - registers the handlers
 from actors.wire import codec
 from gateway.generated_docs import table
@@ -52,11 +50,6 @@ VERSIONS_LEFT_OUT: Mapping[int, str] = {}
 """Why a served API lacks versions that kio has, by api key."""
 
 
-def kafkas_name(key: int) -> str:
-    """The API's name as the protocol guide writes it."""
-    return "".join(word.capitalize() for word in api_key_map[key].split("_"))
-
-
 def render() -> str:
     """The two tables, as Markdown."""
     served = [_served(APIS[key]) for key in sorted(APIS)]
@@ -77,7 +70,7 @@ def _served(each: Api) -> tuple[str, ...]:
 
 
 def _unserved(each: NotServed) -> tuple[str, ...]:
-    return each.what, _list(f"{kafkas_name(key)} ({key})" for key in each.keys), each.reason
+    return each.what, _list(f"{codec.api_name(key)} ({key})" for key in each.keys), each.reason
 
 
 def _list(items: Iterable[str]) -> str:

@@ -73,12 +73,15 @@ def test_a_users_suite_and_ctrl_c(pytester: pytest.Pytester) -> None:
         """
     )
     pytester.makepyfile(USER_TESTS)
-    result = pytester.runpytest_subprocess("-v", "-p", "no:cacheprovider", f"--basetemp={pytester.path / 'temp'}")
+    result = pytester.runpytest_subprocess(
+        "-v", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", f"--basetemp={pytester.path / 'temp'}"
+    )
     result.assert_outcomes(passed=4)
     result.stdout.fnmatch_lines(["*KeyboardInterrupt*"])
     storage = pytester.path / "temp" / "muster0" / "storage"
     assert storage.is_dir()
     nothing_is_left(storage)
+    assert not (pytester.path / ".hypothesis").exists()
 
 
 def test_a_cluster_that_does_not_start_says_why(pytester: pytest.Pytester) -> None:

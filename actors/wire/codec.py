@@ -59,6 +59,11 @@ class Header(NamedTuple):
     """Index of the first byte of the body."""
 
 
+def api_name(api_key: int) -> str:
+    """The API's name as the protocol guide writes it, as ``JoinGroup``. KeyError for a key that kio does not know."""
+    return "".join(word.capitalize() for word in api_key_map[api_key].split("_"))
+
+
 @cache
 def versions_of(api_key: int) -> range:
     """Versions of the API that kio has. UnknownApi for a key that kio does not know."""

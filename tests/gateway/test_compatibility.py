@@ -8,7 +8,7 @@ from kio.schema.index import api_key_map
 
 import gateway.apis  # noqa: F401 - registers the handlers
 from actors.wire import codec
-from gateway.compatibility import NOT_SERVED, VERSIONS_LEFT_OUT, kafkas_name
+from gateway.compatibility import NOT_SERVED, VERSIONS_LEFT_OUT
 from gateway.registry import APIS
 
 
@@ -25,4 +25,4 @@ def test_every_version_is_served_or_has_a_reason() -> None:
 
 
 def test_apis_carry_kafkas_names() -> None:
-    assert {key: each.name for key, each in APIS.items()} == {key: kafkas_name(key) for key in APIS}
+    assert {key: each.name for key, each in APIS.items()} == {key: codec.api_name(key) for key in APIS}

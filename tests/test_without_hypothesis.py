@@ -1,0 +1,78 @@
+"""kio imports hypothesis wherever there is one; Muster's processes do without, and leave no folder behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.test_layers import ROOT, imported
+
+PACKAGES = ("placement", "actors", "gateway", "spark")
+IMPORT_ALL = f"""
+import importlib, pkgutil, sys
+for package in {PACKAGES}:
+    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+"""
+COMMAND = """
+import contextlib, sys
+import gateway.cli.main
+sys.argv = {}
+with contextlib.suppress(SystemExit):
+    gateway.cli.main.main()
+"""
+TELL = "\nimport sys; print('hypothesis' in sys.modules)"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        IMPORT_ALL,
+        "import actors.ray_actors",
+        "import gateway.actor",
+        "import spark.command",
+        COMMAND.format(["muster", "--help"]),
+        COMMAND.format(["muster", "fault", "inject", "--help"]),
+    ],
+    ids=["every module", "actors", "gateway", "Spark", "muster --help", "muster fault"],
+)
+def test_a_process_has_no_hypothesis(code: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", code + TELL], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split()[-1:] == ["False"], done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_kio_alone_would_import_it(tmp_path: Path) -> None:
+    """When this fails, kio has changed its ways and ``actors.without_hypothesis`` can go."""
+    code = "import kio.schema.errors, kio.static.primitive" + TELL
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True"]
+
+
+def test_who_has_hypothesis_keeps_it() -> None:
+    code = (
+        "import hypothesis, actors, sys; import hypothesis.strategies; assert sys.modules['hypothesis'] is hypothesis"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_who_imports_it_later_has_it() -> None:
+    subprocess.run([sys.executable, "-c", "import actors.wire.codec, hypothesis.strategies"], check=True)
+
+
+def test_nobody_imports_kio_past_actors() -> None:
+    """Whoever is below ``actors`` has imported that package first."""
+    wrong = [
+        f"{file.relative_to(ROOT)}:{line}"
+        for package in {*PACKAGES, "demo"} - {"actors"}
+        for file in sorted((ROOT / package).rglob("*.py"))
+        for name, line in imported(file)
+        if name == "kio"
+    ]
+    assert not wrong
