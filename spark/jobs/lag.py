@@ -17,13 +17,29 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from actors.tables.schemas.groups import GROUP_EVENTS
 from actors.tables.schemas.offsets import COMMITS, END_OFFSETS
+from spark.jobs.departures import departures
 from spark.jobs.job import Job, Options, Plot, Section
-from spark.jobs.lag_verdicts import OK, PARTITION, STALLED, STOPPED, VERDICTS, WARNING, judged, over_window, severity
+from spark.jobs.lag_verdicts import (
+    ENDED,
+    OK,
+    PARTITION,
+    STALLED,
+    STOPPED,
+    VERDICTS,
+    WARNING,
+    judged,
+    over_window,
+    severity,
+)
 from spark.jobs.log_ends import append_times, log_ends, newest, with_log_end_at
 
 MOST_STEPS = 240
 """Most points of time of :func:`over_time`; beyond, the steps get wider."""
+
+CLOCK_SKEW_MS = 5_000
+"""A commit may be that much later than its member's leaving: by another coordinator's clock, or only just durable."""
 
 _COMMITTED = "commit"
 _MEMBER = ["member_id", "client_id", "host"]
@@ -49,7 +65,9 @@ class Rules:
 RULES = Rules()
 
 
-def per_partition(commits: DataFrame, end_offsets: DataFrame, *, now: datetime, rules: Rules = RULES) -> DataFrame:
+def per_partition(
+    commits: DataFrame, end_offsets: DataFrame, group_events: DataFrame, *, now: datetime, rules: Rules = RULES
+) -> DataFrame:
     """One row for each partition of a group that has a committed offset, as it stands at ``now``.
 
     group, topic, partition, member_id, client_id, host (who committed last), committed (timestamp), offset, log_end,
@@ -60,10 +78,13 @@ def per_partition(commits: DataFrame, end_offsets: DataFrame, *, now: datetime, 
     looks at), catch_up_seconds (null: never, as it stands, or nobody can tell), verdict, rule, complete (share of the
     rows that the verdict would like to see).
     """
-    return _judged_partitions(commits, log_ends(end_offsets, flush_ms=rules.end_offsets_flush_ms), _ms(now), rules)
+    ends = log_ends(end_offsets, flush_ms=rules.end_offsets_flush_ms)
+    return _judged_partitions(commits, ends, departures(group_events), _ms(now), rules)
 
 
-def _judged_partitions(commits: DataFrame, ends: DataFrame, now_ms: int, rules: Rules) -> DataFrame:
+def _judged_partitions(
+    commits: DataFrame, ends: DataFrame, departed: DataFrame, now_ms: int, rules: Rules
+) -> DataFrame:
     window = over_window(with_log_end_at(recent_commits(commits, rules.intervals), ends, "at_ms"))
     placed = window.join(newest(ends), ["topic", "partition"], "left").withColumn(
         "position", F.greatest("newest.offset", "log_start")
@@ -75,7 +96,8 @@ def _judged_partitions(commits: DataFrame, ends: DataFrame, now_ms: int, rules: 
     lagging = aged.withColumn("lag_messages", lag_messages).withColumn(
         "lag_ms", F.when(F.col("lag_messages") == 0, 0).when(F.col("appended_ms").isNotNull(), age_ms)
     )
-    verdicts = judged(lagging, now_ms=now_ms, flush_ms=rules.commits_flush_ms, recent_ms=rules.recent_ms)
+    ending = _with_departure(lagging, ends, departed)
+    verdicts = judged(ending, now_ms=now_ms, flush_ms=rules.commits_flush_ms, recent_ms=rules.recent_ms)
     span_s = (F.col("newest.at_ms") - F.col("oldest.at_ms")) / 1000
     return verdicts.select(
         *PARTITION,
@@ -94,6 +116,26 @@ def _judged_partitions(commits: DataFrame, ends: DataFrame, now_ms: int, rules: 
         "rule",
         (F.col("rows") / rules.intervals).alias("complete"),
     ).withColumn("catch_up_seconds", _catch_up())
+
+
+def _with_departure(partitions: DataFrame, ends: DataFrame, departed: DataFrame) -> DataFrame:
+    """With ``departed`` (gone_ms, in_order, removal; null: the group has members, was never joined, or commits still)
+    and ``behind_then_ms``: how old the oldest record that was not consumed was when the last member went (null: not
+    known). Whether that record is still there does not matter.
+    """
+    joined = partitions.join(departed, "group", "left")
+    since = F.col("newest.at_ms") <= F.col("gone_ms") + CLOCK_SKEW_MS
+    gone = F.when(since, F.struct("gone_ms", "in_order", "removal"))
+    told = joined.withColumn("departed", gone).drop("gone_ms", "in_order", "removal")
+    told = told.withColumnsRenamed({"appended_ms": "oldest_ms", "appended_error_ms": "oldest_error_ms"})
+    read_to = append_times(told, ends, "newest.offset")
+    behind_ms = F.greatest(F.col("departed.gone_ms") - F.col("appended_ms"), F.lit(0))
+    is_known = F.col("appended_error_ms").isNotNull()
+    return (
+        read_to.withColumn("behind_then_ms", F.when(is_known, behind_ms))
+        .drop("appended_ms", "appended_error_ms")
+        .withColumnsRenamed({"oldest_ms": "appended_ms", "oldest_error_ms": "appended_error_ms"})
+    )
 
 
 def recent_commits(commits: DataFrame, intervals: int) -> DataFrame:
@@ -142,10 +184,10 @@ def gone(commits: DataFrame) -> DataFrame:
 def per_group(partitions: DataFrame) -> DataFrame:
     """A row per group of :func:`per_partition`; its verdict is the worst of its partitions, worst groups first.
 
-    ``status`` is what Burrow says of a group: OK, WARN, ERR. Times are the longest; a group has caught up when its
-    last partition has, so catch_up_seconds is null if that of one partition is.
+    ``status`` is what Burrow says of a group: OK (of ENDED as well), WARN, ERR. Times are the longest; a group has
+    caught up when its last partition has, so catch_up_seconds is null if that of one partition is.
     """
-    status = F.when(F.col("verdict") == OK, "OK").when(F.col("verdict") == WARNING, "WARN").otherwise("ERR")
+    status = F.when(F.col("verdict").isin(OK, ENDED), "OK").when(F.col("verdict") == WARNING, "WARN").otherwise("ERR")
     worst = partitions.groupBy("group").agg(
         *_sums(),
         *(F.count_if(F.col("verdict") == name).alias(f"{name.lower()}_partitions") for name in VERDICTS[1:]),
@@ -283,7 +325,7 @@ def _rows(commits: DataFrame) -> DataFrame:
 
 def _catch_up() -> Column:
     gain = F.col("consumed_per_second") - F.col("produced_per_second")
-    moves = ~F.col("verdict").isin(STALLED, STOPPED) & (gain > 0)
+    moves = ~F.col("verdict").isin(ENDED, STALLED, STOPPED) & (gain > 0)
     return F.when(F.col("lag_messages") == 0, 0.0).when(moves, F.col("lag_messages") / gain)
 
 
@@ -302,21 +344,22 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
         end_offsets_flush_ms=options.end_offsets_flush_ms,
     )
     commits, end_offsets = options.of_groups(tables[COMMITS]), tables[END_OFFSETS]
+    departed = departures(options.of_groups(tables[GROUP_EVENTS]))
     if options.groups:
         logs = commits.select("topic", "partition").distinct()
         end_offsets = end_offsets.join(F.broadcast(logs), ["topic", "partition"], "left_semi")
     # Asked five times, sorted once.
     ends = log_ends(end_offsets, flush_ms=rules.end_offsets_flush_ms).persist()
     # A row per partition of a group, of which three sections are made: the windows are sorted once.
-    partitions = _judged_partitions(commits, ends, _ms(options.now), rules).persist()
+    partitions = _judged_partitions(commits, ends, departed, _ms(options.now), rules).persist()
     worst_first: list[str | Column] = [severity().desc(), F.col("lag_messages").desc(), *map(F.col, PARTITION)]
     return [
         Section(
             "groups",
             "Lag per group",
             per_group(partitions),
-            "Verdicts are Burrow's, of the worst partition. No catch_up_seconds: never, as it stands, or "
-            "nobody can tell: there is one row of commits, or no log end.",
+            "Verdicts are Burrow's, of the worst partition; ENDED: its members left, and had read to the end. No "
+            "catch_up_seconds: never, as it stands, or nobody can tell: there is one row of commits, or no log end.",
         ),
         Section(
             "partitions",
@@ -356,8 +399,8 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
 JOB = Job(
     name="lag",
     title="How far each group is behind, for how long, and whether it will catch up",
-    tables=(COMMITS, END_OFFSETS),
+    tables=(COMMITS, END_OFFSETS, GROUP_EVENTS),
     sections=sections,
-    history=(COMMITS, END_OFFSETS),
+    history=(COMMITS, END_OFFSETS, GROUP_EVENTS),
     streamed=(COMMITS, END_OFFSETS),
 )

@@ -6,25 +6,27 @@ that had no lag lately has not stopped) and 716 (a consumer that went back is to
 In this order, for each partition of a group, over the last ``intervals`` rows of the table ``commits``:
 
 1. no log end known, or no lag now: OK.
-2. time since the last commit longer than from the first commit to the last: STOPPED; not if there was no lag within
+2. all members left since the last commit, none was removed, and what was not consumed then was younger than
+   ``recent_ms``: ENDED. Not Burrow's: it knows no members.
+3. time since the last commit longer than from the first commit to the last: STOPPED; not if there was no lag within
    the last ``recent_ms``.
-3. an offset lower than the one before, and the last one still below the highest: REWIND.
-4. no lag at any commit: OK.
-5. the offset is the same in all commits: STALLED.
-6. the lag is never smaller than at the commit before: WARNING.
-7. else: OK.
+4. an offset lower than the one before, and the last one still below the highest: REWIND.
+5. no lag at any commit: OK.
+6. the offset is the same in all commits: STALLED.
+7. the lag is never smaller than at the commit before: WARNING.
+8. else: OK.
 
 Burrow stores commits; ``commits`` has a row per flush window in which the group committed. What that changes:
 
 * The rows span at least ``intervals`` flush windows, however often the group commits: with Burrow's ``intervals`` and
   a flush window of 10 s, 100 s and more.
-* Rule 2: the first row's first commit may lie a flush window before its last one, so that much is added to the span.
+* Rule 3: the first row's first commit may lie a flush window before its last one, so that much is added to the span.
   This also keeps one single row from being STOPPED at once, as one single commit is in Burrow.
-* Rule 3: within a window only the lowest offset is known. It shows a rewind below where the window began; one that
+* Rule 4: within a window only the lowest offset is known. It shows a rewind below where the window began; one that
   did not go below that is not seen.
-* Rules 4 and 6 look at the last commit of each window; the lag in between is not known. The log end at a commit is
+* Rules 5 and 7 look at the last commit of each window; the lag in between is not known. The log end at a commit is
   interpolated (:mod:`spark.jobs.log_ends`), where Burrow takes the one that it fetched last.
-* Rule 5 needs two commits, as told by ``commits``, ``lowest`` and ``previous``; Burrow takes a single one for stalled.
+* Rule 6 needs two commits, as told by ``commits``, ``lowest`` and ``previous``; Burrow takes a single one for stalled.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-OK, WARNING, STOPPED, STALLED, REWIND = VERDICTS = ("OK", "WARNING", "STOPPED", "STALLED", "REWIND")
-"""From well to worst, in the order of Burrow's status constants."""
+OK, ENDED, WARNING, STOPPED, STALLED, REWIND = VERDICTS = ("OK", "ENDED", "WARNING", "STOPPED", "STALLED", "REWIND")
+"""From well to worst, in the order of Burrow's status constants, of which ENDED is none."""
 
 PARTITION = ["group", "topic", "partition"]
 
@@ -84,18 +86,37 @@ def _none_differs() -> Column:
 
 
 def judged(partitions: DataFrame, *, now_ms: int, flush_ms: int, recent_ms: int) -> DataFrame:
-    """``partitions`` (:func:`over_window`, with log_end, lag_messages and lag_ms) and ``verdict``, ``rule``."""
+    """``partitions`` and ``verdict``, ``rule``.
+
+    They are of :func:`over_window`, with log_end, lag_messages, lag_ms, departed (struct of gone_ms, in_order and
+    removal; null: the group is not known to be without members) and behind_then_ms.
+    """
     silent_ms = now_ms - F.col("newest.at_ms")
     span_ms = F.col("newest.at_ms") - F.col("oldest.at_ms") + flush_ms
     lately = F.coalesce(F.col("lag_ms") < recent_ms, F.lit(False))
+    ended = F.coalesce(F.col("departed.in_order") & (F.col("behind_then_ms") < recent_ms), F.lit(False))
     cases: list[tuple[Column, str, Column]] = [
         (F.col("log_end").isNull(), OK, F.lit("no log end is known")),
         (F.col("lag_messages") == 0, OK, F.lit("no lag now")),
         (
+            ended,
+            ENDED,
+            F.format_string(
+                "its members left %s s ago, %s s behind",
+                _seconds(now_ms - F.col("departed.gone_ms")),
+                _seconds(F.col("behind_then_ms")),
+            ),
+        ),
+        (
             (silent_ms > span_ms) & ~lately,
             STOPPED,
-            F.format_string(
-                "no commit for %s s, longer than the %s s of its last commits", _seconds(silent_ms), _seconds(span_ms)
+            F.concat(
+                F.format_string(
+                    "no commit for %s s, longer than the %s s of its last commits",
+                    _seconds(silent_ms),
+                    _seconds(span_ms),
+                ),
+                F.coalesce(_departure(), F.lit("")),
             ),
         ),
         (
@@ -134,6 +155,14 @@ def severity(verdict: str = "verdict") -> Column:
     """0 (OK) to 4, to order by and to find the worst."""
     names = ", ".join(f"'{name}'" for name in VERDICTS)
     return F.expr(f"array_position(array({names}), {verdict}) - 1")
+
+
+def _departure() -> Column:
+    """How a group that has stopped lost its members; null if it has some, or never had."""
+    removed = F.concat(F.lit("; its last member was removed: "), F.coalesce("departed.removal", F.lit("?")))
+    behind = F.concat(F.lit(", "), _seconds(F.col("behind_then_ms")), F.lit(" s behind"))
+    left = F.concat(F.lit("; its members left"), F.coalesce(behind, F.lit("")))
+    return F.when(F.col("departed").isNull(), None).when(F.col("departed.in_order"), left).otherwise(removed)
 
 
 def _seconds(ms: Column) -> Column:

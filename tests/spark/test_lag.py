@@ -58,8 +58,11 @@ def growing(partition: int, **changes: Any) -> Iterable[dict[str, Any]]:
     return (end(at_s, 100 + 10 * at_s, partition, **changes) for at_s in range(0, NOW_S + 1, 10))
 
 
-def run(spark: SparkSession, commits: list[dict[str, Any]], ends: list[dict[str, Any]]) -> DataFrame:
-    return per_partition(table(spark, "commits", commits), table(spark, "end_offsets", ends), now=at(NOW_S))
+def run(
+    spark: SparkSession, commits: list[dict[str, Any]], ends: list[dict[str, Any]], events: list[dict[str, Any]]
+) -> DataFrame:
+    frames = (table(spark, *rows) for rows in (("commits", commits), ("end_offsets", ends), ("group_events", events)))
+    return per_partition(*frames, now=at(NOW_S))
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +118,89 @@ def by_hand(spark: SparkSession) -> dict[int, Any]:
         end(580, 100, 21),
         end(600, 200, 21, last_append=at(590)),
     ]
-    return {row["partition"]: row for row in run(spark, commits, ends).collect()}
+    return {row["partition"]: row for row in run(spark, commits, ends, []).collect()}
+
+
+def event(at_s: float, number: int, name: str, members: int, group: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "ts": at(at_s),
+        "offsets_partition": 7,
+        "epoch": 3,
+        "number": number,
+        "group": group,
+        "event": name,
+        "members": members,
+        "reason": {"member_left": "the consumer is being closed", "member_removed": "session expired"}.get(name),
+    } | changes
+
+
+def story(group: str, *events: tuple[float, str, int], **changes: Any) -> list[dict[str, Any]]:
+    return [
+        event(at_s, number, name, members, group, **changes)
+        for number, (at_s, name, members) in enumerate(events, start=1)
+    ]
+
+
+ALONE = ((0, "member_added", 1), (3, "generation", 1), (3, "assignment", 1))
+TWO = ((0, "member_added", 1), (1, "member_added", 2), (3, "generation", 2), (3, "assignment", 2))
+EMPTY = "generation"
+
+
+def test_a_group_that_ended_on_purpose_has_not_stopped(spark: SparkSession) -> None:
+    """All read until 300 s, by when the log is at 3,100, and are told of at 600 s."""
+    groups = {
+        "cron": story("cron", *ALONE, (301, "member_left", 0), (301, EMPTY, 0)),
+        "caught up": story("caught up", *ALONE, (301, "member_left", 0), (301, EMPTY, 0)),
+        "lost since": story("lost since", *ALONE, (301, "member_left", 0), (301, EMPTY, 0)),
+        "halfway": story("halfway", *ALONE, (301, "member_left", 0), (301, EMPTY, 0)),
+        "crashed": story("crashed", *ALONE, (345, "member_removed", 0), (345, EMPTY, 0)),
+        "one crashed": story("one crashed", *TWO, (301, "member_left", 1), (345, "member_removed", 0), (345, EMPTY, 0)),
+        "not taken over": story("not taken over", *TWO, (300, "member_removed", 1), (301, "member_left", 0)),
+        "taken over": story(
+            "taken over",
+            *TWO,
+            *((50, "member_removed", 1), (51, "generation", 1), (51, "assignment", 1)),
+            *((301, "member_left", 0), (301, EMPTY, 0)),
+        ),
+        "failed over": [
+            *story("failed over", *TWO, (50, "member_removed", 1), (51, "generation", 1)),
+            *story("failed over", (49, "restored", 1), (301, "member_left", 0), epoch=4),
+        ],
+        "came back": story("came back", *ALONE, (301, "member_left", 0), (400, "member_added", 1)),
+        "reads on": story("reads on", *ALONE, (200, "member_left", 0), (200, EMPTY, 0)),
+        "never joined": [],
+    }
+    partitions = {"caught up": 1, "lost since": 2}
+    commits = [
+        commit(s, 5 * s if group == "halfway" else 100 + 10 * s, partitions.get(group, 0), group=group)
+        for group in groups
+        for s in range(210, 301, 10)
+    ]
+    ends = [
+        *growing(0),
+        *(row for row in growing(1) if row["ts"] <= at(300)),
+        *(row for row in growing(2) if row["ts"] < at(600)),
+        end(600, 6_100, 2, log_start_offset=4_000),
+    ]
+    found = run(spark, commits, ends, [row for rows in groups.values() for row in rows]).cache()
+    silent = "no commit for 300 s, longer than the 100 s of its last commits"
+    assert {group: rest for group, *rest in answer(found, "group", "verdict", "rule")} == {
+        "cron": ["ENDED", "its members left 299 s ago, 1 s behind"],
+        "caught up": ["OK", "no lag now"],
+        "lost since": ["ENDED", "its members left 299 s ago, 1 s behind"],
+        "halfway": ["STOPPED", f"{silent}; its members left, 161 s behind"],
+        "crashed": ["STOPPED", f"{silent}; its last member was removed: session expired"],
+        "one crashed": ["STOPPED", f"{silent}; its last member was removed: session expired"],
+        "not taken over": ["STOPPED", f"{silent}; its last member was removed: session expired"],
+        "taken over": ["ENDED", "its members left 299 s ago, 1 s behind"],
+        "failed over": ["ENDED", "its members left 299 s ago, 1 s behind"],
+        "came back": ["STOPPED", silent],
+        "reads on": ["STOPPED", silent],
+        "never joined": ["STOPPED", silent],
+    }
+    ended = per_group(found.where("group = 'cron'"))
+    columns = ("status", "verdict", "lag_messages", "ended_partitions", "catch_up_seconds")
+    assert answer(ended, *columns) == [("OK", "ENDED", 3_000, 1, None)]
 
 
 def lag(row: Any) -> tuple[Any, ...]:
@@ -240,7 +325,7 @@ def test_sums(spark: SparkSession) -> None:
         *(commit(s, 5 * s, 0, group="slow") for s in (590, 600)),
         commit(600, 6_100, 1, group="slow"),
     ]
-    partitions = run(spark, commits, [row for partition in range(3) for row in growing(partition)]).cache()
+    partitions = run(spark, commits, [row for partition in range(3) for row in growing(partition)], []).cache()
     columns = ("partitions", "lag_messages", "verdict")
     assert answer(per_group(partitions), "group", "status", *columns, "stalled_partitions", "catch_up_seconds") == [
         ("billing", "ERR", 3, 5_300, "STALLED", 1, None),
@@ -304,7 +389,11 @@ def test_names_the_stalled_partition(spark: SparkSession) -> None:
                 commit(s, 2_000 if stalled else 90 + 10 * s - chance.randrange(90), partition, group=group)
                 for s in range(0, NOW_S + 1, 10)
             ]
-    tables = {"commits": table(spark, "commits", commits), "end_offsets": table(spark, "end_offsets", ends)}
+    tables = {
+        "commits": table(spark, "commits", commits),
+        "end_offsets": table(spark, "end_offsets", ends),
+        "group_events": nothing(spark, "group_events"),
+    }
     options = Options(now=at(NOW_S), top=5, groups=frozenset("bcd"))
     found = collected(JOB.sections(tables, options), "partitions", "groups", "members")
     assert picked(found["partitions"], "group", "partition", "verdict")[0] == ("c", 7, "STALLED")
@@ -321,10 +410,14 @@ def test_empty_tables(spark: SparkSession) -> None:
 
 def test_reads_only_what_it_needs(spark: SparkSession, tmp_path: Path) -> None:
     frames = {}
-    for name, row in (("commits", commit(0, 1)), ("end_offsets", end(0, 1))):
+    for name, row in (
+        ("commits", commit(0, 1)),
+        ("end_offsets", end(0, 1)),
+        ("group_events", event(0, 1, "member_added", 1, "billing")),
+    ):
         table(spark, name, [row]).write.parquet(str(tmp_path / name))
         frames[name] = spark.read.parquet(str(tmp_path / name))
-    frame = per_partition(frames["commits"], frames["end_offsets"], now=NOON)
+    frame = per_partition(frames["commits"], frames["end_offsets"], frames["group_events"], now=NOON)
     plan = frame._jdf.queryExecution().executedPlan().toString()
     read = [line for line in plan.splitlines() if "ReadSchema" in line]
     assert read

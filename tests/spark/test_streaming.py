@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from actors.tables.hours import Manifest, manifest_of
+from actors.tables.schemas.groups import GROUP_EVENTS
 from actors.tables.schemas.offsets import COMMITS, END_OFFSETS
 from actors.tables.schemas.samples import SAMPLES
 from spark.jobs import JOBS
@@ -149,6 +150,7 @@ def in_some_order(frame: DataFrame) -> list[str]:
 
 
 def test_lag_of_a_stream_is_lag(spark: SparkSession, tmp_path: Path) -> None:
+    """Its verdict, too, on a group whose only member left: who did is read from the table."""
     partition = {"topic": "flights", "partition": 0, "epoch": 1}
     commit = {**partition, "offsets_partition": 7, "group": "billing", "kind": "commit", "commits": 1}
     end = {**partition, "log": 0, "log_start_offset": 0, "size_bytes": 0}
@@ -159,11 +161,14 @@ def test_lag_of_a_stream_is_lag(spark: SparkSession, tmp_path: Path) -> None:
         write_file(tmp_path, COMMITS, f"offsets-7-{name}", [committed])
         write_file(tmp_path, END_OFFSETS, f"log-0-{name}", [{**end, "ts": at(seconds), "log_end_offset": 3 * offset}])
         run_stream(spark, tmp_path, "lag", once=True)
+    left = {"ts": at(21), "offsets_partition": 7, "epoch": 1, "number": 1, "group": "billing", "event": "member_left"}
+    write_file(tmp_path, GROUP_EVENTS, "offsets-7-run-00000001", [{**left, "members": 0}])
     options = Options(now=now, end=now)
-    by_batch = {name: read_table(spark, tmp_path, name, end=now) for name in (COMMITS, END_OFFSETS)}
+    by_batch = {name: read_table(spark, tmp_path, name, end=now) for name in (COMMITS, END_OFFSETS, GROUP_EVENTS)}
     said = said_by(stream_sections(spark, tmp_path, "lag", options), frozenset())
     assert said == said_by(JOBS["lag"].sections(by_batch, options), frozenset())
-    assert any("billing" in row and 40 in row for rows in said.values() for row in rows)  # 60 written, 20 committed
+    (group,) = said["groups"]
+    assert {"billing", 40, "ENDED"} <= set(group)  # 60 written, 20 committed
 
 
 def test_attribution_of_a_stream_is_attribution(spark: SparkSession, tmp_path: Path) -> None:
