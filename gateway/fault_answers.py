@@ -181,6 +181,10 @@ def _describe_cluster(call: Call, error: ErrorCode) -> dict[str, Any]:
     return {"error_code": error, "error_message": _TEXT, "cluster_id": call.gateway.view.cluster_id, "brokers": []}
 
 
+def _list_config_resources(call: Call, error: ErrorCode) -> dict[str, Any]:
+    return {"error_code": error, "config_resources": []}
+
+
 def _sasl_handshake(call: Call, error: ErrorCode) -> dict[str, Any]:
     return {"error_code": error, "mechanisms": []}
 
@@ -210,5 +214,6 @@ _BODIES: dict[int, Callable[[Call, ErrorCode], dict[str, Any]]] = {
     36: _sasl_authenticate,
     37: _create_partitions,
     60: _describe_cluster,
+    74: _list_config_resources,
 }
 """By api key; those of groups are in ``actors.group.adapters``."""

@@ -35,5 +35,6 @@ NAMED_BY: Mapping[str, frozenset[str]] = {
     "DeleteGroups": frozenset({GROUP}),
     "OffsetDelete": frozenset({GROUP, TOPIC, PARTITION}),
     "DescribeCluster": frozenset(),
+    "ListConfigResources": frozenset(),
 }
 """By Kafka's name of the API. ``partition`` stands for a topic's; that of a group follows from ``group``."""
