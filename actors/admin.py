@@ -12,6 +12,8 @@ class NewTopic:
     name: str
     partitions: int
     """-1: num.partitions."""
+    replication_factor: int
+    """-1: default.replication.factor."""
     config: dict[str, str]
 
 

@@ -126,8 +126,8 @@ class Controller:
         self._epoch = self._own_epoch.epoch
         self._nodes = self._node_moves(zk)
         self._nodes.load()
-        topics = TopicsAdmin(TopicRegistry(zk, self._own_epoch), config.num_partitions, self._publish)
-        topics.load(config.offsets_topic_num_partitions)
+        topics = TopicsAdmin(TopicRegistry(zk, self._own_epoch), config, self._publish)
+        topics.load()
         self._topics = topics
 
     def _node_moves(self, zk: ZooKeeperClient) -> NodeMoves:

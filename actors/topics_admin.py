@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -12,6 +13,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from actors.admin import NewTopic, TopicOutcome
+from actors.config import MusterConfig
 from actors.wire.codec import ErrorCode
 from placement.topics import (
     InvalidPartitions,
@@ -28,12 +30,18 @@ from placement.zookeeper import ZooKeeperUnreachable
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 _PATIENCE_S = 20.0
 """How long a change waits for those before it; then it is not begun. Gateways wait 30 s for its answer."""
 _RELOAD_S = 0.5
 _UNKNOWN = "ZooKeeper is away; whether this was done is not known."
 _NOT_BEGUN = "ZooKeeper is away; this was not begun."
 _BUSY = "Other changes of topics take too long; this was not begun."
+_ONE_COPY = (
+    "topic %s has replication factor %d, but there is one copy of a partition: it is as durable as storage.path "
+    "(said once; max.replication.factor=1 refuses such topics)"
+)
 _NO_ID = UUID(int=0)
 _CODES = {
     TopicExists: ErrorCode.topic_already_exists,
@@ -50,39 +58,68 @@ class TopicsAdmin:
     as soon as it is back, the topics are read again.
     """
 
-    def __init__(self, registry: TopicRegistry, num_partitions: int, changed: Callable[[], None]) -> None:
-        """``num_partitions`` of a topic that says none; ``changed`` is called when ``topics`` is another."""
+    def __init__(self, registry: TopicRegistry, config: MusterConfig, changed: Callable[[], None]) -> None:
+        """``config`` has the defaults of a topic; ``changed`` is called when ``topics`` is another."""
         self.topics: Mapping[str, Topic] = {}
         self._registry = registry
-        self._num_partitions = num_partitions
+        self._config = config
+        self._has_told_of_one_copy = False
         self._changed = changed
         self._one_change = asyncio.Lock()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="topics")
         """Of its own: whatever waits for ZooKeeper must not hold up what else the process does in threads."""
         self._reloading: asyncio.Task[None] | None = None
 
-    def load(self, offsets_partitions: int) -> None:
+    def load(self) -> None:
         """Read the topics, and make ``__consumer_offsets`` if this cluster is new; blocking."""
         topics = self._registry.load()
         if OFFSETS_TOPIC not in topics:
             config = {"cleanup.policy": "compact", "compression.type": "producer"}
-            topics[OFFSETS_TOPIC] = self._registry.create(OFFSETS_TOPIC, offsets_partitions, config, internal=True)
+            topics[OFFSETS_TOPIC] = self._registry.create(
+                OFFSETS_TOPIC,
+                self._config.offsets_topic_num_partitions,
+                config,
+                replication_factor=self._config.offsets_topic_replication_factor,
+                internal=True,
+            )
         self.topics = topics
 
     async def create(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]:
         """Create topics that do not exist yet; each for itself."""
 
         def create(topic: NewTopic, registry: TopicRegistry) -> Topic:
-            partitions = topic.partitions if topic.partitions > 0 else self._num_partitions
+            partitions = topic.partitions if topic.partitions > 0 else self._config.num_partitions
+            factor = topic.replication_factor
+            if factor < 1:
+                factor = self._config.default_replication_factor
             if validate_only:
                 check_name(topic.name)
                 check_partitions(partitions)
                 if topic.name in self.topics:
                     raise TopicExists(f"Topic '{topic.name}' already exists.")
-                return Topic(name=topic.name, topic_id=_NO_ID, partitions=partitions, config=topic.config)
-            return registry.create(topic.name, partitions, topic.config)
+                return Topic(
+                    name=topic.name,
+                    topic_id=_NO_ID,
+                    partitions=partitions,
+                    replication_factor=factor,
+                    config=topic.config,
+                )
+            return registry.create(topic.name, partitions, topic.config, replication_factor=factor)
 
-        return await self._change([(topic.name, partial(create, topic)) for topic in topics], validate_only)
+        outcomes = await self._change([(topic.name, partial(create, topic)) for topic in topics], validate_only)
+        if not validate_only:
+            self._tell_of_one_copy(outcomes)
+        return outcomes
+
+    def _tell_of_one_copy(self, created: Sequence[TopicOutcome]) -> None:
+        """Say it when the first topic is created whose replication factor promises more, and not again."""
+        if self._has_told_of_one_copy:
+            return
+        for topic in (outcome.topic for outcome in created if not outcome.error):
+            if topic is not None and topic.replication_factor > 1:
+                self._has_told_of_one_copy = True
+                log.warning(_ONE_COPY, topic.name, topic.replication_factor)
+                return
 
     async def delete(self, names: Sequence[str]) -> list[TopicOutcome]:
         """Delete topics; their data and their committed offsets go with them."""

@@ -1,7 +1,7 @@
 """What is where in ZooKeeper, and how it is written: Kafka's layout and JSON, with a few fields of our own.
 
 Kafka's source: ``kafka.zk.ZkData`` (3.x). Our additions are extra JSON fields, which Kafka's readers ignore:
-``node_id`` of a broker, ``internal`` of a topic, ``owner`` of a partition.
+``node_id`` of a broker, ``internal`` and ``replication_factor`` of a topic, ``owner`` of a partition.
 """
 
 from __future__ import annotations
@@ -187,6 +187,7 @@ def encode_topic(topic: Topic) -> bytes:
             "adding_replicas": {},
             "removing_replicas": {},
             "internal": topic.internal,
+            "replication_factor": topic.replication_factor,
         }
     )
 
@@ -200,6 +201,7 @@ def decode_topic(name: str, data: bytes, config: Mapping[str, str]) -> Topic:
             topic_id=decode_topic_id(fields["topic_id"]),
             partitions=len(fields["partitions"]),
             internal=bool(fields.get("internal", False)),
+            replication_factor=int(fields.get("replication_factor", 1)),
             config=dict(config),
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -105,13 +105,24 @@ class TopicRegistry:
         return topics
 
     def create(
-        self, name: str, partitions: int, config: Mapping[str, str] | None = None, *, internal: bool = False
+        self,
+        name: str,
+        partitions: int,
+        config: Mapping[str, str] | None = None,
+        *,
+        replication_factor: int = 1,
+        internal: bool = False,
     ) -> Topic:
         """Create the topic, whole or not at all. TopicExists, InvalidTopic, InvalidPartitions."""
         check_name(name)
         check_partitions(partitions)
         topic = Topic(
-            name=name, topic_id=_new_topic_id(), partitions=partitions, internal=internal, config=dict(config or {})
+            name=name,
+            topic_id=_new_topic_id(),
+            partitions=partitions,
+            replication_factor=replication_factor,
+            internal=internal,
+            config=dict(config or {}),
         )
         while True:
             names, version = self._names()

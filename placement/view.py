@@ -41,6 +41,8 @@ class Topic:
     name: str
     topic_id: UUID
     partitions: int
+    replication_factor: int = 1
+    """As it was asked for and is told. It says nothing of how many copies there are: one, on storage.path."""
     internal: bool = False
     config: Mapping[str, str] = field(default_factory=dict)
     """Only what was set on this topic; the broker's defaults are not in it."""
@@ -100,6 +102,19 @@ class ClusterView:
             self.offsets.get(partition) if topic.name == OFFSETS_TOPIC else self.logs.get(self.log_of(topic, partition))
         )
         return self._near(f"{topic.topic_id}-{partition}", owner)
+
+    def replicas_of(self, topic: Topic, partition: int) -> list[int]:
+        """Ids of the gateways that Metadata names as replicas: the leader first, then those that follow by id.
+
+        As many as the topic's replication factor says or, if there are not so many, all that serve. Any of them
+        serves the partition.
+        """
+        leader = self.leader_of(topic, partition)
+        if leader is None:
+            return []
+        ids = [broker.id for broker in self.brokers]
+        first = ids.index(leader.id)
+        return [*ids[first:], *ids[:first]][: topic.replication_factor]
 
     def coordinator_of(self, offsets_partition: int) -> Broker | None:
         """The gateway that FindCoordinator names for groups of that partition."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from actors.admin import NewTopic
+from actors.config import MusterConfig
 from actors.topics_admin import TopicsAdmin
 from actors.wire.codec import ErrorCode
 from actors.zookeeper import EmbeddedZooKeeper
@@ -33,13 +34,13 @@ def test_a_change_during_an_outage_is_refused_in_time_and_done_soon_after(
 
     async def run() -> None:
         published = asyncio.Event()
-        admin = TopicsAdmin(TopicRegistry(zk), 1, published.set)
-        await asyncio.to_thread(admin.load, 1)
-        assert [outcome.error for outcome in await admin.create([NewTopic("before", 1, {})], False)] == [0]
+        admin = TopicsAdmin(TopicRegistry(zk), MusterConfig.from_properties({}), published.set)
+        await asyncio.to_thread(admin.load)
+        assert [outcome.error for outcome in await admin.create([NewTopic("before", 1, 1, {})], False)] == [0]
         published.clear()
         server.stop()
         async with asyncio.timeout(WAIT_S):
-            first, second = await admin.create([NewTopic("first", 1, {}), NewTopic("second", 1, {})], False)
+            first, second = await admin.create([NewTopic("first", 1, 1, {}), NewTopic("second", 1, 1, {})], False)
             crowd = await asyncio.gather(*(admin.delete(["before"]) for _ in range(5)))
         assert {first.error, second.error} == {int(ErrorCode.request_timed_out)}
         assert (first.message, second.message) == (
@@ -52,7 +53,7 @@ def test_a_change_during_an_outage_is_refused_in_time_and_done_soon_after(
         with EmbeddedZooKeeper.start(server.data_dir, server.port):
             async with asyncio.timeout(WAIT_S):
                 await published.wait()
-                made = await admin.create([NewTopic("after", 2, {})], False)
+                made = await admin.create([NewTopic("after", 2, 1, {})], False)
             assert [outcome.error for outcome in made] == [0]
             assert {"before", "after"} <= admin.topics.keys()
             zk.shut()

@@ -74,7 +74,18 @@ class MusterConfig(BaseModel):
     num_partitions: Int = Field(1, ge=1, description="Partitions of a topic that is created without a number.")
     auto_create_topics_enable: Bool = Field(True, description="Create a topic when a client first asks for it.")
     default_replication_factor: Int = Field(
-        1, ge=1, le=32767, description="Stated only: there is one copy, as durable as storage.path."
+        1,
+        ge=1,
+        le=32767,
+        description="Replication factor of a topic that is created without one. It is what clients are told; there is "
+        "one copy, as durable as storage.path.",
+    )
+    max_replication_factor: Int = Field(
+        32767,
+        ge=1,
+        le=32767,
+        description="Highest replication factor that a topic may be created with. There is one copy whatever it "
+        "is; with 1 more is refused.",
     )
     delete_topic_enable: Bool = Field(True, description="Whether DeleteTopics is allowed.")
     message_max_bytes: Int = Field(1_048_588, ge=0, description="Largest record batch that is accepted, in bytes.")
@@ -163,7 +174,11 @@ class MusterConfig(BaseModel):
         50, ge=1, description="Partitions of __consumer_offsets; read when the cluster is first started."
     )
     offsets_topic_replication_factor: Int = Field(
-        3, ge=1, le=32767, description="Stated only: there is one copy, as durable as storage.path."
+        3,
+        ge=1,
+        le=32767,
+        description="Replication factor of __consumer_offsets, as default.replication.factor; read when the cluster is "
+        "first started.",
     )
     offsets_topic_segment_bytes: Int = Field(
         104_857_600, ge=1, description="Size of a segment file of __consumer_offsets, in bytes."
@@ -380,6 +395,15 @@ class MusterConfig(BaseModel):
             raise ValueError("sasl.enabled.mechanisms needs sasl.credentials.file, which muster user add writes")
         if self.listeners.startswith(f"{_SASL_PLAINTEXT}:") and not self.sasl_mechanisms:
             raise ValueError(f"listeners={self.listeners} needs sasl.enabled.mechanisms")
+        return self
+
+    @model_validator(mode="after")
+    def _default_replication_factor_is_allowed(self) -> MusterConfig:
+        if self.default_replication_factor > self.max_replication_factor:
+            raise ValueError(
+                "default.replication.factor must not be greater than max.replication.factor "
+                f"({self.default_replication_factor} > {self.max_replication_factor})"
+            )
         return self
 
     @model_validator(mode="after")

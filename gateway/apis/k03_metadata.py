@@ -93,7 +93,7 @@ async def _create_missing(call: Call, request: Any, wanted: list[_Wanted]) -> di
 
 async def _create(gateway: Gateway, names: list[str]) -> dict[str, ErrorCode]:
     try:
-        outcomes = await gateway.controller.create_topics([NewTopic(name, -1, {}) for name in names], False)
+        outcomes = await gateway.controller.create_topics([NewTopic(name, -1, -1, {}) for name in names], False)
     except ControllerUnavailable:
         return dict.fromkeys(names, ErrorCode.leader_not_available)
     there = (ErrorCode.none, ErrorCode.topic_already_exists)
@@ -144,7 +144,7 @@ def _found(view: ClusterView, topic: Topic, operations: int) -> dict[str, Any]:
 
 def _partition(view: ClusterView, topic: Topic, partition: int) -> dict[str, Any]:
     leader = view.leader_of(topic, partition)
-    replicas = [leader.id] if leader else []
+    replicas = view.replicas_of(topic, partition)
     return {
         "error_code": ErrorCode.none if leader else ErrorCode.leader_not_available,
         "partition_index": partition,

@@ -2,14 +2,14 @@
 
 v4 -1 for the defaults of partitions and replication factor (KIP-464; taken in every version, as Kafka's broker does)
 v5 answers with partitions, replication factor and configs (KIP-525) | v7 topic id
-Checks and their order are those of Kafka's ReplicationControlManager. There is one copy of a partition, on the path
-that all nodes share, so the replication factor is 1. A manual assignment is checked and gives the number of
-partitions; who owns them is placement's to say.
+Checks and their order are those of Kafka's ReplicationControlManager, but for the replication factor: it is kept and
+told, however few gateways there are, since there is one copy of a partition, on the path that all nodes share. A manual
+assignment is checked and gives the numbers of partitions and replicas; who owns a partition is placement's to say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from actors.admin import NewTopic, TopicOutcome
@@ -30,7 +30,6 @@ from gateway.server import Gateway
 from placement.view import ClusterView
 
 _DEFAULT = -1
-_ONE_COPY = "Muster keeps one copy of a partition, on the path that all nodes share (storage.path)"
 
 
 @api(19, "CreateTopics")
@@ -72,7 +71,7 @@ def _checked(gateway: Gateway, topics: Sequence[Any]) -> list[NewTopic | TopicOu
     if total > MAX_PARTITIONS_PER_REQUEST:
         return [refusal(name, ErrorCode.policy_violation, TOO_MANY_PARTITIONS) for name in wanted]
     return [
-        refusal(name, ErrorCode.invalid_request, DUPLICATE_NAME) if name in duplicates else _check(gateway.view, topic)
+        refusal(name, ErrorCode.invalid_request, DUPLICATE_NAME) if name in duplicates else _check(gateway, topic)
         for name, topic in wanted.items()
     ]
 
@@ -83,16 +82,24 @@ def _count(topic: Any, default: int) -> int:
     return default if topic.num_partitions == _DEFAULT else max(topic.num_partitions, 0)
 
 
-def _check(view: ClusterView, topic: Any) -> NewTopic | TopicOutcome:
+def _check(gateway: Gateway, topic: Any) -> NewTopic | TopicOutcome:
     name = topic.name
     if (problem := name_error(name)) is not None:
         return refusal(name, ErrorCode.invalid_topic_exception, problem)
-    if name in view.topics:
+    if name in gateway.view.topics:
         return refusal(name, ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
     configs = {config.name: config.value for config in topic.configs}
     if (problem := topic_config_errors(configs)) is not None:
         return refusal(name, ErrorCode.invalid_config, problem)
-    return _check_assignments(view, topic, configs) if topic.assignments else _check_counts(topic, configs)
+    checked = _check_assignments(gateway.view, topic, configs) if topic.assignments else _check_counts(topic, configs)
+    most = gateway.config.max_replication_factor
+    if isinstance(checked, NewTopic) and checked.replication_factor > most:
+        problem = (
+            f"Replication factor {checked.replication_factor} is more than max.replication.factor={most}: there is one "
+            "copy of a partition, on the path that all nodes share (storage.path)."
+        )
+        return refusal(name, ErrorCode.invalid_replication_factor, problem)
+    return checked
 
 
 def _check_counts(topic: Any, configs: dict[str, str]) -> NewTopic | TopicOutcome:
@@ -100,13 +107,10 @@ def _check_counts(topic: Any, configs: dict[str, str]) -> NewTopic | TopicOutcom
     if factor == 0 or factor < _DEFAULT:
         problem = "Replication factor must be larger than 0, or -1 to use the default value."
         return refusal(name, ErrorCode.invalid_replication_factor, problem)
-    if factor > 1:
-        problem = f"{_ONE_COPY}: replication factor {factor} must be 1, or -1 to use the default value."
-        return refusal(name, ErrorCode.invalid_replication_factor, problem)
     if partitions == 0 or partitions < _DEFAULT:
         problem = "Number of partitions was set to an invalid non-positive value."
         return refusal(name, ErrorCode.invalid_partitions, problem)
-    return NewTopic(name, partitions, configs)
+    return NewTopic(name, partitions, factor, configs)
 
 
 def _check_assignments(view: ClusterView, topic: Any, configs: dict[str, str]) -> NewTopic | TopicOutcome:
@@ -118,20 +122,32 @@ def _check_assignments(view: ClusterView, topic: Any, configs: dict[str, str]) -
     if partitions != list(range(len(partitions))):
         problem = "Partitions of a manual assignment must be consecutive integers from 0, each once."
         return refusal(name, ErrorCode.invalid_replica_assignment, problem)
-    for assignment in topic.assignments:
-        if (unusable := assignment_error(view, assignment.broker_ids)) is not None:
-            return refusal(name, ErrorCode.invalid_replica_assignment, unusable)
-    return NewTopic(name, len(partitions), configs)
+    replicas = [assignment.broker_ids for assignment in topic.assignments]
+    factor = len(replicas[0])
+    if (unusable := assignment_error(view, replicas, {factor})) is not None:
+        return refusal(name, ErrorCode.invalid_replica_assignment, unusable)
+    return NewTopic(name, len(partitions), factor, configs)
 
 
-def assignment_error(view: ClusterView, broker_ids: Sequence[int]) -> str | None:
-    """Why INVALID_REPLICA_ASSIGNMENT is the answer to these replicas of one partition; None if they are good."""
-    if not broker_ids:
-        return "The manual partition assignment includes an empty replica list."
-    if len(broker_ids) > 1:
-        return f"{_ONE_COPY}: a partition cannot have {len(broker_ids)} replicas."
-    if broker_ids[0] not in {broker.id for broker in view.brokers}:
-        return f"The manual partition assignment includes broker {broker_ids[0]}, but no such broker is registered."
+def assignment_error(view: ClusterView, replicas: Iterable[Sequence[int]], factors: set[int]) -> str | None:
+    """Why INVALID_REPLICA_ASSIGNMENT is the answer to these replicas of partitions; None if they are good.
+
+    Each partition has to have as many as ``factors`` allows.
+    """
+    known = {broker.id for broker in view.brokers}
+    said = "The manual partition assignment includes"
+    for broker_ids in replicas:
+        if not broker_ids:
+            return f"{said} an empty replica list."
+        if (twice := repeated(broker_ids)) != set():
+            return f"{said} the broker {min(twice)} more than once."
+        if unknown := sorted(set(broker_ids) - known):
+            return f"{said} broker {unknown[0]}, but no such broker is registered."
+        if len(broker_ids) not in factors:
+            return (
+                f"{said} a partition with {len(broker_ids)} replica(s), but this is not consistent with the others, "
+                f"which have {max(factors)} replica(s)."
+            )
     return None
 
 
@@ -139,14 +155,16 @@ def _created(gateway: Gateway, topic: NewTopic, outcome: TopicOutcome, validate_
     if outcome.error:
         return _failed(outcome)
     created = outcome.topic
-    asked = gateway.config.num_partitions if topic.partitions == _DEFAULT else topic.partitions
+    config = gateway.config
+    partitions = config.num_partitions if topic.partitions == _DEFAULT else topic.partitions
+    factor = config.default_replication_factor if topic.replication_factor == _DEFAULT else topic.replication_factor
     return {
         "name": topic.name,
         "topic_id": created.topic_id if created and not validate_only else None,
         "error_code": ErrorCode.none,
         "error_message": None,
-        "num_partitions": created.partitions if created else asked,
-        "replication_factor": 1,
+        "num_partitions": created.partitions if created else partitions,
+        "replication_factor": created.replication_factor if created else factor,
         "configs": [
             {
                 "name": row.name,

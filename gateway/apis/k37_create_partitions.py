@@ -22,7 +22,7 @@ from gateway.admin import (
 from gateway.apis.k19_create_topics import assignment_error
 from gateway.registry import Call, Reply, api
 from gateway.server import Gateway
-from placement.view import ClusterView
+from placement.view import ClusterView, Topic
 
 
 @api(37, "CreatePartitions")
@@ -81,20 +81,21 @@ def _problem(view: ClusterView, wanted: Any) -> TopicOutcome | None:
             f"{wanted.count} would not be an increase."
         )
         return refusal(topic.name, ErrorCode.invalid_partitions, problem)
-    unusable = _assignment_problem(view, wanted, wanted.count - topic.partitions)
+    unusable = _assignment_problem(view, topic, wanted)
     return None if unusable is None else refusal(topic.name, ErrorCode.invalid_replica_assignment, unusable)
 
 
-def _assignment_problem(view: ClusterView, wanted: Any, added: int) -> str | None:
+def _assignment_problem(view: ClusterView, topic: Topic, wanted: Any) -> str | None:
     if wanted.assignments is None:
         return None
+    added = wanted.count - topic.partitions
     if len(wanted.assignments) != added:
         return (
             f"Attempted to add {added} additional partition(s), but only {len(wanted.assignments)} "
             "assignment(s) were specified."
         )
-    problems = (assignment_error(view, assignment.broker_ids) for assignment in wanted.assignments)
-    return next((problem for problem in problems if problem is not None), None)
+    told = {topic.replication_factor, len(view.replicas_of(topic, 0))}
+    return assignment_error(view, (assignment.broker_ids for assignment in wanted.assignments), told)
 
 
 def _result(outcome: TopicOutcome) -> dict[str, Any]:

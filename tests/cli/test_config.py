@@ -42,6 +42,10 @@ from gateway.cli.options import read_config
             {"group.min.session.timeout.ms": "2000000"},
             "group.min.session.timeout.ms must not be greater than group.max.session.timeout.ms (2000000 > 1800000)",
         ),
+        (
+            {"default.replication.factor": "3", "max.replication.factor": "1"},
+            "default.replication.factor must not be greater than max.replication.factor (3 > 1)",
+        ),
     ],
 )
 def test_a_wrong_property_is_refused_by_name(properties: dict[str, str], message: str) -> None:

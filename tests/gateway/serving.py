@@ -90,7 +90,10 @@ class RegistryController:
     async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]:
         def create(topic: NewTopic) -> Topic | None:
             partitions = max(topic.partitions, 1)
-            return None if validate_only else self.registry.create(topic.name, partitions, topic.config)
+            if validate_only:
+                return None
+            factor = max(topic.replication_factor, 1)
+            return self.registry.create(topic.name, partitions, topic.config, replication_factor=factor)
 
         return await self._change({topic.name: partial(create, topic) for topic in topics})
 

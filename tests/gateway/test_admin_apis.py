@@ -10,7 +10,7 @@ import pytest
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
 from gateway.registry import APIS
-from placement.view import OFFSETS_TOPIC
+from placement.view import OFFSETS_TOPIC, Broker
 from tests.gateway.serving import BROKERS, CLUSTER_ID, Serving
 
 METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 3, 18, 19, 20
@@ -266,8 +266,8 @@ def test_created_topics_say_what_they_became(served: Serving) -> None:
         (new_topic("new", num_partitions=0), ErrorCode.invalid_partitions, "non-positive"),
         (new_topic("new", num_partitions=-2), ErrorCode.invalid_partitions, "non-positive"),
         (new_topic("new", num_partitions=10_001), ErrorCode.policy_violation, "Excessively"),
-        (new_topic("new", replication_factor=3), ErrorCode.invalid_replication_factor, "storage.path"),
         (new_topic("new", replication_factor=0), ErrorCode.invalid_replication_factor, "larger than 0"),
+        (new_topic("new", replication_factor=-2), ErrorCode.invalid_replication_factor, "larger than 0"),
         (new_topic("new", configs=[{"name": "retention.ms", "value": "x"}]), ErrorCode.invalid_config, "retention.ms"),
         (new_topic("new", configs=[{"name": "retention.ms", "value": None}]), ErrorCode.invalid_config, "no value"),
         (new_topic("new", configs=[{"name": "no.such", "value": "1"}]), ErrorCode.invalid_config, "no.such"),
@@ -281,22 +281,56 @@ def test_what_cannot_be_created_is_refused_by_name(served: Serving, topic: Any, 
     assert set(served.controller.registry.load()) == {OFFSETS_TOPIC, "flights"}
 
 
+@pytest.mark.parametrize("factor", [1, 2, 3, 32_767])
+def test_any_replication_factor_is_taken_and_told(served: Serving, factor: int) -> None:
+    """There are two gateways, and one copy whatever was asked."""
+    topic = new_topic("flights", num_partitions=4, replication_factor=factor)
+    (tried,) = created(served, topic, validate_only=True)
+    (answer,) = created(served, topic)
+    for each in (tried, answer):
+        assert (each.error_code, each.num_partitions, each.replication_factor) == (ErrorCode.none, 4, factor)
+    assert served.controller.registry.load()["flights"].replication_factor == factor
+    partitions = ask(served, METADATA).topics[0].partitions
+    for partition in partitions:
+        assert partition.replica_nodes == partition.isr_nodes
+        assert partition.replica_nodes[0] == partition.leader_id
+        assert sorted(partition.replica_nodes) in ([[1, 2]] if factor > 1 else [[1], [2]])
+        assert partition.offline_replicas == ()
+
+
+@pytest.mark.parametrize("served", [{"max.replication.factor": "1"}], indirect=True)
+def test_more_than_one_copy_can_be_refused(served: Serving) -> None:
+    manual = [{"partition_index": 0, "broker_ids": [1, 2]}]
+    for topic in (new_topic("new", replication_factor=2), new_topic("new", assignments=manual)):
+        (answer,) = created(served, topic)
+        assert answer.error_code == ErrorCode.invalid_replication_factor
+        assert "max.replication.factor=1" in answer.error_message
+        assert "storage.path" in answer.error_message
+    assert [answer.error_code for answer in created(served, new_topic("new"))] == [ErrorCode.none]
+
+
 @pytest.mark.parametrize(
     ("assignments", "error"),
     [
         ([(0, [1]), (1, [2])], ErrorCode.none),
         ([(0, [3])], ErrorCode.invalid_replica_assignment),
         ([(0, [])], ErrorCode.invalid_replica_assignment),
-        ([(0, [1, 2])], ErrorCode.invalid_replica_assignment),
+        ([(0, [1, 2]), (1, [2, 1])], ErrorCode.none),
+        ([(0, [1, 1])], ErrorCode.invalid_replica_assignment),
+        ([(0, [1, 2]), (1, [2])], ErrorCode.invalid_replica_assignment),
+        ([(0, [1, 3])], ErrorCode.invalid_replica_assignment),
         ([(1, [1])], ErrorCode.invalid_replica_assignment),
         ([(0, [1]), (0, [2])], ErrorCode.invalid_replica_assignment),
     ],
 )
-def test_a_manual_assignment_gives_the_number_of_partitions(served: Serving, assignments: Any, error: Any) -> None:
+def test_a_manual_assignment_gives_the_numbers_of_partitions_and_replicas(
+    served: Serving, assignments: Any, error: Any
+) -> None:
     manual = [{"partition_index": index, "broker_ids": brokers} for index, brokers in assignments]
     (answer,) = created(served, new_topic("new", assignments=manual))
     assert answer.error_code == error
     assert answer.num_partitions == (-1 if error else len(assignments))
+    assert answer.replication_factor == (-1 if error else len(assignments[0][1]))
     (answer,) = created(served, new_topic("newer", num_partitions=2, assignments=manual))
     assert answer.error_code == ErrorCode.invalid_request
 
@@ -388,6 +422,7 @@ def test_deletion_can_be_off(served: Serving) -> None:
         ("flights", 4, [[1], [2]], ErrorCode.none),
         ("flights", 4, [[1]], ErrorCode.invalid_replica_assignment),
         ("flights", 3, [[7]], ErrorCode.invalid_replica_assignment),
+        ("flights", 3, [[1, 2]], ErrorCode.invalid_replica_assignment),
         ("flights", 2, None, ErrorCode.invalid_partitions),
         ("flights", 1, None, ErrorCode.invalid_partitions),
         ("flights", 20_000, None, ErrorCode.policy_violation),
@@ -402,6 +437,22 @@ def test_topics_only_grow(served: Serving, name: str, count: int, assignments: A
     assert (answer.name, answer.error_code) == (name, error)
     partitions = {topic.name: topic.partitions for topic in served.controller.registry.load().values()}
     assert partitions == {OFFSETS_TOPIC: 3, "flights": 2 if error else count}
+
+
+def test_partitions_are_added_with_the_replicas_that_are_asked_or_told(served: Serving) -> None:
+    created(served, new_topic("flights", num_partitions=1, replication_factor=3))
+
+    def grow(count: int, brokers: list[int]) -> ErrorCode:
+        topic = {"name": "flights", "count": count, "assignments": [{"broker_ids": brokers}]}
+        error: ErrorCode = ask(served, CREATE_PARTITIONS, topics=[topic]).results[0].error_code
+        return error
+
+    assert grow(2, [2, 1]) == ErrorCode.none
+    assert grow(3, [2]) == ErrorCode.invalid_replica_assignment
+    served.controller.brokers = (*BROKERS, Broker(id=3, host="three.test", port=9094, node_id="n3"))
+    served.follow(served.controller.view())
+    assert grow(3, [2, 1, 3]) == ErrorCode.none
+    assert {len(partition.replica_nodes) for partition in ask(served, METADATA).topics[0].partitions} == {3}
 
 
 def test_growth_can_be_tried_without_doing_it(served: Serving) -> None:

@@ -56,9 +56,18 @@ def test_what_kafka_itself_wrote_is_read() -> None:
     assert layout.decode_cluster_id(b'{"version":"1","id":"abc"}') == "abc"
 
 
-@given(st.uuids(), st.integers(1, 100), st.booleans(), NAMES)
-def test_a_topic_is_read_as_it_was_written(topic_id: UUID, partitions: int, internal: bool, config: Any) -> None:
-    topic = Topic(name="t", topic_id=topic_id, partitions=partitions, internal=internal, config=config)
+@given(st.uuids(), st.integers(1, 100), st.integers(1, 32767), st.booleans(), NAMES)
+def test_a_topic_is_read_as_it_was_written(
+    topic_id: UUID, partitions: int, factor: int, internal: bool, config: Any
+) -> None:
+    topic = Topic(
+        name="t",
+        topic_id=topic_id,
+        partitions=partitions,
+        replication_factor=factor,
+        internal=internal,
+        config=config,
+    )
     written = layout.encode_topic(topic), layout.encode_config(config)
     assert layout.decode_topic("t", written[0], layout.decode_config(written[1])) == topic
 

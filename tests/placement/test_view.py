@@ -52,6 +52,18 @@ def test_the_leader_is_a_gateway_on_the_node_of_the_partitions_actor() -> None:
     assert {VIEW.log_of(FLIGHTS, partition) for partition in range(60)} == {0, 1, 2}
 
 
+def test_the_leader_is_the_first_of_as_many_replicas_as_there_can_be() -> None:
+    for factor, told in ((1, 1), (2, 2), (3, 3), (4, 3), (32_767, 3)):
+        topic = dataclasses.replace(FLIGHTS, replication_factor=factor)
+        for partition in range(topic.partitions):
+            replicas, leader = VIEW.replicas_of(topic, partition), VIEW.leader_of(topic, partition)
+            assert leader is not None
+            assert replicas[0] == leader.id
+            assert len(replicas) == len(set(replicas)) == told
+            assert set(replicas) <= {0, 1, 2}
+    assert dataclasses.replace(VIEW, brokers=()).replicas_of(FLIGHTS, 0) == []
+
+
 def test_the_coordinator_is_the_leader_of_the_groups_offsets_partition() -> None:
     coordinator = VIEW.coordinator_of(7)
     assert coordinator is not None

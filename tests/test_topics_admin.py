@@ -1,0 +1,59 @@
+"""Topics as the controller makes them, in a real ZooKeeper: what they get where the client said nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from actors.admin import NewTopic
+from actors.config import MusterConfig
+from actors.topics_admin import TopicsAdmin
+from placement.topics import TopicRegistry
+from placement.view import OFFSETS_TOPIC
+from placement.zookeeper import ZooKeeperClient
+from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
+
+__all__ = ["zk", "zk_hosts", "zookeeper"]
+
+
+def topics_admin(zk: ZooKeeperClient, **properties: str) -> TopicsAdmin:
+    config = MusterConfig.from_properties({name.replace("_", "."): value for name, value in properties.items()})
+    admin = TopicsAdmin(TopicRegistry(zk), config, lambda: None)
+    admin.load()
+    return admin
+
+
+def create(admin: TopicsAdmin, *topics: NewTopic, validate_only: bool = False) -> None:
+    outcomes = asyncio.run(admin.create(topics, validate_only))
+    assert [outcome.error for outcome in outcomes] == [0] * len(topics)
+
+
+def test_what_the_client_leaves_open_is_the_configurations_to_say(zk: ZooKeeperClient) -> None:
+    admin = topics_admin(zk, num_partitions="4", default_replication_factor="2", offsets_topic_num_partitions="5")
+    create(admin, NewTopic("open", -1, -1, {}), NewTopic("said", 3, 1, {}))
+    found = {name: (topic.partitions, topic.replication_factor) for name, topic in TopicRegistry(zk).load().items()}
+    assert found == {"open": (4, 2), "said": (3, 1), OFFSETS_TOPIC: (5, 3)}
+
+
+def test_a_replication_factor_is_kept_when_the_topic_grows(zk: ZooKeeperClient) -> None:
+    admin = topics_admin(zk)
+    create(admin, NewTopic("flights", 1, 3, {}))
+    asyncio.run(admin.add_partitions({"flights": 2}, False))
+    flights = TopicRegistry(zk).load()["flights"]
+    assert (flights.partitions, flights.replication_factor) == (2, 3)
+
+
+def test_that_there_is_one_copy_is_said_once(zk: ZooKeeperClient, caplog: pytest.LogCaptureFixture) -> None:
+    admin = topics_admin(zk)
+    with caplog.at_level(logging.WARNING, "actors.topics_admin"):
+        create(admin, NewTopic("one", 1, 1, {}), NewTopic("open", 1, -1, {}))
+        create(admin, NewTopic("tried", 1, 3, {}), validate_only=True)
+        assert caplog.messages == []
+        create(admin, NewTopic("first", 1, 3, {}), NewTopic("second", 1, 2, {}))
+        create(admin, NewTopic("third", 1, 5, {}))
+    (line,) = caplog.messages
+    assert line.startswith("topic first has replication factor 3")
+    assert "storage.path" in line
+    assert "max.replication.factor=1" in line
