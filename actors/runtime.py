@@ -9,6 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from actors.terminal import LogFormatter
+
 _STARTED_WALL_MS = time.time_ns() // 1_000_000
 _STARTED_MONOTONIC_NS = time.monotonic_ns()
 
@@ -32,12 +34,19 @@ def socket_path(cluster_id: str, actor: str) -> Path:
     return folder / f"{actor}-{os.getpid()}.sock"
 
 
+def log_folder(storage: Path) -> Path:
+    """Where every actor's log is, whatever node it is on."""
+    return storage / "run" / "log"
+
+
 def log_to_file(storage: Path, actor: str) -> None:
     """Send the log of this process to ``storage/run/log/<actor>.log`` (4 files of 8 MiB) and to stderr."""
-    folder = storage / "run" / "log"
+    folder = log_folder(storage)
     folder.mkdir(parents=True, exist_ok=True)
-    to_file = logging.handlers.RotatingFileHandler(folder / f"{actor}.log", maxBytes=8 << 20, backupCount=3)
-    form = logging.Formatter("%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
+    to_file = logging.handlers.RotatingFileHandler(
+        folder / f"{actor}.log", maxBytes=8 << 20, backupCount=3, encoding="utf-8"
+    )
+    form = LogFormatter("%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
     root = logging.getLogger()
     for handler in (to_file, logging.StreamHandler()):
         handler.setFormatter(form)

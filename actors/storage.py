@@ -16,7 +16,7 @@ class StorageNotShared(RuntimeError):
 def check_shared(storage: Path, cluster_id: str) -> None:
     """Raise StorageNotShared unless ``storage`` holds this cluster's meta.properties."""
     try:
-        found = javaproperties.loads((storage / META).read_text()).get("cluster.id")
+        found = javaproperties.loads((storage / META).read_text(encoding="utf-8")).get("cluster.id")
     except OSError:
         found = None
     if found != cluster_id:

@@ -6,24 +6,22 @@ import time
 from collections.abc import Sequence
 from typing import Self
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from actors import rich_console
 from demo.page import Check, GroupLine
 
 _PLAIN_INTERVAL_S = 10.0
-_PIPED_WIDTH = 160
 
 
 class Display:
     """Bars on a terminal; elsewhere a line now and then. Use as a context manager."""
 
     def __init__(self, bars: Sequence[str], total: int) -> None:
-        self.console = Console(highlight=False)
-        if not self.console.is_terminal:
-            self.console = Console(highlight=False, width=_PIPED_WIDTH)
+        self.console = rich_console.console()
+        self._live = rich_console.is_live(self.console)
         self._started = time.monotonic()
         self._progress = Progress(
             TextColumn("{task.description:<10}"),
@@ -31,7 +29,7 @@ class Display:
             MofNCompleteColumn(),
             console=self.console,
             transient=True,
-            disable=not self.console.is_terminal,
+            disable=not self._live,
         )
         self._tasks: dict[str, TaskID] = {
             name: self._progress.add_task(name, total=total, visible=False) for name in bars
@@ -50,13 +48,13 @@ class Display:
         return time.monotonic() - self._started
 
     def step(self, text: str) -> None:
-        self.console.print(f"{self.now_s():6.1f} s  {text}", markup=False)
+        self.console.print(f"{self.now_s():6.1f} s  {text}")
 
     def records(self, counts: dict[str, int]) -> None:
         """Show how many records went in and out so far."""
         for name, count in counts.items():
             self._progress.update(self._tasks[name], completed=count, visible=True)
-        if not self.console.is_terminal and self.now_s() >= self._next_plain:
+        if not self._live and self.now_s() >= self._next_plain:
             self._next_plain = self.now_s() + _PLAIN_INTERVAL_S
             self.step("records: " + ", ".join(f"{name} {count:,}" for name, count in counts.items()))
 

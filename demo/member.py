@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from actors import terminal
 from demo.dataset import ROWS, row_number
 from demo.received import Received
 
@@ -74,5 +74,4 @@ class Member:
 
 
 def write(line: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(line, separators=(",", ":")) + "\n")
-    sys.stdout.flush()
+    terminal.json_text(json.dumps(line, separators=(",", ":")))

@@ -21,6 +21,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
+from actors import terminal
 from demo.checks import GroupSeen, Killed, MemberSeen, Membership, Seen, check_all, group_lines, went_on_after_s
 from demo.consumption import BUCKET_SECONDS, Consumption, table_of
 from demo.counters import Counted, counted, differences
@@ -135,7 +136,7 @@ def analyse(demo: Demo, seen: Seen) -> Seen:
     if job.wait(_SPARK_S) != 0:
         demo.display.step(f"the Spark job failed: {demo.last_words('spark')}")
         return seen
-    return replace(seen, consumption=Consumption.from_json(output.read_text()))
+    return replace(seen, consumption=Consumption.from_json(output.read_text(encoding="utf-8")))
 
 
 def _all_attributed(demo: Demo, seen: Seen) -> bool:
@@ -168,7 +169,7 @@ def conclude(demo: Demo, seen: Seen, path: Path, started_s: float) -> list[Check
         events=[Event(at_s=killed.at_s, label=f"{killed.name} killed") for killed in (seen.actor, seen.gateway)],
         consumption=consumption,
     )
-    path.write_text(render(report))
+    path.write_text(render(report), encoding="utf-8")
     demo.display.step(f"report: {path}")
     return checks
 
@@ -178,6 +179,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--report", type=Path, default=Path("demo-report.html"), help="where the report goes")
     parser.add_argument("--keep", action="store_true", help="keep logs and data of the run")
     options = parser.parse_args(arguments)
+    terminal.guard()
     signal.signal(signal.SIGTERM, _interrupt)
     folder = Path(tempfile.mkdtemp(prefix="muster-demo-"))
     kept = options.keep
@@ -195,14 +197,14 @@ def main(arguments: list[str] | None = None) -> int:
         return 1 if failed else 0
     except (DemoError, KafkaException, TimeoutError) as error:
         kept = True
-        print(f"demo: {error}", file=sys.stderr)
+        terminal.line(f"demo: {error}", err=True)
         return 1
     except KeyboardInterrupt:
-        print("demo: interrupted; everything it started has ended", file=sys.stderr)
+        terminal.line("demo: interrupted; everything it started has ended", err=True)
         return 130
     finally:
         if kept:
-            print(f"demo: logs and data are in {folder}", file=sys.stderr)
+            terminal.line(f"demo: logs and data are in {folder}", err=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from rich.console import Console
-
+from actors import rich_console, terminal
 from spark import out, priority, sizing
 from spark.jobs import JOBS
 from spark.jobs.job import Job, Options
@@ -44,6 +43,7 @@ class Refused(RuntimeError):
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit code."""
+    terminal.guard()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that sessions are stopped
     priority.yield_own()
     try:
@@ -67,7 +67,7 @@ def _ended(why: str) -> int:
 
 
 def _failed(text: str, code: int = 1) -> int:
-    print(f"muster: {' '.join(text.split())}", file=sys.stderr)
+    terminal.line(f"muster: {' '.join(text.split())}", err=True)
     return code
 
 
@@ -192,23 +192,16 @@ def _show(request: Request, answers: list[Answer], damage: list[str]) -> None:
     from spark import showing
 
     if request.format == "table" and request.out is None:
-        showing.print_answers(answers, _console())
+        showing.print_answers(answers, rich_console.console())
     else:
         text = _text(request, answers, damage)
         if request.out is None:
-            print(text, flush=True)
+            terminal.json_text(text)
         else:
             out.write_file(request.out, text)
-            print(request.out, file=sys.stderr)
+            terminal.line(str(request.out), err=True)
     for group in _groups_without_rows(request, answers):
-        print(f"muster: nothing is told about group {group}: no such group in that time", file=sys.stderr)
-
-
-def _console() -> Console:
-    from spark import showing
-
-    console = Console(highlight=False, markup=False)
-    return console if console.is_terminal else Console(highlight=False, markup=False, width=showing.PIPED_WIDTH)
+        terminal.line(f"muster: nothing is told about group {group}: no such group in that time", err=True)
 
 
 def _groups_without_rows(request: Request, answers: list[Answer]) -> list[str]:
@@ -237,7 +230,7 @@ def _text(request: Request, answers: list[Answer], damage: list[str]) -> str:
             return render_answers(answers, request.options, damage)
         case _:
             text = StringIO()
-            showing.print_answers(answers, Console(file=text, highlight=False, markup=False, width=showing.PIPED_WIDTH))
+            showing.print_answers(answers, rich_console.console(file=text))
             return text.getvalue()
 
 
@@ -278,7 +271,9 @@ def _stream(request: Request, job: Job, session: SparkSession, folder: Path, pro
     def show(answer: Answer, options: Options) -> None:
         with progress.cleared():
             if request.format == "table" and not request.once:
-                _console().print(f"\n== {options.now.astimezone(ZoneInfo(options.timezone)):%Y-%m-%d %H:%M:%S %Z}")
+                now = options.now.astimezone(ZoneInfo(options.timezone))
+                terminal.line()
+                terminal.line(f"== {now:%Y-%m-%d %H:%M:%S %Z}")
             _show(replace(request, out=None, options=options), [answer], [])
 
     try:

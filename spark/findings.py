@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from actors.terminal import printable
 from spark.answer import Answer
-from spark.showing import printable
 
 MOST = 3
 """Of one kind; the tables have the others."""

@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
+from actors import rich_console
+
 _POLL_S = 0.25
 
 
@@ -22,7 +24,8 @@ class Progress:
     """Steps, and within them the tasks of the stages that run, as Spark's status tracker has them."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(stderr=True, highlight=False)
+        self._console = console or rich_console.console(err=True)
+        self._live = rich_console.is_live(self._console)
         self._began = time.monotonic()
         self._bars = Bars(
             TextColumn("{task.description}", markup=False),
@@ -33,7 +36,7 @@ class Progress:
             console=self._console,
             transient=True,
             redirect_stdout=False,  # answers go to stdout even where only stderr is a terminal
-            disable=not self._console.is_terminal,
+            disable=not self._live,
         )
         self._bar = self._bars.add_task("", total=None)
         self._ended = threading.Event()
@@ -41,14 +44,14 @@ class Progress:
 
     def step(self, text: str) -> None:
         """Say what is being done now."""
-        if self._console.is_terminal:
+        if self._live:
             self._bars.update(self._bar, description=text, completed=0, total=None)
         else:
-            self._console.print(f"{time.monotonic() - self._began:6.1f} s  {text}", markup=False, soft_wrap=True)
+            self._console.print(f"{time.monotonic() - self._began:6.1f} s  {text}")
 
     def follow(self, session: SparkSession) -> None:
         """Count the tasks of that session's stages from now on. Nothing to follow where there is no terminal."""
-        if self._console.is_terminal and self._watch is None:
+        if self._live and self._watch is None:
             self._watch = threading.Thread(target=self._count, args=(session,), name="spark-progress", daemon=True)
             self._watch.start()
 

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
+from actors.rich_console import print_table
+from actors.terminal import printable
 from spark.answer import Answer, Shown
 from spark.jobs.job import Options, Section
 from spark.out import require_parts
 
 TABLE_ROWS = 60
 """Of one section on a terminal; JSON and Parquet have all."""
-PIPED_WIDTH = 200
 _SHORTEST_DECIMALS = 1e-3
 
 
@@ -28,7 +28,7 @@ def print_answers(answers: Sequence[Answer], console: Console) -> None:
     for answer in answers:
         console.print(Text(f"\n{answer.job}: {answer.title}", style="bold"))
         for section in answer.sections:
-            console.print(_section(section))
+            _print_section(section, console)
 
 
 def to_json(answers: Sequence[Answer], options: Options, *, indent: int | None = 2) -> str:
@@ -88,24 +88,21 @@ def _json(value: Any) -> Any:
             return str(value)
 
 
-def _section(section: Shown) -> RenderableType:
-    parts: list[RenderableType] = [Text(f"\n{section.title}")]
+def _print_section(section: Shown, console: Console) -> None:
+    console.print(Text(f"\n{section.title}"))
     if section.note:
-        parts.append(Text(section.note, style="dim"))
+        console.print(Text(section.note, style="dim"))
     if not section.rows:
-        return Group(*parts, Text("  nothing", style="dim"))
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in section.columns:
-        table.add_column(column.name, justify="right" if column.is_number else "left", overflow="fold")
-    for row in section.rows[:TABLE_ROWS]:
-        table.add_row(*(Text(cell(value)) for value in row))
-    parts.append(table)
+        console.print(Text("  nothing", style="dim"))
+        return
+    rows = [[cell(value) for value in row] for row in section.rows[:TABLE_ROWS]]
+    columns = section.columns
+    print_table(console, [column.name for column in columns], rows, [column.is_number for column in columns])
     if (hidden := len(section.rows) - TABLE_ROWS) > 0:
         more = f"{hidden:,} more rows and others; --format parquet has them"
         if not section.cut:
             more = f"{hidden:,} more rows; --format json or parquet has them"
-        parts.append(Text(more, style="dim"))
-    return Group(*parts)
+        console.print(Text(more, style="dim"))
 
 
 def cell(value: Any) -> str:
@@ -130,17 +127,6 @@ def cell(value: Any) -> str:
             return printable(json.dumps(value, default=_json, ensure_ascii=False))
         case _:
             return printable(str(value))
-
-
-def printable(text: str) -> str:
-    r"""With escapes (``\x1b``, ``\n``) for what is not to be seen."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
-
-
-def _escaped(letter: str) -> str:
-    return letter.encode("unicode_escape").decode()
 
 
 def _decimal(value: float) -> str:

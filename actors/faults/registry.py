@@ -84,7 +84,7 @@ class FaultRegistry:
     def load(self) -> None:
         """What a predecessor kept. A file that cannot be read is said in the log and left out."""
         try:
-            kept = json.loads(self._path.read_text())
+            kept = json.loads(self._path.read_text(encoding="utf-8"))
             self._version, self._last_id = int(kept["version"]), int(kept["last_id"])
             self._entries = {item["id"]: _entry(item) for item in kept["faults"]}
         except FileNotFoundError:
@@ -167,7 +167,7 @@ class FaultRegistry:
         kept = {"version": self._version, "last_id": self._last_id, "faults": [_kept(entry) for entry in self.entries]}
         self._path.parent.mkdir(parents=True, exist_ok=True)
         new = self._path.with_suffix(".new")
-        new.write_text(json.dumps(kept))
+        new.write_text(json.dumps(kept), encoding="utf-8")
         new.replace(self._path)
 
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import click
 
+from actors import terminal
 from gateway.cli.errors import CliError
+from gateway.cli.names import NAME
 from gateway.cli.output import Progress, counted
 from gateway.cli.running import by_storage_or_address, connected
 
@@ -20,7 +22,7 @@ Node = Mapping[str, Any]
 
 
 @click.command(epilog="Example: muster drain 10.0.0.12 --storage /srv/muster")
-@click.argument("node")
+@click.argument("node", type=NAME)
 @click.option("--undo", is_flag=True, help="Let the node have actors again.")
 @click.option("--timeout", "timeout_s", type=float, default=300.0, show_default=True, help="Seconds to wait.")
 @by_storage_or_address
@@ -41,11 +43,11 @@ def drain(node: str, undo: bool, timeout_s: float, directory: Path, address: str
             raise CliError(str(error)) from error
         where = f"node {found['node_id']} ({found['address']})"
         if undo:
-            click.echo(f"{where} may have actors again")
+            terminal.line(f"{where} may have actors again")
             return
         _wait(found["node_id"], cluster.cluster_status, cluster.ClusterError, progress, timeout_s)
         progress.rest()
-        click.echo(f"{where} is drained: nothing of Muster is on it")
+        terminal.line(f"{where} is drained: nothing of Muster is on it")
 
 
 def node_of(text: str, nodes: Sequence[Node], *, undo: bool = False) -> Node:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from actors import terminal
 from gateway.cli.errors import CliError
+from gateway.cli.names import NAME
 from gateway.cli.output import print_json, print_table
 from gateway.cli.running import by_storage_or_address, state_of, status_of
 
@@ -22,17 +24,17 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 Connect = Callable[[], "FaultClient"]
 _COLUMNS = ("ID", "ACTION", "ON", "WHEN", "PHASE", "MATCHED", "HITS", "EXPIRES AT")
-_OPTIONS: dict[str, tuple[str, type]] = {
-    "actor": ("NAME", str),
-    "group": ("GROUP", str),
-    "member": ("MEMBER", str),
-    "client_id": ("ID", str),
-    "api": ("API", str),
-    "topic": ("TOPIC", str),
+_OPTIONS: dict[str, tuple[str, Any]] = {
+    "actor": ("NAME", NAME),
+    "group": ("GROUP", NAME),
+    "member": ("MEMBER", NAME),
+    "client_id": ("ID", NAME),
+    "api": ("API", NAME),
+    "topic": ("TOPIC", NAME),
     "partition": ("N", int),
-    "gateway": ("N", str),
-    "phase": ("before|after", str),
-    "error": ("ERROR", str),
+    "gateway": ("N", NAME),
+    "phase": ("before|after", NAME),
+    "error": ("ERROR", NAME),
     "delay_ms": ("MS", int),
     "speed": ("FRACTION", float),
     "expires_ms": ("MS", int),
@@ -61,7 +63,11 @@ def on_cluster(command: F) -> F:
             raise CliError(str(error)) from error
 
     option = click.option(
-        "--http", "http_urls", metavar="URL", multiple=True, help="A gateway's HTTP address, in place of --storage."
+        *("--http", "http_urls"),
+        type=NAME,
+        metavar="URL",
+        multiple=True,
+        help="A gateway's HTTP address, in place of --storage.",
     )
     return by_storage_or_address(option(with_client))  # type: ignore[return-value]
 
@@ -96,7 +102,7 @@ def _fields(command: F) -> F:
     short_help="Inject a fault.",
     epilog="Example: muster fault inject error --api Heartbeat --group orders --error NOT_COORDINATOR --once",
 )
-@click.argument("action")
+@click.argument("action", type=NAME)
 @_fields
 @click.option("--once", is_flag=True, help="Only the first request that matches.")
 @click.option("--nth", metavar="N", type=int, help="Only the n-th request that matches, over the whole cluster.")
@@ -121,7 +127,7 @@ def inject(
     if (when := _when(once, nth, probability, seed)) is not None:
         fields["when"] = when
     wanted = Fault(action, **fields)
-    click.echo(connect().inject(wanted))
+    terminal.line(connect().inject(wanted))
 
 
 def _when(once: bool, nth: int | None, probability: float | None, seed: int | None) -> Any:
@@ -147,7 +153,7 @@ def list_faults(connect: Connect, as_json: bool) -> None:
         return
     print_table(_COLUMNS, [_row(one) for one in found])
     if not found:
-        click.echo("no fault is in force", err=True)
+        terminal.line("no fault is in force", err=True)
 
 
 def _row(one: dict[str, Any]) -> tuple[Any, ...]:
@@ -171,12 +177,12 @@ def _row(one: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @fault.command(short_help="End faults.", epilog="Example: muster fault clear f-3")
-@click.argument("fault_id", metavar="[ID]", required=False)
+@click.argument("fault_id", type=NAME, metavar="[ID]", required=False)
 @on_cluster
 def clear(connect: Connect, fault_id: str | None) -> None:
     """End the fault with that ID, or all: paused actors run on, what was withheld is closed."""
     for ended in connect().clear(fault_id):
-        click.echo(ended)
+        terminal.line(ended)
 
 
 @fault.command(short_help="Run a plan file.", epilog="Example: muster fault run outage.yaml")
@@ -192,7 +198,7 @@ def run(connect: Connect, plan: Path) -> None:
         checked = Plan.read(plan)
 
     def show(step: Step, result: str) -> None:
-        click.echo(f"{step.at_ms / 1000:9.3f} s  {step}  {result}")
+        terminal.line(f"{step.at_ms / 1000:9.3f} s  {step}  {result}")
 
     connect().run(checked, show)
 
@@ -218,14 +224,14 @@ def _actor_command(name: str, short_help: str, text: str, *more: Callable[[Any],
 
         given = {field: value for field, value in fields.items() if value is not None}
         wanted = Fault(name, actor=actor, group=group, **given)
-        click.echo(connect().inject(wanted))
+        terminal.line(connect().inject(wanted))
 
     command.__doc__ = text
     decorated: Any = on_cluster(command)
     for option in more:
         decorated = option(decorated)
-    group_option = click.option("--group", metavar="GROUP", help="The offsets actor that owns this group.")
-    argument = click.argument("actor", metavar="[ACTOR]", required=False)
+    group_option = click.option("--group", type=NAME, metavar="GROUP", help="The offsets actor that owns this group.")
+    argument = click.argument("actor", type=NAME, metavar="[ACTOR]", required=False)
     fault.command(name, short_help=short_help, epilog=f"Example: muster fault {name} offsets-9")(
         argument(group_option(decorated))
     )

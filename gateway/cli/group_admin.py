@@ -9,6 +9,7 @@ from typing import Any
 import click
 from confluent_kafka.admin import AdminClient
 
+from actors import terminal
 from actors.wire.codec import ErrorCode
 from gateway.cli import offsets, reset_undo
 from gateway.cli.coordinator import Coordinator
@@ -41,7 +42,7 @@ def delete(
     if as_json:
         print_json([{"group": group, "deleted": not why, "error": why} for group, why in failures.items()])
     for group in [group for group, why in failures.items() if not why]:
-        click.echo(f"deleted {group}", err=True)
+        terminal.line(f"deleted {group}", err=True)
     if failed := [why for why in failures.values() if why]:
         raise CliError("; ".join(failed))
 
@@ -94,7 +95,7 @@ def evict(
             }
         )
     left = len(found.members) - 1
-    click.echo(
+    terminal.line(
         f"evicted {in_words([who])} from group {group}; "
         + (f"its {counted(left, 'other member')} will rebalance" if left else "nobody else is in it")
         + "; a client that is alive comes back by itself",

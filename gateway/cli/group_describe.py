@@ -10,6 +10,7 @@ import click
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from actors import terminal
 from gateway.cli import http, offsets
 from gateway.cli.coordinator import Coordinator
 from gateway.cli.errors import CliError
@@ -123,11 +124,11 @@ def _head(group: str, found: Any) -> dict[str, Any]:
 
 
 def _print(head: dict[str, Any], partitions: list[dict[str, Any]], note: str | None) -> None:
-    click.echo(
+    terminal.line(
         f"group {head['group']}  state {head['state']}  protocol {head['protocol'] or '-'}  "
         f"coordinator {head['coordinator'] or '-'}  members {len(head['members'])}"
     )
-    click.echo()
+    terminal.line()
     print_table(
         ("MEMBER", "CLIENT ID", "HOST", "INSTANCE ID", "ASSIGNMENT"),
         [
@@ -135,7 +136,7 @@ def _print(head: dict[str, Any], partitions: list[dict[str, Any]], note: str | N
             for each in head["members"]
         ],
     )
-    click.echo()
+    terminal.line()
     columns = ["topic", "partition", "committed_offset", "end_offset", "lag", "lag_s", "client_id", "member_id"]
     titles = ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "LAG (S)", "CLIENT ID", "MEMBER"]
     if note:
@@ -145,8 +146,8 @@ def _print(head: dict[str, Any], partitions: list[dict[str, Any]], note: str | N
         titles, [[_seconds(row[name]) if name == "lag_s" else row[name] for name in columns] for row in partitions]
     )
     if note:
-        click.echo()
-        click.echo(note)
+        terminal.line()
+        terminal.line(note)
 
 
 def _seconds(lag_s: float | None) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from actors import terminal
 from gateway.cli import http
 from gateway.cli.errors import CliError
 from gateway.cli.names import NAME
@@ -18,7 +19,6 @@ from gateway.cli.running import by_storage_or_address
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_FOUND = 404
-_PIPED_WIDTH = 500
 _WORTH_NAMING_MS = 50
 _UUID_TAIL = re.compile(r"(-[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
 _COLUMNS = (
@@ -61,9 +61,9 @@ def history(group: str, directory: Path, address: str | None, limit: int, as_jso
     if as_json:
         print_json(answer)
         return
-    print_table(_COLUMNS, [row(entry) for entry in answer["entries"]], piped_width=_PIPED_WIDTH)
+    print_table(_COLUMNS, [row(entry) for entry in answer["entries"]])
     if not answer["entries"]:
-        click.echo(f"group {group} has had no rebalance", err=True)
+        terminal.line(f"group {group} has had no rebalance", err=True)
 
 
 def row(entry: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ import click
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+from actors import terminal
 from gateway.cli import offsets, reset_options, reset_plan, reset_undo
 from gateway.cli.coordinator import Coordinator
 from gateway.cli.errors import CliError
@@ -74,12 +75,14 @@ class _Plan:
 @click.option("--shift-by", type=int, metavar="N", help="N messages on, or back if N is negative.")
 @click.option(
     "--to-datetime",
+    type=NAME,
     metavar="TIME",
     callback=_parsed(reset_options.moment_ms),
     help="To the first message with this timestamp or a later one. ISO 8601; without a zone it is UTC.",
 )
 @click.option(
     "--by-duration",
+    type=NAME,
     metavar="DURATION",
     callback=_parsed(reset_options.duration_ms),
     help="The same, so long ago: ISO 8601 (PT1H30M) or short (1h30m).",
@@ -154,8 +157,8 @@ def reset_offsets(
     if not execute:
         if found.members:
             members = counted(len(found.members), "member")
-            click.echo(f"group {group} has {members}: --execute would be refused", err=True)
-        click.echo("dry run: nothing was changed; --execute does it", err=True)
+            terminal.line(f"group {group} has {members}: --execute would be refused", err=True)
+        terminal.line("dry run: nothing was changed; --execute does it", err=True)
 
 
 def _target(group: str, scenarios: dict[str, Any]) -> _Target | None:
@@ -281,20 +284,20 @@ def _show(plan: _Plan, *, executed: bool, as_json: bool) -> None:
             }
         )
         return
-    click.echo(f"group {plan.group}, {plan.words}")
-    click.echo()
+    terminal.line(f"group {plan.group}, {plan.words}")
+    terminal.line()
     print_table(
         ("TOPIC", "PARTITION", "OLD OFFSET", "NEW OFFSET", "READ AGAIN", "SKIPPED", "NOTE"),
         [tuple(change.row().values()) for change in plan.changes],
     )
-    click.echo()
+    terminal.line()
     changed = sum(change.is_one for change in plan.changes)
     read, moved = ("will be", "changed") if executed else ("would be", "would be changed")
-    click.echo(
+    terminal.line(
         f"{counted(read_again, 'message')} {read} read again, {skipped} skipped; {counted(changed, 'offset')} {moved}"
     )
     for note in plan.notes:
-        click.echo(note)
+        terminal.line(note)
 
 
 def _partition_counts(client: AdminClient) -> dict[str, int]:

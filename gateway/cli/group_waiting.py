@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from actors import terminal
 from gateway.cli import http
 from gateway.cli.output import print_json, print_table
 from gateway.cli.running import by_storage_or_address
@@ -32,10 +33,10 @@ def waiting(directory: Path, address: str | None, as_json: bool) -> None:
     found = sorted(answer.get("groups", ()), key=lambda wait: wait["since_ms"])
     print_table(_COLUMNS, [row for wait in found for row in rows(wait, now_ms)])
     if not found:
-        click.echo("no group is in a rebalance", err=True)
+        terminal.line("no group is in a rebalance", err=True)
     if answer.get("partial"):
         silent = ", ".join(f"offsets-{partition}" for partition in answer["missing_partitions"])
-        click.echo(f"not all coordinators answered: {silent} did not", err=True)
+        terminal.line(f"not all coordinators answered: {silent} did not", err=True)
 
 
 def rows(wait: Mapping[str, Any], now_ms: int) -> list[tuple[Any, ...]]:

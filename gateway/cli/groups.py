@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 from confluent_kafka import ConsumerGroupState
 
+from actors import terminal
 from gateway.cli.errors import CliError
 from gateway.cli.group_admin import delete, evict
 from gateway.cli.group_describe import describe
@@ -67,7 +68,7 @@ def list_(
     else:
         print_table(("GROUP", "STATE"), [(row["group"], row["state"]) for row in rows])
         if not rows:
-            click.echo("there is no such group" if states else "there are no groups", err=True)
+            terminal.line("there is no such group" if states else "there are no groups", err=True)
 
 
 for _command in (describe, history, waiting, reset_offsets, delete, evict):

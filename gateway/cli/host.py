@@ -8,6 +8,7 @@ import time
 
 import click
 
+from actors import terminal
 from actors.java import java_environment
 
 _PAUSE_S = 1.0
@@ -22,7 +23,7 @@ def host() -> None:
 def java() -> None:
     """Print shell commands that put a Java for Spark's workers into the environment."""
     for name, value in java_environment().items():
-        click.echo(f"export {name}={shlex.quote(value)}")
+        terminal.for_shell(f"export {name}={shlex.quote(value)}")
 
 
 @host.command("wait-for-nodes", epilog="Example: python -m gateway.cli.host wait-for-nodes 3")
@@ -38,7 +39,7 @@ def wait_for_nodes(nodes: int, timeout_s: float) -> None:
     until = time.monotonic() + timeout_s
     while (alive := sum(node["Alive"] for node in ray.nodes())) < nodes:  # type: ignore[no-untyped-call]
         if time.monotonic() > until:
-            click.echo(f"{alive} of {nodes} nodes after {timeout_s:g} s; going on with them", err=True)
+            terminal.line(f"{alive} of {nodes} nodes after {timeout_s:g} s; going on with them", err=True)
             return
         time.sleep(_PAUSE_S)
 

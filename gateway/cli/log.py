@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from actors import terminal
 from actors.log import inspection
 from actors.log.inspection import Report
 from gateway.cli import storage
@@ -42,7 +43,7 @@ def verify(what: tuple[str, ...], directory: Path, as_json: bool) -> None:
     right, such as a torn tail, is told as a note. While Muster runs, ends of logs may look torn.
     """
     if storage.holder(directory):
-        click.echo(f"muster runs on {directory}: ends of logs that are being written to may look torn", err=True)
+        terminal.line(f"muster runs on {directory}: ends of logs that are being written to may look torn", err=True)
     reports = [inspection.verify(path) for path in _partitions(directory, what)]
     if as_json:
         print_json([_as_json(report) for report in reports])
@@ -50,7 +51,7 @@ def verify(what: tuple[str, ...], directory: Path, as_json: bool) -> None:
         print_table(_COLUMNS, [_row(report) for report in reports])
         for report in reports:
             for finding in report.findings:
-                click.echo(f"{'DAMAGE' if finding.is_damage else 'note'}: {finding.path}: {finding.what}")
+                terminal.line(f"{'DAMAGE' if finding.is_damage else 'note'}: {finding.path}: {finding.what}")
     damaged = [report for report in reports if not report.is_sound]
     if damaged:
         raise CliError(f"{counted(len(damaged), 'log')} of {len(reports)} damaged")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from actors import terminal
 from actors.log import inspection
 from actors.log.batch import BatchHeader
 from actors.log.errors import LogError
@@ -18,6 +18,7 @@ from actors.log.inspection import Batch
 from actors.log.records import Record, read_records
 from gateway.cli.errors import CliError
 from gateway.cli.offsets_records import decoded, in_words
+from gateway.cli.output import print_json
 from placement.view import OFFSETS_TOPIC
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -61,15 +62,18 @@ def dump(what: str, directory: Path, offset: int, limit: int | None, style: str,
     path = path if path.is_dir() else Path(what)
     is_offsets = not no_decode and any(part.startswith(f"{OFFSETS_TOPIC}-") for part in path.absolute().parts)
     show: Callable[[_Found, bool], None] = _as_json if style == "json" else _as_text
-    damaged = shown = 0
+    damaged = shown = batches = 0
     for found in _read(path, offset):
         if limit is not None:
             found = found._replace(records=found.records[: limit - shown])
         show(found, is_offsets)
+        batches += 1
         damaged += found.damage is not None
         shown += len(found.records)
         if limit is not None and shown >= limit:
             break
+    if not batches:
+        _say_that_nothing_is_there(path, offset)
     if damaged:
         raise CliError(f"{damaged} damaged; muster log verify says more")
 
@@ -85,7 +89,17 @@ def _read(path: Path, offset: int) -> Iterator[_Found]:
             records, damage = _records(batch)
             yield _Found(segment, batch, [record for record in records if record.offset >= offset], damage)
         if end < segment.stat().st_size:
-            click.echo(f"{segment.name}: no batch begins at byte {end}", err=True)
+            terminal.line(f"{segment.name}: no batch begins at byte {end}", err=True)
+
+
+def _say_that_nothing_is_there(path: Path, offset: int) -> None:
+    """CliError for an offset that the log has not reached; an empty log is no error."""
+    ends = [batch.header.next_offset for segment in _segments(path) for batch in inspection.read_batches(segment)]
+    if ends:
+        raise CliError(f"nothing is at offset {offset} or behind it: the last record of {path} is at {max(ends) - 1}")
+    if offset:
+        raise CliError(f"nothing is at offset {offset} or behind it: {path} holds no batch")
+    terminal.line(f"{path} holds no batch", err=True)
 
 
 def _segments(path: Path) -> list[Path]:
@@ -113,19 +127,19 @@ def _as_text(found: _Found, is_offsets: bool) -> None:
     producer = ""
     if header.producer_id != _NO_PRODUCER:
         producer = f", producer {header.producer_id} epoch {header.producer_epoch} sequence {header.base_sequence}"
-    click.echo(
+    terminal.line(
         f"batch {header.base_offset}-{header.last_offset}: {found.segment.name} at byte {found.batch.position}, "
         f"{header.size_bytes} bytes, {_codec(header)}, leader epoch {header.partition_leader_epoch}, "
         f"{_time_type(header)}{producer}"
     )
     if found.damage is not None:
-        click.echo(f"  DAMAGE: {found.damage}")
+        terminal.line(f"  DAMAGE: {found.damage}")
     for record in found.records:
         said = in_words(record.key, record.value) if is_offsets else None
         if said is None:
             said = f"{_text(record.key)} -> {_text(record.value)}"
             said += "".join(f" [{_text(key)}={_text(value)}]" for key, value in record.headers)
-        click.echo(f"  {record.offset}  {_time(record.timestamp_ms)}  {said}")
+        terminal.line(f"  {record.offset}  {_time(record.timestamp_ms)}  {said}")
 
 
 def _as_json(found: _Found, is_offsets: bool) -> None:
@@ -148,13 +162,13 @@ def _as_json(found: _Found, is_offsets: bool) -> None:
         "damage": found.damage,
         "records": [_record_as_json(record, is_offsets) for record in found.records],
     }
-    click.echo(json.dumps(line))
+    print_json(line, indent=None)
 
 
 def _record_as_json(record: Record, is_offsets: bool) -> dict[str, Any]:
     said = decoded(record.key, record.value) if is_offsets else None
     shown = {"key": _bytes_as_json(record.key), "value": _bytes_as_json(record.value)} if said is None else said
-    headers = [[_text(key), _bytes_as_json(value)] for key, value in record.headers]
+    headers = [[_bytes_as_json(key), _bytes_as_json(value)] for key, value in record.headers]
     return {"offset": record.offset, "timestamp": record.timestamp_ms, **shown, "headers": headers}
 
 
@@ -167,14 +181,12 @@ def _bytes_as_json(data: bytes | None) -> Any:
 
 
 def _text(data: bytes | None) -> str:
-    """On one line, whatever it holds."""
     if data is None:
         return "null"
     try:
-        text = data.decode()
+        return data.decode()
     except UnicodeDecodeError:
         return f"0x{data.hex()}"
-    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def _codec(header: BatchHeader) -> str:

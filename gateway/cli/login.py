@@ -55,9 +55,10 @@ def current_login() -> Login | None:
 def read_login(file: Path) -> Login | None:
     """None where the file says PLAINTEXT, or nothing. CliError."""
     try:
-        properties = {name: value.strip() for name, value in javaproperties.loads(file.read_text()).items()}
+        content = javaproperties.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CliError(f"{file} is not a property file that can be read: {error}") from error
+    properties = {name: value.strip() for name, value in content.items()}
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol == "PLAINTEXT":
         return None

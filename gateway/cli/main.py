@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
+from actors import terminal
 from gateway.cli.errors import StopRequested
 
 _COMMANDS = {
@@ -55,24 +56,29 @@ def _version() -> str:
 
 
 @click.group(
-    cls=_Lazy, epilog="Example: muster up --port 9092", context_settings={"help_option_names": ["-h", "--help"]}
+    cls=_Lazy,
+    epilog="""Example: muster up --port 9092
+
+    \b
+    Completion with Tab: put your shell's line into ~/.bashrc, ~/.zshrc or ~/.config/fish/config.fish.
+      bash: eval "$(_MUSTER_COMPLETE=bash_source muster)"
+      zsh:  eval "$(_MUSTER_COMPLETE=zsh_source muster)"
+      fish: _MUSTER_COMPLETE=fish_source muster | source
+    """,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option("-v", "--verbose", is_flag=True, help="Debug log and tracebacks, on stderr.")
 @click.version_option(_version(), prog_name="muster")
 def cli(verbose: bool) -> None:
     """Kafka topics and consumer groups on a Ray cluster."""
-    from rich.console import Console
-    from rich.logging import RichHandler
-
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.WARNING,
-        format="%(name)s: %(message)s",
-        handlers=[RichHandler(console=Console(stderr=True), show_path=False, rich_tracebacks=False)],
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(terminal.LogFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, handlers=[handler])
 
 
 def main() -> None:
     """Run the command; ends the process. Exit code 0, 1 (it cannot), 2 (wrong usage) or 130 (interrupted)."""
+    terminal.guard()
     sys.exit(_run(sys.argv[1:]))
 
 
@@ -83,7 +89,7 @@ def _run(arguments: list[str]) -> int:
         return code if isinstance(code, int) else 0
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "muster"
-        return _fail(f"{error.format_message().rstrip('.')}. See: {command} --help", error.exit_code)
+        return _fail(f"{_sentence(error.format_message())} See: {command} --help", error.exit_code)
     except click.ClickException as error:
         if verbose:
             logging.getLogger(__name__).debug("the error came from here", exc_info=error)
@@ -102,8 +108,12 @@ def _run(arguments: list[str]) -> int:
         return _fail(f"unexpected {type(error).__name__}: {text}; muster -v shows where", 1)
 
 
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
 def _fail(text: str, code: int) -> int:
-    click.echo(f"muster: {' '.join(text.split())}", err=True)
+    terminal.line(f"muster: {text}", err=True)
     return code
 
 

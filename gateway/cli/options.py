@@ -30,7 +30,7 @@ def read_config(file: Path | None, sets: tuple[str, ...], flags: Mapping[str, st
 
 def _read(file: Path) -> dict[str, str]:
     try:
-        return {name: value.strip() for name, value in javaproperties.loads(file.read_text()).items()}
+        return {name: value.strip() for name, value in javaproperties.loads(file.read_text(encoding="utf-8")).items()}
     except (OSError, ValueError) as error:
         raise CliError(f"{file} is not a property file that can be read: {error}") from error
 

@@ -1,4 +1,4 @@
-"""Results go to stdout, everything else to stderr."""
+"""Results go to stdout, everything else to stderr; all of it by :mod:`actors.terminal`."""
 
 from __future__ import annotations
 
@@ -7,36 +7,32 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
-import click
-from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
-_PIPED_WIDTH = 200
+from actors import rich_console, terminal
 
 
-def print_json(value: Any) -> None:
-    """Write the value to stdout as indented JSON."""
-    click.echo(json.dumps(value, indent=2, default=str))
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """Write the value to stdout as JSON."""
+    terminal.json_text(json.dumps(value, indent=indent, default=str))
 
 
-def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None, piped_width: int = _PIPED_WIDTH
-) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write a table to stdout; cells that are None show as ``-``, numbers stand to the right.
 
-    Cells are text, whatever it says. Where stdout is no terminal, lines are as long as ``piped_width`` at most.
+    See :func:`actors.rich_console.print_table` for what is done with long ones.
     """
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=piped_width)
     held = [["-" if cell is None else str(cell) for cell in row] for row in rows]
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for index, column in enumerate(columns):
-        numeric = bool(held) and all(row[index].lstrip("-").isdigit() or row[index] == "-" for row in held)
-        table.add_column(column, justify="right" if numeric else "left", no_wrap=not console.is_terminal)
-    for row in held:
-        table.add_row(*row)
-    console.print(table)
+    numeric = [all(_is_number(cell) for cell in cells) and bool(held) for cells in _columns(len(columns), held)]
+    rich_console.print_table(rich_console.console(), columns, held, numeric)
+
+
+def _columns(count: int, rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    return [[row[index] for row in rows] for index in range(count)]
+
+
+def _is_number(cell: str) -> bool:
+    return cell == "-" or cell.lstrip("-").isdigit()
 
 
 def counted(number: int, noun: str) -> str:
@@ -48,15 +44,17 @@ class Progress:
     """Steps of something long, on stderr: a spinner on a terminal, one line for each step."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False)
+        self._console = rich_console.console(err=True)
         self._started = time.monotonic()
-        self._spinner = self._console.status("") if self._console.is_terminal else None
+        spinner = "dots" if self._console.encoding.startswith("utf") else "line"
+        self._spinner = self._console.status("", spinner=spinner) if rich_console.is_live(self._console) else None
 
     def step(self, text: str) -> None:
         """Say what is being done now."""
-        self._console.print(f"{time.monotonic() - self._started:6.1f} s  {text}", markup=False)
+        text = terminal.printable(text, self._console.encoding)
+        self._console.print(f"{time.monotonic() - self._started:6.1f} s  {text}")
         if self._spinner:
-            self._spinner.update(text)
+            self._spinner.update(Text(text))
             self._spinner.start()
 
     def rest(self) -> None:

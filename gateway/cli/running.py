@@ -14,6 +14,7 @@ import click
 from gateway.cli import own_ray, storage
 from gateway.cli.errors import CliError
 from gateway.cli.login import with_login
+from gateway.cli.names import NAME
 
 _CONNECT_S = 2.0
 F = TypeVar("F", bound=Callable[..., Any])
@@ -22,7 +23,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 def by_storage_or_address(command: F) -> F:
     """Options ``--storage`` and ``--address``, given to the command as ``directory`` and ``address``."""
     for option in (
-        click.option("--address", metavar="RAY_ADDRESS", help="Ask the Ray at this address (or auto) instead."),
+        click.option(
+            "--address", type=NAME, metavar="RAY_ADDRESS", help="Ask the Ray at this address (or auto) instead."
+        ),
         click.option(
             "--storage",
             "directory",
@@ -37,7 +40,9 @@ def by_storage_or_address(command: F) -> F:
 
 def by_bootstrap(command: F) -> F:
     """Those, ``--command-config``, and ``--bootstrap-server``, as ``bootstrap_server``."""
-    option = click.option("--bootstrap-server", metavar="HOST:PORT[,...]", help="Ask these gateways, as Kafka's tools.")
+    option = click.option(
+        "--bootstrap-server", type=NAME, metavar="HOST:PORT[,...]", help="Ask these gateways, as Kafka's tools."
+    )
     return by_storage_or_address(option(with_login(command)))
 
 

@@ -20,6 +20,7 @@ import click
 
 from gateway.cli import own_ray
 from gateway.cli.errors import CliError
+from gateway.cli.names import NAME
 from gateway.cli.running import by_storage_or_address, state_of
 from gateway.cli.times import Moment, Size, Zone
 
@@ -35,7 +36,9 @@ def spark_options(command: F) -> F:
         (
             click.option("--from", "start", type=Moment(), help="First moment asked about: ISO 8601, or -1h, -7d."),
             click.option("--to", "end", type=Moment(), help="The moment up to which it is asked, as --from."),
-            click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this one; may be repeated."),
+            click.option(
+                "--group", "groups", multiple=True, type=NAME, metavar="GROUP", help="Only this one; may be repeated."
+            ),
             click.option("--bucket", "bucket_seconds", type=click.IntRange(1), help="Step of time series, in s."),
             click.option("--top", type=click.IntRange(1), help="Rows of a ranking, at most."),
             click.option(

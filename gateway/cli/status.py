@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from actors import terminal
 from gateway.cli.output import print_json, print_table
 from gateway.cli.running import by_storage_or_address, status_of
 
@@ -28,7 +29,7 @@ def status(directory: Path, address: str | None, as_json: bool) -> None:
         ("NODE", "ADDRESS", "STATE"),
         [(node["node_id"], node["address"], node["state"]) for node in found["nodes"]],
     )
-    click.echo()
+    terminal.line()
     print_table(
         ("ACTOR", "STATE", "STAND-IN", "NODE", "PID", "ADDRESS", "RESTARTS", "ERROR"),
         [_row(actor, hosts) for actor in found["actors"]],

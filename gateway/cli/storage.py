@@ -61,7 +61,7 @@ def _cluster_id(meta: Path) -> str:
         made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         write_atomically(meta, javaproperties.dumps({"version": str(FORMAT_VERSION), "cluster.id": made}))
         return made
-    properties = javaproperties.loads(meta.read_text())
+    properties = javaproperties.loads(meta.read_text(encoding="utf-8"))
     try:
         version, cluster_id = int(properties["version"]), properties["cluster.id"]
     except (KeyError, ValueError):
@@ -104,7 +104,7 @@ def holder(storage: Path) -> int | None:
 
 
 def _read_pid(storage: Path) -> int | None:
-    text = (storage / "run" / "lock").read_text().strip()
+    text = (storage / "run" / "lock").read_text(encoding="utf-8").strip()
     return int(text) if text.isdigit() else None
 
 
@@ -116,7 +116,7 @@ def write_state(storage: Path, state: RunState) -> None:
 def read_state(storage: Path) -> RunState | None:
     """What the last ``muster up`` said; None if nothing, or if it stopped in order."""
     try:
-        fields: dict[str, Any] = json.loads(_state_file(storage).read_text())
+        fields: dict[str, Any] = json.loads(_state_file(storage).read_text(encoding="utf-8"))
         return RunState(**{**fields, "bootstrap": tuple(fields["bootstrap"]), "metrics": tuple(fields["metrics"])})
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -138,7 +138,7 @@ def write_atomically(path: Path, text: str) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     written = Path(name)
     try:
-        with os.fdopen(handle, "w") as file:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

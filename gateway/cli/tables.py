@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from actors import terminal
 from actors.config import MusterConfig
 from actors.tables.compaction import Policy, compact
 from actors.tables.inspection import Summary, foreign, summary, verify
@@ -52,7 +53,7 @@ def list_(directory: Path, as_json: bool) -> None:
         print_table(_COLUMNS, [_row(each) for each in told])
     unreadable = sum(each.unreadable for each in told)
     if unreadable:
-        click.echo(f"{counted(unreadable, 'file')} cannot be read: muster tables verify says which", err=True)
+        terminal.line(f"{counted(unreadable, 'file')} cannot be read: muster tables verify says which", err=True)
 
 
 @tables.command("verify", epilog="Example: muster tables verify samples commits")
@@ -73,11 +74,11 @@ def verify_(names: tuple[str, ...], directory: Path, as_json: bool) -> None:
         print_json([{"path": str(each.path), "problem": each.problem} for each in found])
     else:
         for each in found:
-            click.echo(f"DAMAGE: {each}")
+            terminal.line(f"DAMAGE: {each}")
     if found:
         raise CliError(f"{counted(len(found), 'file')} damaged or foreign")
     if not as_json:
-        click.echo(f"{counted(len(names or TABLES), 'table')} sound")
+        terminal.line(f"{counted(len(names or TABLES), 'table')} sound")
 
 
 @tables.command("compact", epilog="Example: muster tables compact --delay-ms 0")
@@ -103,12 +104,12 @@ def compact_(
     if as_json:
         print_json(asdict(outcome))
     else:
-        click.echo(
+        terminal.line(
             f"{counted(outcome.merged, 'file')} merged into {outcome.into}, "
             f"{counted(outcome.removed, 'file')} removed, {counted(outcome.expired, 'hour')} expired"
         )
     for problem in outcome.problems:
-        click.echo(f"left as it is: {problem}", err=True)
+        terminal.line(f"left as it is: {problem}", err=True)
     if outcome.problems:
         raise CliError(f"{counted(len(outcome.problems), 'problem')}")
 

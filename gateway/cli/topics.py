@@ -16,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from actors import terminal
 from gateway.cli.errors import CliError
 from gateway.cli.kafka import TIMEOUT_S, admin, refused, result
 from gateway.cli.names import NAME
@@ -54,7 +55,7 @@ def list_(bootstrap_server: str | None, directory: Path, address: str | None, as
 @click.argument("name", type=NAME)
 @by_bootstrap
 @click.option("--partitions", type=click.IntRange(1), help="How many; default num.partitions.")
-@click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A config of the topic.")
+@click.option("--config", "configs", multiple=True, type=NAME, metavar="NAME=VALUE", help="A config of the topic.")
 def create(
     name: str,
     bootstrap_server: str | None,
@@ -67,7 +68,7 @@ def create(
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
     new = NewTopic(name, num_partitions=partitions or -1, config=dict(_split(text) for text in configs))
     result(client.create_topics([new], request_timeout=TIMEOUT_S)[name], f"topic {name} cannot be created")
-    click.echo(f"created {name}", err=True)
+    terminal.line(f"created {name}", err=True)
 
 
 @topics.command(epilog="Example: muster topics delete flights")
@@ -77,7 +78,7 @@ def delete(name: str, bootstrap_server: str | None, directory: Path, address: st
     """Delete the topic NAME with all that is in it."""
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
     result(client.delete_topics([name], request_timeout=TIMEOUT_S)[name], f"topic {name} cannot be deleted")
-    click.echo(f"deleted {name}", err=True)
+    terminal.line(f"deleted {name}", err=True)
 
 
 @topics.command(epilog="Example: muster topics describe flights --json")
@@ -91,12 +92,12 @@ def describe(name: str, bootstrap_server: str | None, directory: Path, address: 
     if as_json:
         print_json({"name": name, "partitions": partitions, "configs": configs})
         return
+    terminal.line(f"topic {name}")
     print_table(
         ("PARTITION", "LEADER", "EARLIEST", "LATEST"),
         [(each["partition"], each["leader"], each["earliest"], each["latest"]) for each in partitions],
-        title=f"topic {name}",
     )
-    click.echo()
+    terminal.line()
     print_table(
         ("CONFIG", "VALUE", "FROM"),
         [(each["name"], each["value"], each["source"]) for each in configs],

@@ -12,8 +12,10 @@ from typing import Any
 
 import click
 
+from actors import terminal
 from gateway.cli import storage
 from gateway.cli.errors import CliError, StopRequested
+from gateway.cli.names import NAME
 from gateway.cli.options import read_config
 from gateway.cli.output import Progress
 
@@ -28,11 +30,17 @@ _STOPPING = "stopping; a second signal ends at once"
     help="Property file with Kafka's names.",
 )
 @click.option("--set", "sets", multiple=True, metavar="PROPERTY=VALUE", help="One property; goes before the file.")
-@click.option("--gateways", metavar="N", help="How many gateways. Default 1, with --address one on every node.")
-@click.option("--port", metavar="P", help="First gateway's port, the others count up; 0: free ones. Default 9092.")
+@click.option(
+    "--gateways", type=NAME, metavar="N", help="How many gateways. Default 1, with --address one on every node."
+)
+@click.option(
+    "--port", type=NAME, metavar="P", help="First gateway's port, the others count up; 0: free ones. Default 9092."
+)
 @click.option("--storage", "directory", metavar="DIR", help="Where data are kept. Default ./muster-data.")
-@click.option("--zookeeper", "hosts", metavar="HOSTS", help="HOST:PORT[,...] of a ZooKeeper. Default: its own.")
-@click.option("--address", metavar="RAY_ADDRESS", help="A Ray that runs already, or auto. Default: its own.")
+@click.option(
+    "--zookeeper", "hosts", type=NAME, metavar="HOSTS", help="HOST:PORT[,...] of a ZooKeeper. Default: its own."
+)
+@click.option("--address", type=NAME, metavar="RAY_ADDRESS", help="A Ray that runs already, or auto. Default: its own.")
 @click.option(
     "--ready-file", type=click.Path(dir_okay=False, path_type=Path), help="Written as JSON when everything serves."
 )
@@ -49,7 +57,7 @@ def up(
     """Start Muster and serve until SIGINT or SIGTERM.
 
     Starts Ray, ZooKeeper and the actors, then prints one line to stdout:
-    "muster ready bootstrap=HOST:PORT[,...] metrics=URL[,...] zookeeper=HOSTS".
+    "muster ready bootstrap=HOST:PORT[,...] metrics=URL[,...] zookeeper=HOSTS logs=DIR".
     Data stay in the storage directory; the next start finds topics, groups and offsets again.
     Flags go before --set, and --set before the property file.
     """
@@ -67,7 +75,7 @@ def up(
             if ready_file:
                 undo.callback(ready_file.unlink, missing_ok=True)
                 storage.write_atomically(ready_file, json.dumps(ready.as_dict()) + "\n")
-            click.echo(ready.line())
+            terminal.line(ready.line())
             start.watch(lambda: signals.stopping)
             progress.step(_STOPPING)
         except (StopRequested, SystemExit):  # while Ray starts, it turns SIGTERM into SystemExit

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
+from actors import terminal
 from gateway.cli.errors import CliError
+from gateway.cli.names import NAME
 from gateway.security.credentials import (
     DEFAULT_ITERATIONS,
     MAX_ITERATIONS,
@@ -32,10 +34,10 @@ def user() -> None:
 
 
 @user.command(epilog="Example: muster user add ann --file users.properties")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @_FILE
 @click.option("--iterations", type=click.IntRange(DEFAULT_ITERATIONS, MAX_ITERATIONS), default=DEFAULT_ITERATIONS)
-@click.password_option(help="Asked for if it is not given; a command line can be seen by others.")
+@click.password_option(type=NAME, help="Asked for if it is not given; a command line can be seen by others.")
 def add(name: str, file: Path, iterations: int, password: str) -> None:
     """Let NAME log in with a password, of which the file gets salted hashes. Gateways see it at the next login."""
     if not 0 < len(name) <= MAX_NAME_CHARS or "\0" in name or not password:
@@ -46,11 +48,11 @@ def add(name: str, file: Path, iterations: int, password: str) -> None:
     except ValueError as error:
         raise CliError(f"that password cannot be used: {error}") from error
     _write(file, users)
-    click.echo(f"user {name} can log in", err=True)
+    terminal.line(f"user {name} can log in", err=True)
 
 
 @user.command(epilog="Example: muster user remove ann --file users.properties")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @_FILE
 def remove(name: str, file: Path) -> None:
     """Let NAME log in no more. Connections that are open stay."""
@@ -58,7 +60,7 @@ def remove(name: str, file: Path) -> None:
     if users.pop(name, None) is None:
         raise CliError(f"there is no user {name} in {file}")
     _write(file, users)
-    click.echo(f"user {name} can log in no more", err=True)
+    terminal.line(f"user {name} can log in no more", err=True)
 
 
 def _read(file: Path) -> dict[str, dict[str, ScramCredential]]:

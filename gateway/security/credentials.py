@@ -152,7 +152,7 @@ class CredentialsFile:
 def read(path: Path) -> dict[str, dict[str, ScramCredential]]:
     """Credentials by mechanism, by user. CredentialsError."""
     try:
-        lines = javaproperties.loads(path.read_text())
+        lines = javaproperties.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no property file"
         raise CredentialsError(f"the users in {path} cannot be read: {why}") from error

@@ -100,7 +100,7 @@ def _files_read(checkpoint: Path) -> set[str]:
     done = _offset_done(checkpoint)
     found = set()
     for log in checkpoint.glob("sources/0/[0-9]*"):
-        for line in log.read_text().splitlines()[1:]:  # the first one is the log's version
+        for line in log.read_text(encoding="utf-8").splitlines()[1:]:  # the first one is the log's version
             entry = json.loads(line)
             if entry["batchId"] <= done:
                 path = Path(entry["path"])
@@ -113,7 +113,7 @@ def _offset_done(checkpoint: Path) -> int:
     batches = [int(path.name) for path in checkpoint.glob("commits/[0-9]*")]
     if not batches:
         return -1
-    of_source = (checkpoint / "offsets" / str(max(batches))).read_text().splitlines()[-1]
+    of_source = (checkpoint / "offsets" / str(max(batches))).read_text(encoding="utf-8").splitlines()[-1]
     return int(json.loads(of_source)["logOffset"])
 
 
@@ -140,7 +140,7 @@ def _belong_together(checkpoint: Path, output: Path, tables: Sequence[str]) -> N
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        values: dict[str, Any] = json.loads(path.read_text())
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except ValueError as error:
@@ -150,7 +150,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 def _write(path: Path, values: dict[str, Any]) -> None:
     partial = path.with_name(f"{path.name}.partial")
-    with partial.open("w") as file:
+    with partial.open("w", encoding="utf-8") as file:
         json.dump(values, file)
         file.flush()
         os.fsync(file.fileno())

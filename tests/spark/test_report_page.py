@@ -14,12 +14,12 @@ from zoneinfo import ZoneInfo
 import pytest
 from markupsafe import escape
 
+from actors.terminal import printable
 from spark import plots
 from spark.answer import Answer, Column, Plotted, Shown
 from spark.findings import findings
 from spark.jobs.job import Options, Plot
 from spark.report_page import TOP_ROWS, cell_in, render_answers
-from spark.showing import printable
 
 NOON = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 

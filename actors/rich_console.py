@@ -1,0 +1,63 @@
+"""Consoles of rich that hold to :mod:`actors.terminal`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import IO, Any
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from actors import terminal
+
+_NO_WIDTH = 1 << 20
+_GAP = "  "
+_READABLE = 12
+"""Width of a column on a terminal, at least, unless its texts are shorter."""
+
+
+def console(*, err: bool = False, file: IO[str] | None = None) -> Console:
+    """On stdout, stderr or the file. Styles are rich's; texts are printable, and no markup. A pipe has no width."""
+    stream = file or (sys.stderr if err else sys.stdout)
+    raw: Any = getattr(stream, "unguarded", stream)
+    size = (None, None) if raw.isatty() else (_NO_WIDTH, _NO_WIDTH)
+    return _Console(file=raw, width=size[0], height=size[1], highlight=False, markup=False, emoji=False)
+
+
+def is_live(console: Console) -> bool:
+    """Whether what is written can be taken back, as bars and spinners are. FORCE_COLOR does not make a pipe live."""
+    return console.is_terminal and console.file.isatty()
+
+
+def print_table(
+    console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], is_number: Sequence[bool]
+) -> None:
+    """Nothing is cut. In a pipe each row is a line, however long; a terminal folds cells, and one that is too narrow
+    for that gets a line for each cell. Numbers stand to the right.
+    """
+    shown = [[terminal.printable(cell, console.encoding) for cell in row] for row in rows]
+    widths = [max(map(cell_len, cells)) for cells in zip(columns, *shown, strict=True)]
+    if sum(min(width, _READABLE) + len(_GAP) for width in widths) - len(_GAP) > console.width:
+        console.print(Text("\n\n".join(_lines(columns, row) for row in shown)))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, len(_GAP), 0, 0))
+    for column, right in zip(columns, is_number, strict=True):
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    for row in shown:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def _lines(columns: Sequence[str], row: Sequence[str]) -> str:
+    width = max(map(len, columns))
+    return "\n".join(f"{column:{width}}{_GAP}{cell}" for column, cell in zip(columns, row, strict=True))
+
+
+class _Console(Console):
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=terminal.in_shape(segment.text, self.encoding))

@@ -1,0 +1,93 @@
+"""What commands write to a terminal or a pipe: the only way out (tests/test_terminal.py holds every module to it).
+
+Much of it was chosen by clients: names of groups, topics, members, hosts, metadata. What is not printable (an escape
+sequence, a line break in a name, a letter that turns text around) and what the stream's encoding lacks is written as
+Python's escape for it: ``\\x1b``, ``\\n``, ``\\u4e2d``. So nothing that a client chose drives the terminal, no name
+looks like a second line, and no encoding is too small. JSON needs none of it: it is ASCII, and exact.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterable
+from typing import IO, Any, TextIO
+
+
+def printable(text: str, encoding: str = "utf-8") -> str:
+    """On one line, with escapes for what is not to be seen or cannot be encoded."""
+    if not text.isprintable():
+        text = "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
+    return text if text.isascii() else text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def in_shape(text: str, encoding: str = "utf-8") -> str:
+    """The same of text of several lines; line breaks and tabs stay."""
+    return "\n".join("\t".join(printable(part, encoding) for part in row.split("\t")) for row in text.split("\n"))
+
+
+def line(text: str = "", *, err: bool = False) -> None:
+    """Write one line to stdout, or to stderr, at once."""
+    stream = sys.stderr if err else sys.stdout
+    stream.write(printable(text, _encoding(stream)) + "\n")
+    stream.flush()
+
+
+def json_text(text: str) -> None:
+    """Write JSON that is ASCII (``ensure_ascii``) to stdout, exactly. ValueError if it is not."""
+    text = text.replace("\x7f", "\\u007f")  # the one control character that JSON does not escape
+    if not text.isascii() or not text.replace("\n", "").isprintable():
+        raise ValueError(f"not ASCII: {text[:100]!a}")
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def for_shell(text: str) -> None:
+    """Write one line for ``eval`` to stdout, with the very bytes of paths in it, whatever the encoding."""
+    sys.stdout.flush()
+    os.write(sys.stdout.fileno(), os.fsencode(f"{text}\n"))
+
+
+def guard() -> None:
+    """Hold everything else that this process writes to stdout and stderr to the same: tracebacks, logs, libraries."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and not isinstance(stream, _Guarded):
+            setattr(sys, name, _Guarded(stream))
+
+
+class LogFormatter(logging.Formatter):
+    """A line for each record, and the traceback below."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return printable(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:
+        return in_shape(super().formatException(ei))
+
+
+class _Guarded:
+    """A text stream that passes on what is printable, line breaks and tabs."""
+
+    def __init__(self, unguarded: TextIO) -> None:
+        self.unguarded = unguarded
+
+    def write(self, text: str) -> int:
+        self.unguarded.write(in_shape(text, _encoding(self.unguarded)))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for each in lines:
+            self.write(each)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.unguarded, name)
+
+
+def _escape(letter: str) -> str:
+    return letter.encode("unicode_escape").decode()
+
+
+def _encoding(stream: IO[str]) -> str:
+    return getattr(stream, "encoding", None) or "utf-8"
