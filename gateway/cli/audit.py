@@ -9,8 +9,10 @@ from typing import Any
 
 import click
 
+from actors import terminal
 from actors.audit.report import MORE, UNEXPLAINED
 from gateway.cli import http
+from gateway.cli.errors import CliError
 from gateway.cli.names import NAME
 from gateway.cli.output import counted, print_json, print_table
 from gateway.cli.running import by_storage_or_address
@@ -32,12 +34,16 @@ def audit(directory: Path, address: str | None, group: str | None, unexplained: 
     lost and mislabelled are explained by nothing: bytes were sent, and counted for nobody or for another group.
     """
     answer = http.ask(directory, address, "/v1/audit", **({} if group is None else {"group": group}))
+    missing = group is not None and not answer["rows"]
     rows = [row for row in answer["rows"] if not unexplained or _unexplained(row)]
     if as_json:
         print_json({**answer, "rows": rows})
-        return
-    print_table(_COLUMNS, [cells(row) for row in rows])
-    click.echo(summary(answer, time.time_ns() // 1_000_000), err=True)
+    elif not missing:
+        print_table(_COLUMNS, [cells(row) for row in rows])
+    if missing:
+        raise CliError(f"nothing is audited of group {group}: {_why_nothing(answer)}")
+    if not as_json:
+        terminal.line(summary(answer, time.time_ns() // 1_000_000), err=True)
 
 
 def cells(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -52,6 +58,12 @@ def cells(row: Mapping[str, Any]) -> tuple[Any, ...]:
         difference,
         ", ".join(causes) or None,
     )
+
+
+def _why_nothing(answer: Mapping[str, Any]) -> str:
+    if answer["at_ms"] is None:
+        return summary(answer, 0)
+    return "no such group has committed since the audit began; muster groups list shows those that are"
 
 
 def summary(answer: Mapping[str, Any], now_ms: int) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from actors import terminal
 from gateway.cli.errors import CliError
 from gateway.cli.mapping_rows import (
     Filter,
@@ -21,6 +22,7 @@ from gateway.cli.mapping_rows import (
     planned_rows,
     summary,
 )
+from gateway.cli.names import NAME
 from gateway.cli.output import counted, print_json, print_table
 from gateway.cli.running import by_storage_or_address, connected
 
@@ -53,9 +55,9 @@ def mapping() -> None:
 def _options(command: F) -> F:
     for option in (
         click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True),
-        click.option("--client-id", metavar="ID", help="Only this client id; empty for the empty one."),
-        click.option("--host", metavar="ADDRESS", help="Only clients at this address."),
-        click.option("--group", metavar="GROUP", help="Only this group."),
+        click.option("--client-id", type=NAME, metavar="ID", help="Only this client id; empty for the empty one."),
+        click.option("--host", type=NAME, metavar="ADDRESS", help="Only clients at this address."),
+        click.option("--group", type=NAME, metavar="GROUP", help="Only this group."),
     ):
         command = option(command)
     return by_storage_or_address(command)
@@ -67,17 +69,19 @@ def list_(directory: Path, address: str | None, form: str, **wanted: str | None)
     """Show what ZooKeeper holds. A node that is no registration is named as such, with its path."""
     nodes = _ask(directory, address, "mapping", _READ_S)
     rows = node_rows(nodes, Filter(**wanted))
+    asked = {name: value for name, value in wanted.items() if value is not None}
     if form == "json":
         print_json(rows)
-        return
-    print_table(_NODES, [_cells(row, _NODES) for row in rows if "path" not in row])
-    for row in rows:
-        if "path" in row:
-            click.echo(f"no registration: {row['path']}  {row['holds']}")
+    elif rows or not asked:
+        print_table(_NODES, [_cells(row, _NODES) for row in rows if "path" not in row])
+        for row in rows:
+            if "path" in row:
+                terminal.line(f"no registration: {row['path']}  {row['holds']}")
+    if asked and not rows:
+        words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in asked.items())
+        raise CliError(f"there is no node of {words}; muster mapping list shows those that are")
     if not rows:
-        click.echo(
-            "there is no such node" if any(value is not None for value in wanted.values()) else "it is empty", err=True
-        )
+        terminal.line("the mapping is empty", err=True)
 
 
 @mapping.command(epilog="Example: muster mapping check --host 10.0.0.7")
@@ -96,7 +100,7 @@ def check(directory: Path, address: str | None, form: str, **wanted: str | None)
         if rows:
             print_table(_DIFFERENCES, [_cells(row, _DIFFERENCES) for row in rows])
         _say_left_alone(aside)
-        click.echo(f"{counted(len(rows), 'difference')}; {_size(found)}", err=True)
+        terminal.line(f"{counted(len(rows), 'difference')}; {_size(found)}", err=True)
     if rows:
         click.get_current_context().exit(_DIFFERENT)
 
@@ -123,9 +127,9 @@ def repair(directory: Path, address: str | None, form: str, dry_run: bool, **wan
     if rows:
         print_table(_WRITES, [_cells(row, _WRITES) for row in rows])
     _say_left_alone(aside)
-    click.echo(f"{counted(len(rows), 'write')} {'would be' if dry_run else 'were'} done; {_size(left)}", err=True)
+    terminal.line(f"{counted(len(rows), 'write')} {'would be' if dry_run else 'were'} done; {_size(left)}", err=True)
     if not dry_run and left.divergences:
-        click.echo(f"{counted(len(left.divergences), 'difference')} left; muster mapping check shows them", err=True)
+        terminal.line(f"{counted(len(left.divergences), 'difference')} left; muster mapping check shows them", err=True)
 
 
 def _cells(row: dict[str, Any], columns: tuple[str, ...]) -> list[Any]:
@@ -140,7 +144,7 @@ def _size(found: Comparison) -> str:
 
 def _say_left_alone(aside: list[dict[str, Any]]) -> None:
     for row in aside:
-        click.echo(f"left alone: {row['path']} ({row['why']})")
+        terminal.line(f"left alone: {row['path']} ({row['why']})")
 
 
 def _ask(directory: Path, address: str | None, method: str, timeout_s: float) -> Any:

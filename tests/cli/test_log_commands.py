@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from click.testing import CliRunner, Result
 
 from actors.group.records import (
@@ -210,3 +211,27 @@ def test_what_is_not_there(storage: Path) -> None:
     assert muster(storage, "dump", "nothing-0").exit_code == 1
     assert "neither a topic" in str(muster(storage, "verify", "nothing").output)
     assert muster(storage / "elsewhere", "verify").exit_code == 1
+
+
+def test_dump_says_that_nothing_is_there(storage: Path) -> None:
+    assert muster(storage, "dump", "flights-0", "--offset", "19").exit_code == 0
+    beyond = muster(storage, "dump", "flights-0", "--offset", "20")
+    assert (beyond.exit_code, beyond.stdout) == (1, "")
+    assert "nothing is at offset 20 or behind it: the last record of" in beyond.output
+    assert beyond.output.rstrip().endswith("flights-0 is at 19")
+
+
+def test_json_of_headers_is_exact(storage: Path) -> None:
+    builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 24)
+    builder.append(0, NOW_MS, "鍵".encode(), b"\x1b[31m", [("\x1b\n", b"\xff")])
+
+    async def fill() -> None:
+        log = open_log(storage / "logs" / "odd-0", 1)
+        await log.append(bytes(builder.build()))
+        await log.close()
+
+    run(fill())
+    (record,) = json.loads(muster(storage, "dump", "odd-0", "--format", "json").stdout)["records"]
+    assert (record["key"], record["value"]) == ("鍵", "\x1b[31m")
+    assert record["headers"] == [["\x1b\n", {"base64": "/w=="}]]
+    assert r"鍵 -> \x1b[31m [\x1b\n=0xff]" in muster(storage, "dump", "odd-0").stdout
