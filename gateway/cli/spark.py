@@ -7,15 +7,17 @@ from typing import Any
 
 import click
 
-from gateway.cli.errors import CliError
 from gateway.cli.spark_process import become_spark, spark_options
+
+JOBS = ("consumption", "lag", "rebalances", "attribution", "placement", "failover")
+"""Those of :mod:`spark.jobs`, which the gateway's package does not import."""
 
 
 @click.command(
     short_help="Answer a question about groups from the tables, with Spark.",
     epilog="Example: muster spark lag --from -1h --group billing --format json",
 )
-@click.argument("job")
+@click.argument("job", type=click.Choice(JOBS), metavar="JOB")
 @spark_options
 @click.option(
     "--format",
@@ -41,11 +43,11 @@ def spark(job: str, output: str | None, out: Path | None, stream: bool, once: bo
     """
     output = output or _format_of(out, stream)
     if once and not stream:
-        raise CliError("--once ends a stream: give --stream, too")
+        raise click.UsageError("--once ends a stream: give --stream, too.")
     if stream and output not in ("table", "json"):
-        raise CliError(f"a stream is shown as table or json, not as {output}; with --out it is kept as Parquet")
+        raise click.UsageError(f"a stream is shown as table or json, not as {output}; with --out it is kept as Parquet")
     if out is None and output in ("parquet", "html"):
-        raise CliError(f"--format {output} needs --out: say where to write")
+        raise click.UsageError(f"--format {output} needs --out: say where to write.")
     become_spark(jobs=(job,), output=output, out=out, stream=stream, once=once, **options)
 
 

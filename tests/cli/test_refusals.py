@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import socket
 import time
 from pathlib import Path
@@ -113,9 +114,21 @@ def test_no_gateway_answers(muster: Muster) -> None:
     assert f"no gateway answers at {server}" in one_line(muster("topics", "list", "--bootstrap-server", server))
 
 
-@pytest.mark.parametrize("arguments", [["up", "--colour"], ["start"], ["topics", "create"]])
-def test_wrong_usage_points_to_the_help(muster: Muster, arguments: list[str]) -> None:
-    assert "--help" in one_line(muster(*arguments))
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        ("up --colour", "muster up"),
+        ("start", "muster"),
+        ("groups describ", "muster groups"),
+        ("topics create", "muster topics create"),
+        ("fault inject error --once --nth 2", "muster fault inject"),
+        ("spark lag --once", "muster spark"),
+    ],
+)
+def test_wrong_usage_points_to_the_help(muster: Muster, arguments: str, command: str) -> None:
+    done = muster(*arguments.split())
+    assert done.returncode == 2
+    assert re.fullmatch(rf"muster: [A-Z-][^?]*[^?.][.?] See: {command} --help", one_line(done))
 
 
 @pytest.mark.parametrize(

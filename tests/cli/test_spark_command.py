@@ -13,6 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+import spark.jobs
+from gateway.cli.spark import JOBS
 from gateway.cli.times import moment
 from tests.cli.conftest import ROOT, Muster, commands, one_line
 
@@ -94,16 +96,19 @@ def test_what_cannot_be_is_said_in_one_line(muster: Muster, arguments: tuple[str
     assert says in one_line(muster(*arguments))
 
 
-def test_an_unknown_job_is_answered_with_those_that_are(muster: Muster, storage: Path) -> None:
-    line = one_line(muster("spark", "chargeback", "--local", "--storage", str(storage)))
-    assert line.startswith("muster: there is no job chargeback; there are consumption, ")
+def test_an_unknown_job_is_wrong_usage(muster: Muster) -> None:
+    """With or without a Muster that runs."""
+    done = muster("spark", "nojob")
+    assert done.returncode == 2
+    assert "'nojob' is not one of 'consumption', 'lag'," in one_line(done)
+    assert tuple(spark.jobs.JOBS) == JOBS
 
 
-def test_a_folder_of_the_users_that_is_called_spark_is_not_ours(muster: Muster, storage: Path, tmp_path: Path) -> None:
+def test_a_folder_of_the_users_that_is_called_spark_is_not_ours(muster: Muster, tmp_path: Path) -> None:
     theirs = tmp_path / "spark"
     theirs.mkdir()
     (theirs / "__init__.py").write_text("raise SystemExit('theirs')")
-    assert "there is no job chargeback" in one_line(muster("spark", "chargeback", "--local", "--storage", str(storage)))
+    assert "there are no tables in" in one_line(muster("spark", "lag", "--local", "--storage", "nowhere"))
 
 
 def test_a_heap_that_no_jvm_has_is_refused(muster: Muster, storage: Path) -> None:
