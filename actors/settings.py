@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,12 +43,14 @@ class ClusterReady:
     metrics: tuple[str, ...]
     """URL of each gateway's /metrics."""
     zookeeper: str
+    logs: str
+    """Folder with the log of each actor."""
 
     def line(self) -> str:
-        """The line that ``muster up`` prints when everything serves."""
+        """The line that ``muster up`` prints when everything serves; ``shlex.split`` takes it apart."""
         return (
             f"muster ready bootstrap={','.join(self.bootstrap)} metrics={','.join(self.metrics)} "
-            f"zookeeper={self.zookeeper}"
+            f"zookeeper={self.zookeeper} logs={shlex.quote(self.logs)}"
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -13,6 +14,7 @@ from ray.exceptions import RayError, RayTaskError
 from actors.controller import Controller
 from actors.nodes import NodeError
 from actors.reconciler import MappingUnknown
+from actors.runtime import log_folder
 from actors.settings import NAMESPACE, ClusterReady, ClusterSettings
 from actors.supervisor import detached
 from gateway.actor import GatewayActor
@@ -42,6 +44,7 @@ def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) ->
         bootstrap=tuple(host_port(gateway["broker"].host, gateway["broker"].port) for gateway in gateways),
         metrics=tuple(gateway["metrics_url"] for gateway in gateways),
         zookeeper=settings.zookeeper,
+        logs=str(log_folder(Path(settings.storage))),
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -170,7 +171,7 @@ class Muster(Cluster):
             raise MusterNotStarted(self._explain(f"muster up is not ready after {self._start_timeout_s:g} s"))
         if not lines:
             raise MusterNotStarted(self._explain(f"muster up ended with exit code {process.wait(_STOP_S)}"))
-        return dict(part.split("=", 1) for part in lines[0].removeprefix("muster ready ").split())
+        return dict(part.split("=", 1) for part in shlex.split(lines[0].removeprefix("muster ready ")))
 
     def _explain(self, what: str) -> str:
         tail = self.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]

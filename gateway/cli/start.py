@@ -12,6 +12,7 @@ from pathlib import Path
 
 from actors.config import MusterConfig
 from actors.java import JavaNotFound, java_environment
+from actors.runtime import log_folder
 from actors.settings import NAMESPACE, ClusterReady, ClusterSettings
 from actors.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError
 from gateway.cli import own_ray, storage
@@ -156,7 +157,9 @@ class Start:
         try:
             return cluster.start_cluster(settings, self._progress.step)
         except cluster.ClusterError as error:
-            raise CliError(f"the cluster did not come up: {error}; see the logs in {self._storage}/run/log") from error
+            raise CliError(
+                f"the cluster did not come up: {error}; see the logs in {log_folder(self._storage)}"
+            ) from error
 
     def _forget_the_killed(self) -> None:
         """Remove what a ``muster up`` left that was killed. We hold the lock: it is not there any more."""

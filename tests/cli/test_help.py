@@ -31,3 +31,19 @@ def test_help_has_an_example(path: tuple[str, ...]) -> None:
 
 def test_version() -> None:
     assert "muster, version" in CliRunner().invoke(cli, ["--version"]).output
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_help_tells_how_a_shell_completes(shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (line,) = [
+        line for line in CliRunner().invoke(cli, ["--help"]).output.splitlines() if line.strip().startswith(f"{shell}:")
+    ]
+    assert f"_MUSTER_COMPLETE={shell}_source muster" in line
+    name, value = "_MUSTER_COMPLETE", f"{shell}_source"
+    script = CliRunner().invoke(cli, prog_name="muster", env={name: value}).output
+    assert "muster" in script
+    assert f"{shell}_complete" in script
+    words = {"COMP_WORDS": "muster groups de", "COMP_CWORD": "2" if shell != "fish" else "de"}
+    told = CliRunner().invoke(cli, prog_name="muster", env={name: f"{shell}_complete", **words}).output
+    assert "describe" in told
+    assert "delete" in told

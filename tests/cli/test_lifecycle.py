@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -92,7 +93,10 @@ def test_killed_it_leaves_nothing_and_starts_again_with_its_topics(up: Up, muste
     ready = up.ready_line()
     assert ready.startswith("muster ready bootstrap=127.0.0.1:")
     told = json.loads(up.ready_file.read_text())
-    assert ready.split()[2] == f"bootstrap={','.join(told['bootstrap'])}"
+    said = dict(part.split("=", 1) for part in shlex.split(ready)[2:])
+    assert said["bootstrap"] == ",".join(told["bootstrap"])
+    assert said["logs"] == told["logs"]
+    assert list(Path(said["logs"]).glob("gateway-*.log"))
     created = muster("topics", "create", "flights", "--partitions", "3", "--storage", str(up.storage))
     assert created.returncode == 0, created.stderr
     state = json.loads((up.storage / "run/cluster.json").read_text())
