@@ -25,6 +25,7 @@ from actors.group.events import ROUTINE, Event
 from actors.group.messages import HeartbeatResponse, Response
 from actors.group.types import Context, Outcome, Record, Token, WriteId
 from actors.group_metrics import PartitionMetrics
+from actors.limited_log import LimitedLog
 from actors.log.commit import Done
 from actors.log.errors import LogError, NotLeader
 from actors.log.fetch import fetch, list_offsets
@@ -92,6 +93,7 @@ class OffsetsPartition:
         self._appending: dict[Done, asyncio.TimerHandle] = {}
         """What the log has not made durable yet, and when that is too late."""
         self._failed = False
+        self._limited_log = LimitedLog(log)
         self._lingering = Lingering(
             config.group_coordinator_append_linger_ms, lambda: partition_log.config.max_batch_bytes, self._start_write
         )
@@ -262,7 +264,8 @@ class OffsetsPartition:
         limit_bytes = self._log.config.max_batch_bytes
         chunks = batches(records, limit_bytes)
         if chunks is None:
-            log.warning("partition %d: %d records do not fit %d bytes", self.partition, len(records), limit_bytes)
+            text = "partition %d: %d records do not fit %d bytes"
+            self._limited_log.warning("too large", "groups", text, self.partition, len(records), limit_bytes)
             return False
         self._lingering.add(write, chunks)
         return True

@@ -22,6 +22,7 @@ from actors.event_writer import EventWriter
 from actors.faults.registry import Book
 from actors.follow import CurrentController, ViewFollower
 from actors.lifecycle import ControllerSeen, Lifecycle
+from actors.limited_log import LimitedLog
 from actors.runtime import log_to_file, now_ms, wall_ms
 from actors.settings import ClusterSettings
 from actors.storage import check_shared
@@ -53,6 +54,7 @@ class RayController:
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
+        self._limited_log = LimitedLog(log)
 
     async def _ask(self, call: Awaitable[T]) -> T:
         try:
@@ -60,7 +62,7 @@ class RayController:
                 return await call
         except (RayError, TimeoutError) as error:
             text = (str(error).strip() or type(error).__name__).splitlines()[-1]
-            log.warning("the controller could not do it: %s", text)
+            self._limited_log.warning(type(error).__name__, "clients", "the controller could not do it: %s", text)
             raise ControllerUnavailable(text) from error
 
     async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
+from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from actors.group.types import ANONYMOUS
@@ -22,6 +23,26 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+
+class Cause(StrEnum):
+    """Why a connection was closed: the label ``reason`` of ``muster_connections_closed_total``."""
+
+    TLS = "tls"
+    HTTP = "http"
+    PROXY_HEADER = "proxy_header"
+    FRAME_SIZE = "frame_size"
+    UNREADABLE = "unreadable"
+    NOT_SERVED = "not_served"
+    NOT_AUTHENTICATED = "not_authenticated"
+    AUTHENTICATION_FAILED = "authentication_failed"
+    PRODUCE_FAILED = "produce_failed"
+    CUT_OFF = "cut_off"
+    MAX_CONNECTIONS = "max_connections"
+    FAULT = "fault"
+    INTERNAL_ERROR = "internal_error"
+    GIVEN_UP = "given_up"
+
+
 PIPELINE_LIMIT = 256
 """Requests of one connection that are served at a time; the next ones wait, and no more are read."""
 _CLOSE_S = 5.0
@@ -33,8 +54,21 @@ _HOW_TO_AUTHENTICATE = "; set security.protocol=SASL_PLAINTEXT and sasl.mechanis
 _HTTP_METHODS = frozenset((b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"PRI "))
 
 
+class Complaint(NamedTuple):
+    """What the log says of a connection that is closed."""
+
+    cause: Cause
+    text: str
+    about: str = ""
+    """Which of Kafka's APIs, if one: complaints of one cause about several of them are limited one by one."""
+
+
 class BadRequest(ValueError):
     """The connection cannot go on: what came is no request that this gateway serves."""
+
+    def __init__(self, cause: Cause, text: str, about: str = "") -> None:
+        super().__init__(text)
+        self.complaint = Complaint(cause, text, about)
 
 
 class _Slot(NamedTuple):
@@ -75,7 +109,7 @@ class Connection(asyncio.Protocol):
         self._ready: list[Reply] = []
         self._is_writable = True
         self._is_reading = True
-        self._refused: str | None = None
+        self._refused: Complaint | None = None
         self.late_produces = 0
         """Produce requests that wait for a view that has their topics; later ones wait behind them."""
         self.late_turn = asyncio.Lock()
@@ -97,16 +131,20 @@ class Connection(asyncio.Protocol):
         self._framer.limit_bytes = self.gateway.config.socket_request_max_bytes
         log.info("connection %s of %s:%d is %s", self.id, self.host, self.port, self.principal)
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, cause: Cause, text: str) -> None:
         """Close once everything that was asked before is answered; nothing else is taken."""
-        self._refused = reason
+        self._refuse(Complaint(cause, text))
+
+    def _refuse(self, complaint: Complaint) -> None:
+        self._refused = complaint
         self._frames.clear()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._closing is not None:
             self._closing.cancel()
         elif self._framer.pending_bytes:
-            self._say(f"the client closed it in the middle of a request, {self._framer.pending_bytes} bytes had come")
+            text = f"the client closed it in the middle of a request, {self._framer.pending_bytes} bytes had come"
+            self._say(Complaint(Cause.CUT_OFF, text))
         self._transport = None
         self._give_up()
         self.gateway.closed(self)
@@ -117,9 +155,9 @@ class Connection(asyncio.Protocol):
         try:
             self._frames.extend(self._framer.feed(self._behind_proxy_header(data)))
         except proxy_protocol.BadHeader as error:
-            self.refuse(str(error))
+            self.refuse(Cause.PROXY_HEADER, str(error))
         except FrameTooLarge as error:
-            self._refused = str(error) + _hint(error, "PLAINTEXT" if self.sasl is None else "SASL_PLAINTEXT")
+            self._refused = _no_frame(error, "PLAINTEXT" if self.sasl is None else "SASL_PLAINTEXT")
         self._admit()
 
     def _behind_proxy_header(self, data: bytes) -> bytes:
@@ -144,7 +182,7 @@ class Connection(asyncio.Protocol):
             try:
                 call = Call(self.gateway, self, self._header(frame), frame)
             except BadRequest as error:
-                self.refuse(str(error))
+                self._refuse(error.complaint)
                 break
             if APIS[call.header.api_key].is_large and self._owes_large():
                 break
@@ -173,16 +211,19 @@ class Connection(asyncio.Protocol):
         try:
             header = codec.decode_header(frame)
         except codec.UnknownApi as error:
-            raise BadRequest(f"{error} is not served") from error
+            raise BadRequest(Cause.NOT_SERVED, f"{error} is not served") from error
         except codec.UndecodableRequest as error:
-            raise BadRequest(str(error)) from error
+            raise BadRequest(Cause.UNREADABLE, str(error)) from error
         known = APIS.get(header.api_key)
         if known is None:
-            raise BadRequest(f"api key {header.api_key} is not served")
+            text = f"api key {header.api_key} is not served"
+            raise BadRequest(Cause.NOT_SERVED, text, str(header.api_key))
         if header.api_version not in known.versions and header.api_key != codec.API_VERSIONS:
-            raise BadRequest(f"{known.name} version {header.api_version} is not served")
+            text = f"{known.name} version {header.api_version} is not served"
+            raise BadRequest(Cause.NOT_SERVED, text, known.name)
         if self.sasl is not None and not self.sasl.admits(header.api_key):
-            raise BadRequest(f"{known.name} came before the client has authenticated{_HOW_TO_AUTHENTICATE}")
+            text = f"{known.name} came before the client has authenticated{_HOW_TO_AUTHENTICATE}"
+            raise BadRequest(Cause.NOT_AUTHENTICATED, text)
         return header
 
     def _start(self, call: Call) -> None:
@@ -204,12 +245,19 @@ class Connection(asyncio.Protocol):
             return reply
         except codec.UndecodableRequest as error:
             outcome = "UNDECODABLE"
-            raise BadRequest(str(error)) from error
+            raise BadRequest(Cause.UNREADABLE, str(error), known.name) from error
         except BadRequest:
             raise
         except Exception as error:
-            log.exception("%s version %d of %s failed", known.name, call.header.api_version, self.id)
-            raise BadRequest("an internal error, see above") from error
+            self.gateway.complaints.exception(
+                f"failed {known.name}",
+                self.host,
+                "%s version %d of %s failed",
+                known.name,
+                call.header.api_version,
+                self.id,
+            )
+            raise BadRequest(Cause.INTERNAL_ERROR, "an internal error, see above", known.name) from error
         finally:
             duration_s = time.perf_counter() - started_s
             version = call.header.api_version if call.header.api_version in known.versions else -1
@@ -223,8 +271,11 @@ class Connection(asyncio.Protocol):
             self._slots_bytes -= len(call.frame)
             try:
                 reply = done.result()
-            except (BadRequest, asyncio.CancelledError) as error:
-                self.close(str(error) or "a request was given up")
+            except BadRequest as error:
+                self.close(error.complaint)
+                return
+            except asyncio.CancelledError:
+                self.close(Complaint(Cause.GIVEN_UP, "a request was given up"))
                 return
             if reply is not None:
                 self._queue(reply)
@@ -276,12 +327,12 @@ class Connection(asyncio.Protocol):
             self._is_reading = read
             (self._transport.resume_reading if read else self._transport.pause_reading)()
 
-    def close(self, reason: str | None = None) -> None:
-        """Close after what is ready; with a reason, one log line names the client and the reason."""
+    def close(self, complaint: Complaint | None = None) -> None:
+        """Close after what is ready; with a complaint, the log names the client and the reason."""
         if self._transport is None or self._closing is not None:
             return
-        if reason is not None:
-            self._say(reason)
+        if complaint is not None:
+            self._say(complaint)
         self._flush()
         self._give_up()
         self._closing = asyncio.get_running_loop().call_later(_CLOSE_S, self._transport.abort)
@@ -296,23 +347,33 @@ class Connection(asyncio.Protocol):
         self._frames.clear()
         self._ready.clear()
 
-    def _say(self, reason: str) -> None:
-        who = "" if self.principal == ANONYMOUS else f" ({self.principal})"
-        log.warning("connection %s of %s:%d%s closed: %s", self.id, self.host, self.port, who, reason[:_REASON_CHARS])
+    def _say(self, complaint: Complaint) -> None:
+        self.gateway.metrics.connection_closed_for(complaint.cause)
+        self.gateway.complaints.warning(
+            f"{complaint.cause} {complaint.about}",
+            self.host,
+            "connection %s of %s:%d%s closed: %s",
+            self.id,
+            self.host,
+            self.port,
+            "" if self.principal == ANONYMOUS else f" ({self.principal})",
+            complaint.text[:_REASON_CHARS],
+        )
 
 
-def _hint(error: Exception, protocol: str) -> str:
+def _no_frame(error: FrameTooLarge, protocol: str) -> Complaint:
     """What to do about it, where the first bytes of the "frame" tell what the client speaks.
 
     ``protocol`` is the listener's, in the words of ``security.protocol``.
     """
-    if not isinstance(error, FrameTooLarge):
-        return ""
     start = error.size.to_bytes(4, "big", signed=True)
     if start[:2] == b"\x16\x03":
-        return f"; this looks like TLS: the listener is {protocol}, set security.protocol={protocol} in the client"
+        hint = f"; this looks like TLS: the listener is {protocol}, set security.protocol={protocol} in the client"
+        return Complaint(Cause.TLS, f"{error}{hint}")
     if proxy_protocol.SIGNATURE.startswith(start) or proxy_protocol.VERSION_1.startswith(start):
-        return "; this looks like the PROXY protocol: set proxy.protocol.enable=true, or switch it off in the balancer"
+        hint = "; this looks like the PROXY protocol: set proxy.protocol.enable=true, or switch it off in the balancer"
+        return Complaint(Cause.PROXY_HEADER, f"{error}{hint}")
     if start in _HTTP_METHODS:
-        return "; this looks like HTTP: the listener speaks Kafka's protocol, metrics are served on metrics.port"
-    return ""
+        hint = "; this looks like HTTP: the listener speaks Kafka's protocol, metrics are served on metrics.port"
+        return Complaint(Cause.HTTP, f"{error}{hint}")
+    return Complaint(Cause.FRAME_SIZE, str(error))

@@ -12,7 +12,7 @@ from typing import Any
 from actors.faults.model import error_code
 from actors.group import adapters
 from actors.wire.codec import ErrorCode, field
-from gateway.connection import BadRequest
+from gateway.connection import BadRequest, Cause
 from gateway.registry import Call, Reply
 
 _TEXT = "injected by a fault"
@@ -36,7 +36,7 @@ def error_reply(call: Call, error: str | int) -> Reply:
 def _produce(call: Call, error: ErrorCode) -> dict[str, Any]:
     request = call.entity()
     if request.acks == 0:
-        raise BadRequest(f"Produce with acks=0 failed: {error.name}")
+        raise BadRequest(Cause.PRODUCE_FAILED, f"Produce with acks=0 failed: {error.name}")
     return {
         "responses": [
             {

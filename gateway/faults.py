@@ -18,7 +18,7 @@ from actors.faults.matching import Facts, fires, is_spent, matches, may_match, n
 from actors.faults.model import ALWAYS, CLOSE, DELAY, DROP, ERROR, NO_ANSWER, Fault
 from actors.wire import codec
 from actors.wire.codec import field
-from gateway.connection import BadRequest
+from gateway.connection import BadRequest, Cause
 from gateway.fault_answers import error_reply
 from gateway.server import ControllerUnavailable
 
@@ -227,9 +227,9 @@ class GatewayFaults:
             return None
         if fault.action == NO_ANSWER:
             await active.over.wait()
-            raise BadRequest(f"fault {active.id}, which withheld an answer, is over")
+            raise BadRequest(Cause.FAULT, f"fault {active.id}, which withheld an answer, is over")
         assert fault.action == CLOSE
-        raise BadRequest(f"fault {active.id}")
+        raise BadRequest(Cause.FAULT, f"fault {active.id}")
 
     async def _delay(self, active: _Active) -> None:
         """Ends early when the fault is cleared."""

@@ -14,6 +14,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from actors.limited_log import LimitedLog
 from gateway import http_audit, http_faults, http_groups, http_lag
 from gateway.audit_metrics import audit_text
 from gateway.group_metrics import scrape
@@ -22,6 +23,8 @@ from gateway.server import Gateway
 from placement.host_port import host_port
 
 _END = b"# EOF\n"
+_http_log = logging.getLogger("aiohttp.server")
+_limited_log = LimitedLog(_http_log)
 
 Text = Callable[[bool], bytes]
 """Families as text, of OpenMetrics or of Prometheus, without OpenMetrics' end mark. Runs in a thread."""
@@ -108,7 +111,7 @@ async def start_http(app: web.Application, host: str, port: int) -> tuple[web.Ap
     :raises PortTaken: the port is in use.
     :raises OSError: the host is not an address of this machine, or the port is not permitted.
     """
-    logging.getLogger("aiohttp.server").addFilter(_in_one_line)
+    _http_log.addFilter(_in_one_line)
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
     await runner.setup()
     try:
@@ -124,10 +127,10 @@ async def start_http(app: web.Application, host: str, port: int) -> tuple[web.Ap
 
 
 def _in_one_line(record: logging.LogRecord) -> bool:
-    """What a client sent that is no HTTP is no failure of ours: a line without a traceback."""
+    """What a client sent that is no HTTP is no failure of ours: a line without a traceback, and of many only some."""
     error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, HttpProcessingError):
-        record.levelno, record.levelname = logging.WARNING, "WARNING"
-        record.msg = f"{record.getMessage()}: {type(error).__name__}"
-        record.args, record.exc_info = (), None
-    return True
+    if not isinstance(error, HttpProcessingError):
+        return True
+    host = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
+    _limited_log.warning(type(error).__name__, host, "%s: %s", record.getMessage(), type(error).__name__)
+    return False

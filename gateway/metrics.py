@@ -74,6 +74,7 @@ class GatewayMetrics(Collector):
         self._forward_errors: defaultdict[str, int] = defaultdict(int)
         self._group_scrape_errors: defaultdict[str, int] = defaultdict(int)
         self._faults: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+        self._closed_for: defaultdict[str, int] = defaultdict(int)
         self._connections = 0
         self._connections_opened = 0
         self._received_bytes = 0
@@ -107,6 +108,10 @@ class GatewayMetrics(Collector):
     def connection_closed(self) -> None:
         """A client's connection is gone."""
         self._connections -= 1
+
+    def connection_closed_for(self, reason: str) -> None:
+        """A client's connection was closed for what it did, or could not be served."""
+        self._closed_for[reason] += 1
 
     def received(self, size_bytes: int) -> None:
         """Bytes came from clients, frame sizes included."""
@@ -162,6 +167,14 @@ class GatewayMetrics(Collector):
         yield self._produce("produce_messages", "Records appended.", 0)
         yield self._gauge("connections", "Client connections that are open.", (), [((), self._connections)])
         yield self._plain_counter("connections_opened", "Client connections accepted.", self._connections_opened)
+        closed = CounterMetricFamily(
+            "muster_connections_closed",
+            "Client connections that were closed for a reason; the log tells of the first, and how many followed.",
+            labels=("gateway", "reason"),
+        )
+        for reason, count in self._closed_for.items():
+            closed.add_metric((self._gateway, reason), count)
+        yield closed
         yield self._plain_counter("received_bytes", "Bytes received from clients.", self._received_bytes)
         yield self._plain_counter("sent_bytes", "Bytes handed to clients' sockets.", self._sent_bytes)
 

@@ -12,9 +12,10 @@ from uuid import UUID
 from actors.admin import NewTopic, TopicOutcome
 from actors.audit.report import Report
 from actors.config import MusterConfig, group_config
+from actors.limited_log import LimitedLog
 from actors.runtime import now_ms
 from gateway.attribution.account import Account
-from gateway.connection import Connection
+from gateway.connection import Cause, Complaint, Connection
 from gateway.forward import Forwarder
 from gateway.metrics import GatewayMetrics
 from gateway.producer_ids import ProducerIds
@@ -76,12 +77,15 @@ class Gateway:
         self.connections: dict[str, Connection] = {}
         self.audit_report = Report()
         """The last that the audit told."""
+        self.complaints = LimitedLog(logging.getLogger("gateway.connection"))
+        """Of connections; what a client sends must not flood the log."""
         self.faults: GatewayFaults | None = None
         """Set before the gateway listens where fault injection is enabled."""
         self.shadow: KopShadow | None = None
         """The account's sink, where KoP's rule runs beside ours."""
         self._accepted = 0
         self._producer_ids = ProducerIds(controller.producer_ids)
+        self._limited_log = LimitedLog(log)
         self._activating: dict[int, asyncio.Task[None]] = {}
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -112,7 +116,8 @@ class Gateway:
         self.connections[connection.id] = connection
         self.metrics.connection_opened()
         if len(self.connections) > self.config.max_connections:
-            connection.close(f"max.connections={self.config.max_connections} is reached")
+            problem = f"max.connections={self.config.max_connections} is reached"
+            connection.close(Complaint(Cause.MAX_CONNECTIONS, problem))
 
     def closed(self, connection: Connection) -> None:
         if self.connections.pop(connection.id, None):
@@ -183,7 +188,8 @@ class Gateway:
         try:
             await self.controller.activate(partition)
         except ControllerUnavailable as error:
-            log.warning("offsets-%d cannot be started now: %s", partition, error)
+            actor = f"offsets-{partition}"
+            self._limited_log.warning("start", actor, "%s cannot be started now: %s", actor, error)
 
     async def coordinator_ready(self, partition: int, timeout_s: float) -> bool:
         """Whether the partition's actor is there, started if it was not; waits for it."""
@@ -208,6 +214,8 @@ class Gateway:
             activating.cancel()
         for connection in list(self.connections.values()):
             connection.close()
+        self.complaints.flush()
+        self._limited_log.flush()
         if self.sasl is not None:
             self.sasl.close()
         self.forwarder.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
+from actors.limited_log import LimitedLog
 from actors.log import directory as directories
 from actors.log.commit import RETRY_AFTER_S
 from actors.log.config import LogConfig
@@ -73,6 +74,7 @@ class Partitions:
         self._on_open = on_open
         self._partitions: dict[Key, _Partition] = {}
         self._failed: dict[Key, _Failed] = {}
+        self._limited_log = LimitedLog(log)
         self._is_closed = False
 
     def use(self, topic: Topic, partition: int, action: Callable[[PartitionLog], T]) -> asyncio.Future[T]:
@@ -118,6 +120,7 @@ class Partitions:
         return entry
 
     async def _open(self, entry: _Partition, topic: Topic, partition: int, lost: PartitionLog | None) -> None:
+        name = f"{topic.name}-{partition}"
         found: PartitionLog | LogError = NotLeader(f"{topic.name}-{partition} was not opened")
         try:
             if lost is not None:
@@ -130,12 +133,11 @@ class Partitions:
             self._failed.setdefault((topic.topic_id, partition), _Failed(f"{topic.name}-{partition}")).failed(error)
             found = error
         except LogError as error:
-            # An outage of ZooKeeper has lines of its own.
-            level = logging.DEBUG if isinstance(error.__cause__, ZooKeeperUnreachable) else logging.WARNING
-            log.log(level, "%s-%d cannot be opened: %s", topic.name, partition, error)
+            if not isinstance(error.__cause__, ZooKeeperUnreachable):  # an outage of ZooKeeper has lines of its own
+                self._limited_log.warning("refused", name, "%s cannot be opened: %s", name, error)
             found = error
         except Exception as error:
-            log.exception("%s-%d cannot be opened", topic.name, partition)
+            self._limited_log.exception("failed", name, "%s cannot be opened", name)
             found = NotLeader(f"{topic.name}-{partition} cannot be opened: {error!r}")
         finally:
             if entry.log is None and self._partitions.get((topic.topic_id, partition)) is entry:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from actors.group.types import Context
+from actors.limited_log import LimitedLog
 from actors.wire import envelope
 from actors.wire.envelope import Kind
 from actors.wire.framing import Framer, FrameTooLarge, Outbox
@@ -50,16 +51,19 @@ class Peer(asyncio.Protocol):
         self._framer = Framer(_PROOF_BYTES)
         self._nonce = secrets.token_bytes(envelope.NONCE_BYTES)
         self._proven = False
+        self._host = "this node"
         self._out = Outbox()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._out.open(transport)
+        peer = transport.get_extra_info("peername")
+        if isinstance(peer, tuple):
+            self._host = str(peer[0])
         self._deadline = asyncio.get_running_loop().call_later(_PROOF_S, self._too_late)
         self.send(bytes([Kind.CHALLENGE]) + self._nonce)
 
     def _too_late(self) -> None:
-        log.warning("internal connection closed: the peer did not prove that it knows the secret")
-        self.close()
+        self._closes("silent", "the peer did not prove that it knows the secret")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._out.lost()
@@ -73,8 +77,12 @@ class Peer(asyncio.Protocol):
             for message in self._framer.feed(data):
                 self._receive(message)
         except (FrameTooLarge, envelope.Refused, ValueError, IndexError) as error:
-            log.warning("internal connection closed: %s", error)
-            self.close()
+            self._closes(type(error).__name__, str(error))
+
+    def _closes(self, kind: str, why: str) -> None:
+        """Whoever reaches the port can cause this line."""
+        self._server.limited_log.warning(kind, self._host, "internal connection of %s closed: %s", self._host, why)
+        self.close()
 
     def _receive(self, message: bytes) -> None:
         kind = message[0]
@@ -131,6 +139,7 @@ class Server:
     def __init__(self, handler: Handler, secret: bytes) -> None:
         self.handler = handler
         self.secret = secret
+        self.limited_log = LimitedLog(log)
         self._peers: set[Peer] = set()
         self._servers: list[asyncio.Server] = []
         self._path: Path | None = None
@@ -161,6 +170,7 @@ class Server:
             server.close()
         for peer in list(self._peers):
             peer.close()
+        self.limited_log.flush()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 

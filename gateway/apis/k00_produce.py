@@ -15,7 +15,7 @@ from actors.log import routing
 from actors.wire import codec
 from actors.wire.channel import ChannelLost, NotSent
 from actors.wire.codec import ErrorCode, field, ms
-from gateway.connection import BadRequest
+from gateway.connection import BadRequest, Cause
 from gateway.forward import Key
 from gateway.partitions import (
     WRITE_GRACE_S,
@@ -68,7 +68,7 @@ async def produce(call: Call) -> Reply | None:
     if request.acks == 0:
         failed = next((result["error_code"] for result in results.values() if result["error_code"]), None)
         if failed is not None:
-            raise BadRequest(f"Produce with acks=0 failed: {ErrorCode(failed).name}")
+            raise BadRequest(Cause.PRODUCE_FAILED, f"Produce with acks=0 failed: {ErrorCode(failed).name}")
         return None
     return call.reply(
         {

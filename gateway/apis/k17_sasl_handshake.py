@@ -8,6 +8,7 @@ once it is over, ILLEGAL_SASL_STATE, as in Kafka.
 from __future__ import annotations
 
 from actors.wire.codec import ErrorCode
+from gateway.connection import Cause
 from gateway.registry import Call, Reply, api
 from gateway.security.session import SASL_HANDSHAKE
 
@@ -21,5 +22,6 @@ async def sasl_handshake(call: Call) -> Reply | None:
     if await session.begin(mechanism, bare_tokens=call.header.api_version == 0):
         return call.reply({"error_code": ErrorCode.none, "mechanisms": list(session.mechanisms)})
     enabled = ", ".join(session.mechanisms)
-    call.connection.refuse(f"SASL mechanism {mechanism[:40]!r} is not enabled; {enabled} is")
+    problem = f"SASL mechanism {mechanism[:40]!r} is not enabled; {enabled} is"
+    call.connection.refuse(Cause.AUTHENTICATION_FAILED, problem)
     return call.reply({"error_code": ErrorCode.unsupported_sasl_mechanism, "mechanisms": list(session.mechanisms)})

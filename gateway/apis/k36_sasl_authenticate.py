@@ -8,6 +8,7 @@ SaslHandshake v0 there is no place for an error, and it is only closed.
 from __future__ import annotations
 
 from actors.wire.codec import ErrorCode
+from gateway.connection import Cause
 from gateway.registry import Call, Reply, api
 from gateway.security.mechanisms import AuthenticationFailed
 from gateway.security.session import SASL_AUTHENTICATE
@@ -26,7 +27,7 @@ async def sasl_authenticate(call: Call) -> Reply | None:
     try:
         answer = await session.answer(token)
     except AuthenticationFailed as error:
-        call.connection.refuse(f"{session.mechanism}: {error}")
+        call.connection.refuse(Cause.AUTHENTICATION_FAILED, f"{session.mechanism}: {error}")
         return None if is_bare else _reply(call, ErrorCode.sasl_authentication_failed, str(error))
     if session.user is not None:
         call.connection.authenticated(session.user)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from actors.limited_log import LimitedLog
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
 from gateway.connection import PIPELINE_LIMIT, Connection
@@ -41,8 +42,12 @@ class Heard(logging.Handler):
 
 
 @pytest.fixture
-def said() -> Iterator[Callable[[], list[str]]]:
-    """What was logged of connections since the last call; in the end nothing else may have been, by asyncio neither."""
+def said(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
+    """What was logged of connections since the last call; in the end nothing else may have been, by asyncio neither.
+
+    Every line is written: tests/test_limited_log.py is about those that are not.
+    """
+    monkeypatch.setattr(LimitedLog, "_is_first", lambda *_: True)
     gc.collect()  # so that asyncio complains of what other tests left behind now
     heard = Heard()
 
@@ -213,6 +218,39 @@ def test_a_request_that_is_cut_off_is_told(full: Serving, said: Callable[[], lis
         client.finish()
 
     assert ends_with(full, said, cut) == "the client closed it in the middle of a request, 14 bytes had come"
+
+
+def test_many_bad_clients_have_few_lines_and_a_count(served: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    """Each kind of complaint, and each API that it is about, has its own; so has each reason in /metrics."""
+    kinds = {
+        "tls": RAW["TLS"][0],
+        "http": RAW["HTTP"][0],
+        "frame_size": RAW["negative"][0],
+        "not_served": b"\0\0\0\x0a" + request(999, 0),
+        "unreadable": b"\0\0\0\x0b" + request(3, 9, b"\0"),
+    }
+    other_api = request(HEARTBEAT, 0, b"\0\2\xff\xfe\0\0\0\0\0\0")
+    for number in range(8):
+        for data in (*kinds.values(), len(other_api).to_bytes(4, "big") + other_api):
+            with served.connect() as client:
+                client.send_raw(data)
+                assert client.is_closed()
+        if not number:
+            first = len(caplog.messages)
+    assert first == len(caplog.messages) == len(kinds) + 1
+    _, scraped = served.http("/metrics")
+    for reason in kinds:
+        count = 16 if reason == "unreadable" else 8
+        assert f'muster_connections_closed_total{{gateway="1",reason="{reason}"}} {count}.0' in scraped
+    caplog.clear()
+
+    async def end() -> None:
+        served.gateway.complaints.flush()
+
+    served.run(end())
+    assert len(caplog.messages) == len(kinds) + 1
+    assert all(line.startswith("and 7 more from 127.0.0.1 in the last 60 s like this: ") for line in caplog.messages)
+    assert sum("looks like TLS" in line for line in caplog.messages) == 1
 
 
 def test_what_came_before_a_bad_request_is_answered(full: Serving, fresh: Fresh, said: Callable[[], list[str]]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from scramp import ScramClient
 
+from actors.limited_log import LimitedLog
 from actors.wire.codec import ErrorCode
 from gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, write
 from gateway.security.session import MAX_FRAME_BYTES, MAX_TOKEN_BYTES
@@ -45,7 +46,8 @@ def secured(full: Serving) -> Iterator[Serving]:
 
 
 @pytest.fixture
-def reasons(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+def reasons(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    monkeypatch.setattr(LimitedLog, "_is_first", lambda *_: True)
     caplog.set_level(logging.INFO, "gateway.connection")
     return lambda: [record.getMessage() for record in caplog.records if record.name == "gateway.connection"]
 

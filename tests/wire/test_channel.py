@@ -143,6 +143,22 @@ def test_a_peer_without_the_secret_is_refused(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_strangers_do_not_flood_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The TCP port is open to whoever is on the network."""
+
+    async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
+        for _ in range(10):
+            reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+            writer.write((50).to_bytes(4, "big") + b"x" * 50)
+            await reader.read()
+            writer.close()
+        (line,) = caplog.messages
+        assert line == "internal connection of 127.0.0.1 closed: a peer without the cluster's secret"
+
+    run(tmp_path, scenario)
+    assert caplog.messages[1].startswith("and 9 more from 127.0.0.1")
+
+
 def test_statements_arrive_before_the_answers_that_follow_them(tmp_path: Path) -> None:
     async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
         heard: list[object] = []
