@@ -3,6 +3,9 @@
 
 PYTHON := .venv/bin/python
 STAMP := .venv/.requirements.lock
+# What else an installed checkout depends on: its commands, plugins and packages.
+PROJECTS := pyproject.toml pytest-muster/pyproject.toml
+INSTALLED := .venv/.installed
 
 .PHONY: help setup demo test test-spark test-spark-apart test-recovery simulate chaos chaos-planted conformance bench-groups bench-log bench-failover bench-attribution bench-fetch-cost bench-spark bench-spark-beside lint lock dist clean
 
@@ -29,8 +32,15 @@ help:
 	@echo "make dist    dist/muster: what the hosts of cluster.yaml install"
 	@echo "make clean   remove .venv, caches and what the demo wrote"
 
-# The stamp is a copy of the lock file, made last: whatever was interrupted or is out of date starts over.
-setup:
+# The stamps are copies, made last: whatever was interrupted or is out of date starts over.
+setup: $(STAMP)
+	@set -e; \
+	if cat $(PROJECTS) | cmp -s - $(INSTALLED); then exit 0; fi; \
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./pytest-muster; \
+	cat $(PROJECTS) > $(INSTALLED)
+
+.PHONY: $(STAMP)
+$(STAMP):
 	@set -e; found=; \
 	if cmp -s requirements.lock $(STAMP); then exit 0; fi; \
 	for python in python3.11 python3 python; do \
@@ -44,7 +54,6 @@ setup:
 	rm -rf .venv; \
 	$$found -m venv .venv; \
 	$(PYTHON) -m pip install --disable-pip-version-check --require-hashes -r requirements.lock; \
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
 	cp requirements.lock $(STAMP)
 
 demo: setup
@@ -125,4 +134,4 @@ dist:
 	git archive HEAD | tar -x -C dist/muster
 
 clean:
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache demo-data demo-report.html
+	rm -rf .venv build dist *.egg-info pytest-muster/build pytest-muster/src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache demo-data demo-report.html

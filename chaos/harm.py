@@ -12,12 +12,12 @@ from typing import Any
 
 import psutil
 
-from actors.faults import FaultClient, FaultError
 from chaos import processes
 from chaos.cluster import Cluster
 from chaos.fleet import Fleet
 from chaos.journal import Journal, now_s
 from chaos.plan import Fault
+from pytest_muster import FaultClient, FaultError
 
 _TRIES, _ASK_S = 3, 3.0
 

@@ -2,7 +2,7 @@
 
 Everything but the description is answered 403 unless ``fault.injection.enable=true``. An error is ``{"error": TEXT}``,
 for a fault that cannot be (400) with ``problems``, a text for each thing that is wrong with it. A body has to be
-``application/json``: a page in somebody's browser can then not send one.
+``application/json``, that of a plan may be ``application/yaml``: a page in somebody's browser can then not send one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gateway.server import ControllerUnavailable, Gateway
 log = logging.getLogger(__name__)
 
 DISABLED = "fault injection is off; start the cluster with --set fault.injection.enable=true (test clusters only)"
-_JSON = "application/json"
+_JSON, _YAML = "application/json", "application/yaml"
 _SOON_S = 0.1
 """How long the answer has to get out before this gateway's own process is stopped."""
 _LOOK_S = 0.2
@@ -42,6 +42,7 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
     app.router.add_delete("/v1/faults", api.route(api.clear))
     app.router.add_delete("/v1/faults/{id}", api.route(api.clear))
     app.router.add_post("/v1/faults/plan", api.route(api.plan))
+    app.router.add_post("/v1/faults/plan/check", api.route(api.check))
     app.router.add_get("/v1/openapi.json", api.described)
     app.on_shutdown.append(api.shut)
 
@@ -106,7 +107,7 @@ class _Api:
 
     async def plan(self, request: web.Request, faults: GatewayFaults) -> web.StreamResponse:
         """A line of JSON for each step when it is done. A client that goes away ends the plan and clears its faults."""
-        plan = Plan.from_json(await _body(request))
+        plan = await _plan(request)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
         loop = asyncio.get_running_loop()
@@ -128,6 +129,11 @@ class _Api:
             if not complete:
                 await asyncio.shield(self._clear_all(running, faults))
         return response
+
+    async def check(self, request: web.Request, faults: GatewayFaults) -> web.Response:
+        """The steps in the order of their times, for a client that keeps the times itself."""
+        plan = await _plan(request)
+        return web.json_response({"name": plan.name, "steps": [step.to_json(plan.steps) for step in plan.steps]})
 
     async def _step(self, step: Step, running: Run, faults: GatewayFaults) -> dict[str, Any]:
         if step.fault is not None:
@@ -156,10 +162,21 @@ class _Api:
 _STATUS: dict[type[FaultError], int] = {FaultsDisabled: 403, UnknownTarget: 404, Unreachable: 503}
 
 
-async def _body(request: web.Request) -> Any:
+async def _plan(request: web.Request) -> Plan:
+    if request.content_type != _YAML:
+        return Plan.from_json(await _body(request, _JSON, _YAML))
+    try:
+        return Plan.from_text((await request.read()).decode())
+    except UnicodeDecodeError as error:
+        raise InvalidFault([f"the body is no UTF-8: {error}"]) from error
+
+
+async def _body(request: web.Request, *types: str) -> Any:
+    """What the JSON says. ``types`` that the route takes, to be named to whoever sends another."""
     if request.content_type != _JSON:
+        wanted = " or ".join(types or (_JSON,))
         raise web.HTTPUnsupportedMediaType(
-            text=json.dumps({"error": f"the body has to be {_JSON}, say so in Content-Type"}), content_type=_JSON
+            text=json.dumps({"error": f"the body has to be {wanted}, say so in Content-Type"}), content_type=_JSON
         )
     try:
         return json.loads(await request.read())

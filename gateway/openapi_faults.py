@@ -59,7 +59,7 @@ def _paths() -> dict[str, Any]:
                 "operationId": "runPlan",
                 "summary": "Run a plan for as long as the client listens: one line of JSON for each step, when it is "
                 "done. A client that goes away ends the plan and its faults.",
-                "requestBody": _content("Plan", required=True),
+                "requestBody": _plan(),
                 "responses": {
                     "200": {
                         "description": "The steps as they are done.",
@@ -67,6 +67,15 @@ def _paths() -> dict[str, Any]:
                     },
                     **_answers({}, "400", "415"),
                 },
+            }
+        },
+        "/v1/faults/plan/check": {
+            "post": {
+                "operationId": "checkPlan",
+                "summary": "Check a plan and do nothing: its steps in the order of their times, with the seeds that "
+                "the plan's decides, for a client that keeps the times itself.",
+                "requestBody": _plan(),
+                "responses": _answers({"200": ("CheckedPlan", "It can be run.")}, "400", "415"),
             }
         },
         "/v1/openapi.json": {
@@ -121,6 +130,29 @@ def _schemas() -> dict[str, Any]:
             },
             "steps",
         ),
+        "CheckedPlan": _object(
+            {
+                "name": _TEXT,
+                "steps": {
+                    "type": "array",
+                    "items": _object(
+                        {
+                            "step": _COUNT,
+                            "at_ms": _COUNT,
+                            "does": _TEXT,
+                            "fault": _ref("Fault"),
+                            "clear": {
+                                "oneOf": [{"type": "integer"}, {"const": "all"}],
+                                "description": "The step whose fault ends here, by its number, or all. In place of "
+                                "fault.",
+                            },
+                        },
+                        *("step", "at_ms", "does"),
+                    ),
+                },
+            },
+            *("name", "steps"),
+        ),
         "StepDone": _object(
             {"step": _COUNT, "at_ms": _COUNT, "does": _TEXT, "id": _TEXT, "cleared": ids, "error": _TEXT},
             *("step", "at_ms", "does"),
@@ -135,7 +167,7 @@ def _responses() -> dict[str, Any]:
         "403": "Fault injection is off.",
         "404": "There is no such fault, or no such actor runs.",
         "409": f"It cannot be done now, as a {SLOW} of a process that is gone.",
-        "415": "The body is not application/json.",
+        "415": "The body is not application/json, nor, where it is a plan, application/yaml.",
         "503": "The controller does not answer; whether it was done is not known.",
     }
     return {
@@ -153,6 +185,13 @@ def _answers(good: dict[str, tuple[str, str]], *bad: str) -> dict[str, Any]:
 
 def _content(schema: str, **more: Any) -> dict[str, Any]:
     return {"content": {"application/json": {"schema": _ref(schema)}}, **more}
+
+
+def _plan() -> dict[str, Any]:
+    return {
+        "content": {type_: {"schema": _ref("Plan")} for type_ in ("application/json", "application/yaml")},
+        "required": True,
+    }
 
 
 def _ref(schema: str) -> dict[str, str]:

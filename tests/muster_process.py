@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import psutil
 
-from gateway.testing import Cluster
+from pytest_muster import Cluster
 
 T = TypeVar("T")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def imported(file: Path) -> Iterator[tuple[str, int]]:
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
 def test_imports_point_one_way(package: str) -> None:
-    others = set(MAY_IMPORT) - MAY_IMPORT[package] - {package} | {"tests"}
+    others = set(MAY_IMPORT) - MAY_IMPORT[package] - {package} | {"tests", "pytest", "pytest_muster"}
     wrong = [
         f"{file.relative_to(ROOT)}:{line} imports {name}"
         for file in sorted((ROOT / package).rglob("*.py"))
@@ -57,6 +58,16 @@ def test_imports_point_one_way(package: str) -> None:
         if name in others
     ]
     assert not wrong
+
+
+def test_pytest_muster_needs_nothing_of_ours() -> None:
+    """Nor of anybody else's: it is installed alone, with pytest. What only type checkers import does not count."""
+    allowed = sys.stdlib_module_names | {"pytest", "pytest_muster", "typing_extensions"}
+    files = sorted((ROOT / "pytest-muster/src").rglob("*.py"))
+    assert files
+    assert not [
+        f"{file.name}:{line} imports {name}" for file in files for name, line in imported(file) if name not in allowed
+    ]
 
 
 @pytest.mark.parametrize("file", PURE, ids=lambda file: str(file.relative_to(ROOT)))

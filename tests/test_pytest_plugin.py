@@ -1,20 +1,23 @@
-"""The pytest plugin, as somebody else's tests use it."""
+"""The pytest plugin, in an environment without Muster, as somebody else's tests use it."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from importlib.metadata import entry_points
-
-import pytest
+from pathlib import Path
 
 from tests.restart.test_restart import nothing_is_left
+from tests.users_environment import build_wheel, make_environment, run_pytest
 
-pytest_plugins = ["pytester"]
+CONFIGURATION = """
+[pytest]
+muster_gateways = 2
+muster_properties =
+    message.max.bytes = 2000000
+"""
 
-USER_TESTS = """
-import os
-import signal
+FIRST_MODULE = """
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -26,8 +29,12 @@ def muster_properties(muster_properties):
     return {**muster_properties, "num.partitions": "3"}
 
 
+def test_nothing_of_the_server_is_here():
+    assert [name for name in ("ray", "pyspark", "kio", "gateway", "actors") if find_spec(name)] == []
+
+
 def test_produce_and_consume(muster):
-    topic = muster.topic(partitions=2)
+    topic = muster.topic(partitions=2, config={"retention.ms": "600000"})
     producer = Producer({"bootstrap.servers": muster.bootstrap})
     producer.produce(topic, b"hello")
     assert producer.flush(30) == 0
@@ -51,9 +58,17 @@ def test_properties_and_addresses(muster, muster_properties):
 def test_a_fault(muster, muster_faults):
     muster_faults.inject("error", api="OffsetCommit", error="NOT_COORDINATOR")
     assert len(muster.faults.faults()) == 1
+    Path("cluster").write_text(muster.bootstrap)
+"""
+
+SECOND_MODULE = """
+import os
+import signal
+from pathlib import Path
 
 
-def test_the_fault_was_cleared(muster):
+def test_the_next_module_has_the_same_cluster_and_no_fault(muster):
+    assert muster.bootstrap == Path("cluster").read_text()
     assert muster.faults.faults() == []
 
 
@@ -63,45 +78,18 @@ def test_interrupted_as_by_a_user():
 """
 
 
-def test_a_users_suite_and_ctrl_c(pytester: pytest.Pytester) -> None:
-    pytester.makeini(
-        """
-        [pytest]
-        muster_gateways = 2
-        muster_properties =
-            message.max.bytes = 2000000
-        """
-    )
-    pytester.makepyfile(USER_TESTS)
-    result = pytester.runpytest_subprocess(
-        "-v", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", f"--basetemp={pytester.path / 'temp'}"
-    )
-    result.assert_outcomes(passed=4)
-    result.stdout.fnmatch_lines(["*KeyboardInterrupt*"])
-    storage = pytester.path / "temp" / "muster0" / "storage"
+def test_a_users_suite_and_ctrl_c(tmp_path: Path) -> None:
+    python = make_environment(tmp_path / "environment", build_wheel(tmp_path / "wheel"), ["confluent-kafka"])
+    suite = tmp_path / "suite"
+    suite.mkdir()
+    (suite / "pytest.ini").write_text(CONFIGURATION)
+    (suite / "test_first.py").write_text(FIRST_MODULE)
+    (suite / "test_second.py").write_text(SECOND_MODULE)
+    command = f"{sys.executable} -m gateway.cli.main"
+    done = run_pytest(python, suite, "-v", f"--basetemp={tmp_path / 'temp'}", MUSTER_COMMAND=command)
+    assert "5 passed" in done.stdout, done.stdout
+    assert "KeyboardInterrupt" in done.stdout
+    storage = tmp_path / "temp" / "muster0" / "storage"
     assert storage.is_dir()
     nothing_is_left(storage)
-    assert not (pytester.path / ".hypothesis").exists()
-
-
-def test_a_cluster_that_does_not_start_says_why(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nmuster_properties = no.such.property = 1")
-    pytester.makepyfile("def test_one(muster): pass\n\ndef test_two(muster): pass")
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
-    result.assert_outcomes(errors=2)
-    result.stdout.fnmatch_lines(["*muster up ended with exit code *", "*no.such.property*"])
-    result.stdout.no_fnmatch_line("*Traceback*")
-
-
-def test_a_line_that_is_no_property_is_named(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nmuster_properties = nonsense")
-    pytester.makepyfile("def test_one(muster): pass")
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
-    result.stdout.fnmatch_lines(["*muster_properties has lines NAME=VALUE, not 'nonsense'*"])
-
-
-def test_it_costs_nothing_where_it_is_not_used() -> None:
-    (plugin,) = entry_points(group="pytest11", name="muster")
-    code = f"import pytest, sys; before = set(sys.modules); import {plugin.value}; print(*set(sys.modules) - before)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) == {"gateway", "gateway.pytest_plugin"}
+    assert not (suite / ".hypothesis").exists()

@@ -31,16 +31,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import yaml
 
 from actors.faults.errors import FaultError, InvalidFault, UnknownTarget
 from actors.faults.matching import drawn
 from actors.faults.model import FIELDS, Fault
-
-if TYPE_CHECKING:
-    from actors.faults.client import FaultClient
 
 ALL = "all"
 _KEYS = ("name", "seed", "steps")
@@ -60,6 +57,17 @@ class Step:
     fault: Fault | None = None
     clear: str | None = None
     """Name of an earlier step, or ``all``."""
+
+    def to_json(self, steps: Sequence[Step]) -> dict[str, Any]:
+        """The step as whoever keeps the times needs it: a fault with its seed, or the number of the step to clear.
+
+        ``steps``: all of the plan.
+        """
+        told = {"step": self.number, "at_ms": self.at_ms, "does": str(self)}
+        if self.fault is not None:
+            return {**told, "fault": self.fault.to_json()}
+        named = next((step.number for step in steps if step.name is not None and step.name == self.clear), ALL)
+        return {**told, "clear": named}
 
     def __str__(self) -> str:
         if self.fault is None:
@@ -199,32 +207,46 @@ class Run:
         raise UnknownTarget(f"{step.clear} is to be cleared before it was injected")
 
 
-def run(plan: Plan, client: FaultClient, on_step: Callable[[Step, str], None]) -> None:
-    """See :meth:`FaultClient.run`."""
+class Injector(Protocol):
+    """Does faults to a cluster. Whatever cannot be done is a FaultError."""
+
+    def inject(self, fault: Fault) -> str:
+        """Inject it: its id."""
+
+    def clear(self, fault_id: str | None = None) -> list[str]:
+        """End the fault, or all: the ids of those that ended. UnknownTarget if there is none with that id."""
+
+
+def run(plan: Plan, injector: Injector, on_step: Callable[[Step, str], None]) -> None:
+    """Do the steps of a plan at their times; returns after the last. ``on_step`` hears of each and what came of it.
+
+    A step that is refused ends the plan with its FaultError; the faults that the plan injected are cleared then,
+    and when it is interrupted. Those of a plan that came to its end stay until they expire or are cleared.
+    """
     running, started_s = Run(plan), time.monotonic()
     try:
         for step in plan.steps:
             time.sleep(max(0.0, started_s + step.at_ms / 1000 - time.monotonic()))
-            on_step(step, _do(step, client, running))
+            on_step(step, _do(step, injector, running))
     except BaseException:
-        _clear_those_that_are_left(client, running)
+        _clear_those_that_are_left(injector, running)
         raise
 
 
-def _do(step: Step, client: FaultClient, running: Run) -> str:
+def _do(step: Step, injector: Injector, running: Run) -> str:
     if step.fault is not None:
-        fault_id = client.inject(step.fault)
+        fault_id = injector.inject(step.fault)
         running.injected(step, fault_id)
         return fault_id
     try:
-        return "cleared " + (", ".join(client.clear(running.to_clear(step))) or "nothing")
+        return "cleared " + (", ".join(injector.clear(running.to_clear(step))) or "nothing")
     except UnknownTarget:
         return "was over already"
 
 
-def _clear_those_that_are_left(client: FaultClient, running: Run) -> None:
+def _clear_those_that_are_left(injector: Injector, running: Run) -> None:
     for fault_id in running.ids:
         try:
-            client.clear(fault_id)
+            injector.clear(fault_id)
         except FaultError:
             continue

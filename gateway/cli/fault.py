@@ -8,21 +8,24 @@ from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 import click
 
 from actors import terminal
+from gateway.cli import http
 from gateway.cli.errors import CliError
 from gateway.cli.names import NAME
 from gateway.cli.output import print_json, print_table
 from gateway.cli.running import by_storage_or_address, state_of, status_of
 
 if TYPE_CHECKING:
-    from actors.faults import FaultClient
+    from actors.faults import Fault
     from actors.faults.plan import Step
 
 F = TypeVar("F", bound=Callable[..., Any])
-Connect = Callable[[], "FaultClient"]
+Connect = Callable[[], "FaultApi"]
+_NOT_FOUND = 404
 _COLUMNS = ("ID", "ACTION", "ON", "WHEN", "PHASE", "MATCHED", "HITS", "EXPIRES AT")
 _OPTIONS: dict[str, tuple[str, Any]] = {
     "actor": ("NAME", NAME),
@@ -51,14 +54,14 @@ def fault() -> None:
 
 
 def on_cluster(command: F) -> F:
-    """Options that say which cluster; ``connect()`` gives the command its client. A FaultError becomes one line."""
+    """Options that say which cluster; ``connect()`` gives the command its fault API. A FaultError becomes one line."""
 
     @wraps(command)
     def with_client(directory: Path, address: str | None, http_urls: tuple[str, ...], **given: Any) -> Any:
         from actors.faults.errors import FaultError
 
         try:
-            return command(lambda: _client(directory, address, http_urls), **given)
+            return command(lambda: _api(directory, address, http_urls), **given)
         except FaultError as error:
             raise CliError(str(error)) from error
 
@@ -72,13 +75,44 @@ def on_cluster(command: F) -> F:
     return by_storage_or_address(option(with_client))  # type: ignore[return-value]
 
 
-def _client(directory: Path, address: str | None, http_urls: tuple[str, ...]) -> FaultClient:
-    from actors.faults import FaultClient
+class FaultApi:
+    """The fault API of one cluster. Its methods raise FaultError, UnknownTarget among them."""
 
-    urls = http_urls or _http_urls(directory, address)
+    def __init__(self, urls: tuple[str, ...]) -> None:
+        self._urls = urls
+
+    def inject(self, fault: Fault) -> str:
+        """Inject it: its id."""
+        return str(self._send("POST", "/v1/faults", fault.to_json())["id"])
+
+    def faults(self) -> list[dict[str, Any]]:
+        """What is in force."""
+        found: list[dict[str, Any]] = self._send("GET", "/v1/faults")["faults"]
+        return found
+
+    def clear(self, fault_id: str | None = None) -> list[str]:
+        """End the fault, or all: the ids of those that ended."""
+        path = "/v1/faults" if fault_id is None else f"/v1/faults/{quote(fault_id, safe='')}"
+        cleared: list[str] = self._send("DELETE", path)["cleared"]
+        return cleared
+
+    def _send(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        from actors.faults import FaultError, UnknownTarget
+
+        try:
+            return http.send(self._urls, method, path, body)
+        except http.Refused as error:
+            raise (UnknownTarget if error.status == _NOT_FOUND else FaultError)(error.message) from error
+        except http.NotTold as error:
+            raise FaultError(error.message) from error
+
+
+def _api(directory: Path, address: str | None, http_urls: tuple[str, ...]) -> FaultApi:
+    given = tuple(url for urls in http_urls for url in urls.split(","))
+    urls = given or _http_urls(directory, address)
     if not urls:
         raise CliError("no gateway has an HTTP address; muster status shows what runs")
-    return FaultClient(*urls)
+    return FaultApi(urls)
 
 
 def _http_urls(directory: Path, address: str | None) -> tuple[str, ...]:
@@ -192,15 +226,15 @@ def run(connect: Connect, plan: Path) -> None:
     """Do the steps of a plan at their times, and print each when it is done. PLAN is YAML; it is checked whole before
     the first step. An interrupted plan clears its faults.
     """
-    from actors.faults.plan import Plan
+    from actors.faults import plan as plans
 
     with _naming(plan):
-        checked = Plan.read(plan)
+        checked = plans.Plan.read(plan)
 
     def show(step: Step, result: str) -> None:
         terminal.line(f"{step.at_ms / 1000:9.3f} s  {step}  {result}")
 
-    connect().run(checked, show)
+    plans.run(checked, connect(), show)
 
 
 @contextmanager

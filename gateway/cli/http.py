@@ -1,15 +1,15 @@
-"""What gateways tell over HTTP beside Kafka's APIs: /v1/..."""
+"""What gateways tell and do over HTTP beside Kafka's APIs: /v1/..."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import ProxyHandler, Request, build_opener
 
 from gateway.cli.errors import CliError
 from gateway.cli.running import state_of, status_of
@@ -37,7 +37,7 @@ def ask(directory: Path, address: str | None, path: str, **parameters: str) -> d
     try:
         for base in _gateways(directory, address):
             try:
-                return _get(f"{base}{path}?{urlencode(parameters)}")
+                return _answer(Request(f"{base}{path}?{urlencode(parameters)}"))
             except (OSError, HTTPException, ValueError) as error:
                 failure = f"{base} does not answer ({error})"
     except Refused:
@@ -56,9 +56,30 @@ def _gateways(directory: Path, address: str | None) -> Iterator[str]:
             yield url.removesuffix(_METRICS)
 
 
-def _get(url: str) -> dict[str, Any]:
+def send(urls: Iterable[str], method: str, path: str, body: Any = None) -> dict[str, Any]:
+    """Have the first of these gateways that can be connected to do something: its JSON. NotTold, Refused.
+
+    ``urls``: with or without /metrics. No other gateway is asked to do again what one may have done.
+    """
+    bases = [url.rstrip("/").removesuffix(_METRICS) for url in urls]
+    for base in bases:
+        request = Request(f"{base}{path}", method=method)
+        if body is not None:
+            request.data = json.dumps(body).encode()
+            request.add_header("Content-Type", "application/json")
+        try:
+            return _answer(request)
+        except URLError as error:
+            if not isinstance(error.reason, ConnectionRefusedError):
+                raise NotTold(f"{base} does not answer: {error.reason}") from error
+        except (OSError, HTTPException, ValueError) as error:
+            raise NotTold(f"{base} does not answer: {str(error) or type(error).__name__}") from error
+    raise NotTold(f"no gateway listens at {', '.join(bases)}")
+
+
+def _answer(request: Request) -> dict[str, Any]:
     try:
-        with _OPENER.open(url, timeout=_TIMEOUT_S) as response:
+        with _OPENER.open(request, timeout=_TIMEOUT_S) as response:
             answer: dict[str, Any] = json.load(response)
             return answer
     except HTTPError as error:

@@ -10,7 +10,7 @@ from examples.test_orders import (
     test_no_order_is_lost_by_committing_after,
     topic,
 )
-from gateway.pytest_plugin import muster_faults
+from pytest_muster.plugin import muster_faults
 
 __all__ = [
     "muster_faults",

@@ -10,9 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from actors.faults import Fault, FaultClient, UnknownTarget
 from actors.wire.codec import ErrorCode
 from placement.hashing import partition_for
+from pytest_muster import FaultClient, UnknownTarget
 from tests.gateway.serving import Client
 from tests.muster_process import Muster, eventually
 from tests.table_rows import table_rows
@@ -144,7 +144,7 @@ def test_a_killed_controller_leaves_the_faults_and_their_counts(
     muster: Muster, faults: FaultClient, fresh: Callable[[str], str]
 ) -> None:
     group, pid = fresh("g"), pid_of(muster, "controller")
-    fault_id = faults.inject(Fault("error", api="FindCoordinator", group=group, error="NOT_COORDINATOR", when="once"))
+    fault_id = faults.inject("error", api="FindCoordinator", group=group, error="NOT_COORDINATOR", when="once")
     muster.cli("groups", "delete", group, check=False)
     assert [one["hits"] for one in faults.faults()] == [1]
     faults.kill("controller")

@@ -21,13 +21,13 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.faults import FaultClient
 from actors.log.batch import iter_headers
 from actors.runtime import now_ms
 from actors.wire import codec
 from gateway.connection import Connection
 from gateway.upkeep import Upkeep
 from placement.view import Topic
+from pytest_muster import FaultClient
 from tests.gateway.fault_client import PROPERTIES as FAULT_PROPERTIES
 from tests.gateway.group_client import Fresh, Member, find
 from tests.gateway.real_clients import reachable

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from actors.faults import FaultClient
 from actors.faults.apis import GROUP, MEMBER, NAMED_BY, PARTITION, TOPIC
 from actors.faults.matching import Facts
 from actors.wire import codec
@@ -16,6 +15,7 @@ from actors.wire.codec import ErrorCode
 from gateway.faults import facts_of
 from gateway.registry import APIS, Call
 from placement.view import Topic
+from pytest_muster import FaultClient
 from tests.gateway.fault_client import PROPERTIES
 from tests.gateway.group_client import Fresh
 from tests.gateway.serving import Serving

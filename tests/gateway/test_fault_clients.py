@@ -12,8 +12,8 @@ from aiokafka.errors import RequestTimedOutError
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from kafka import KafkaProducer
 
-from actors.faults import FaultClient
 from placement.view import Topic
+from pytest_muster import FaultClient
 from tests.gateway import fault_client
 from tests.gateway.fault_client import committed, new_group
 from tests.gateway.group_client import Fresh

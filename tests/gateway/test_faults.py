@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from actors.faults import Fault, FaultClient
+from actors.faults import Fault
 from actors.wire.codec import ErrorCode
 from placement.view import Topic
+from pytest_muster import FaultClient
 from tests.gateway.fault_client import (
     COMMIT_VERSION,
     PROPERTIES,

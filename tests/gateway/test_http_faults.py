@@ -14,12 +14,13 @@ from urllib.request import Request, urlopen
 
 import psutil
 import pytest
+import yaml
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
-from actors.faults import Fault, FaultClient, FaultsDisabled, InvalidFault, Plan, UnknownTarget, Unreachable
 from actors.faults.control import Process
 from gateway.openapi_faults import document
+from pytest_muster import FaultClient, FaultsDisabled, InvalidFault, UnknownTarget, Unreachable
 from tests.faults.test_model import BAD, GOOD
 from tests.gateway.fault_client import PROPERTIES
 from tests.gateway.local_faults import NODE
@@ -230,9 +231,12 @@ PLAN = {
 
 
 class TestPlans:
-    def test_run_by_the_client(self, faults: FaultClient) -> None:
-        plan, steps = Plan.from_json(PLAN), []
-        faults.run(plan, lambda step, result: steps.append((step.number, result)))
+    @pytest.mark.parametrize("is_file", [False, True])
+    def test_run_by_the_client(self, faults: FaultClient, is_file: bool, tmp_path: Path) -> None:
+        steps: list[tuple[int, str]] = []
+        (tmp_path / "plan.yaml").write_text(yaml.safe_dump(PLAN))
+        plan = tmp_path / "plan.yaml" if is_file else PLAN
+        faults.run(plan, lambda step, result: steps.append((step["step"], result)))
         (left,) = faults.faults()
         assert left["fault"] == {"action": "close", "group": "g"}
         assert [number for number, _ in steps] == [1, 2, 3]
@@ -245,7 +249,7 @@ class TestPlans:
             {"at": 0, "action": "drop"},
         ]
         with pytest.raises(UnknownTarget):
-            faults.run(Plan.from_json({"steps": steps}))
+            faults.run({"steps": steps})
         assert faults.faults() == []
 
     def test_run_by_the_gateway(self, full: Serving, faults: FaultClient) -> None:
@@ -275,17 +279,53 @@ class TestPlans:
         assert (status, answer["problems"]) == (400, ["step 2: delay needs delay_ms"])
         assert faults.faults() == []
 
+    def test_a_client_of_its_own_times_is_told_the_steps(self, full: Serving) -> None:
+        status, checked = send(full, "POST", "/v1/faults/plan/check", PLAN)
+        assert (status, checked["name"]) == (200, "short")
+        assert [(step["step"], step["at_ms"]) for step in checked["steps"]] == [(1, 0), (2, 20), (3, 40)]
+        assert checked["steps"][0]["fault"]["when"].keys() == {"probability", "seed"}
+        assert checked["steps"][2]["clear"] == 1
+        schema = {"$ref": "#/components/schemas/CheckedPlan", "components": document()["components"]}
+        Draft202012Validator(schema).validate(checked)
+
+    @pytest.mark.parametrize(
+        ("text", "problem"),
+        [
+            ("steps: [", "this is no YAML"),
+            ("steps: [{at: 0, action: drpo}]", "did you mean drop"),
+            ("steps: [{at: 0, clear: other}]", "no step is named 'other'"),
+            (b"steps: \xff", "the body is no UTF-8"),
+        ],
+    )
+    def test_a_file_that_is_no_plan_does_nothing(
+        self, faults: FaultClient, text: str | bytes, problem: str, tmp_path: Path
+    ) -> None:
+        (tmp_path / "plan.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+        with pytest.raises(InvalidFault, match=problem):
+            faults.run(tmp_path / "plan.yaml")
+        assert faults.faults() == []
+
+    def test_a_step_that_clears_too_early_ends_the_plan(self, faults: FaultClient) -> None:
+        steps = [
+            {"at": 0, "action": "close"},
+            {"at": 1, "name": "later", "action": "drop"},
+            {"at": 0, "clear": "later"},
+        ]
+        with pytest.raises(UnknownTarget, match="before it was injected"):
+            faults.run({"steps": steps})
+        assert faults.faults() == []
+
     def test_an_interrupted_plan_clears_its_faults(self, faults: FaultClient) -> None:
         def interrupt(step: Any, result: str) -> None:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            faults.run(Plan.from_json(PLAN), interrupt)
+            faults.run(PLAN, interrupt)
         assert faults.faults() == []
 
 
 def test_threads_may_share_a_client(faults: FaultClient) -> None:
-    threads = [threading.Thread(target=faults.inject, args=(Fault("drop", group="g"),)) for _ in range(8)]
+    threads = [threading.Thread(target=faults.inject, args=({"action": "drop", "group": "g"},)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

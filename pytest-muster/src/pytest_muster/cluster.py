@@ -1,6 +1,6 @@
-"""A running Muster for tests: ``muster up`` in a process of its own, with a storage directory that can be thrown away.
+"""A Muster for tests: one that runs already, or ``muster up`` in a process of its own.
 
-For pytest there is the fixture ``muster`` (``gateway.pytest_plugin``); everywhere else::
+For pytest there is the fixture ``muster`` (``pytest_muster.plugin``); everywhere else::
 
     with Muster(Path(directory) / "storage") as muster:
         ...muster.bootstrap...
@@ -16,18 +16,23 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
+
+from pytest_muster.command import NoMusterCommand, muster_command
+from pytest_muster.faults import FaultClient
+from pytest_muster.topics import create_topic
 
 if TYPE_CHECKING:
-    from actors.faults import FaultClient
+    from typing_extensions import Self
 
 START_TIMEOUT_S = 120.0
 _STOP_S = 60.0
 _ADMIN_S = 60.0
 _LOG_LINES = 25
+_READY = "muster ready "
 
 PROPERTIES: Mapping[str, str] = MappingProxyType(
     {
@@ -39,9 +44,11 @@ PROPERTIES: Mapping[str, str] = MappingProxyType(
 """What differs from Muster's defaults: faults may be injected, groups settle at once, and few processes do."""
 
 # SIGTERM comes to ``muster up`` when its parent's thread that started it ends, however that went: then it stops in
-# order. Armed in the child, since a preexec_fn may deadlock in a process with threads, and kept by exec.
+# order. Armed in the child, since a preexec_fn may deadlock in a process with threads, and kept by exec. In a process
+# group of its own: a Ctrl-C in the terminal is for the tests, and they stop it last.
 _BECOME = """
 import ctypes, os, signal, sys
+os.setpgid(0, 0)
 ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
 if os.getppid() != int(sys.argv[1]):
     sys.exit("the parent is gone already")
@@ -50,7 +57,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 class MusterNotStarted(RuntimeError):
-    """``muster up`` did not get ready; the message has the end of what it said."""
+    """``muster up`` did not get ready; the message has the command and the end of what it said."""
 
 
 class Cluster:
@@ -71,23 +78,38 @@ class Cluster:
     @property
     def http_url(self) -> str:
         """The HTTP API of the first gateway, without the path."""
-        return self.metrics_urls[0].removesuffix("/metrics")
+        return self.metrics_urls[0][: -len("/metrics")]
 
     @property
     def faults(self) -> FaultClient:
         """Injects faults into this cluster, and clears them."""
-        from actors.faults import FaultClient
-
         return FaultClient(*self.metrics_urls)
 
     def topic(self, name: str | None = None, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
-        """Create a topic, of a name that no other has unless one is given; its name. KafkaException if it exists."""
-        from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-
+        """Create a topic, of a name that no other has unless one is given; its name. TopicNotCreated."""
         name = name or f"topic-{os.getpid()}-{next(self._numbers)}"
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([NewTopic(name, partitions, config=dict(config or {}))])[name].result(_ADMIN_S)
+        create_topic(self.bootstrap, name, partitions, config or {}, _ADMIN_S)
         return name
+
+
+class RunningMuster(Cluster):
+    """A Muster that somebody else started, and ends."""
+
+    def __init__(self, bootstrap: str, http_urls: Sequence[str] = ()) -> None:
+        """``http_urls``: of gateways, with or without /metrics; needed for faults and metrics only."""
+        self._bootstrap = bootstrap
+        bases = (url.strip().rstrip("/") for url in http_urls)
+        self._metrics_urls = tuple(url if url.endswith("/metrics") else f"{url}/metrics" for url in bases)
+
+    @property
+    def bootstrap(self) -> str:
+        return self._bootstrap
+
+    @property
+    def metrics_urls(self) -> tuple[str, ...]:
+        if not self._metrics_urls:
+            raise RuntimeError("no HTTP address of this Muster was given, in MUSTER_HTTP or --muster-http")
+        return self._metrics_urls
 
 
 class Muster(Cluster):
@@ -100,8 +122,14 @@ class Muster(Cluster):
         properties: Mapping[str, str] = MappingProxyType({}),
         gateways: int = 1,
         start_timeout_s: float = START_TIMEOUT_S,
+        command: str | None = None,
+        requirement: str | None = None,
     ) -> None:
-        """``properties`` of docs/configuration.md, over :data:`PROPERTIES`. Ports are free ones."""
+        """``properties`` of docs/configuration.md, over :data:`PROPERTIES`. Ports are free ones.
+
+        ``command`` stands for ``muster``; without it, the one beside this Python or on PATH is taken, or
+        ``requirement`` installed with uvx. Without either, MUSTER_COMMAND and MUSTER_REQUIREMENT of the environment.
+        """
         self.storage = Path(storage)
         self.properties: Mapping[str, str] = {**PROPERTIES, **properties}
         """What was set; everything else is as by default."""
@@ -109,8 +137,10 @@ class Muster(Cluster):
         """What ``muster up`` says. The logs of the actors are in ``storage/run/log``."""
         self._gateways = gateways
         self._start_timeout_s = start_timeout_s
+        self._given = command or os.environ.get("MUSTER_COMMAND")
+        self._requirement = requirement or os.environ.get("MUSTER_REQUIREMENT")
         self._process: subprocess.Popen[str] | None = None
-        self._ready: dict[str, str] = {}
+        self._ready: Mapping[str, str] = {}
 
     @property
     def bootstrap(self) -> str:
@@ -127,55 +157,60 @@ class Muster(Cluster):
 
     def cli(self, *arguments: str) -> str:
         """What another ``muster`` command prints about this cluster. CalledProcessError with its stderr if it fails."""
-        command = [*_MUSTER, *arguments, "--storage", str(self.storage)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=_ADMIN_S, check=True).stdout
+        command = [*muster_command(self._given, self._requirement), *arguments, "--storage", str(self.storage)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_ADMIN_S, check=True)
+        return done.stdout
 
     def start(self) -> None:
         """Returns when it serves. MusterNotStarted, after everything that was started has ended."""
         self.storage.parent.mkdir(parents=True, exist_ok=True)
-        sets = [part for name, value in self.properties.items() for part in ("--set", f"{name}={value}")]
-        up = [*_MUSTER, "up", "--port", "0", "--gateways", str(self._gateways), "--storage", str(self.storage), *sets]
         try:
-            self._ready = self._wait(self._spawn(up))
+            muster = muster_command(self._given, self._requirement)
+        except NoMusterCommand as error:
+            raise MusterNotStarted(str(error)) from None
+        sets = [part for name, value in self.properties.items() for part in ("--set", f"{name}={value}")]
+        up = [*muster, "up", "--port", "0", "--gateways", str(self._gateways), "--storage", str(self.storage), *sets]
+        try:
+            self._ready = self._wait(self._spawn(up), up)
         except BaseException:
             self.stop()
             raise
 
-    def _spawn(self, command: list[str]) -> subprocess.Popen[str]:
-        become = [sys.executable, "-I", "-S", "-c", _BECOME, str(os.getpid()), *command]
+    def _spawn(self, command: Sequence[str]) -> subprocess.Popen[str]:
+        if sys.platform == "linux":
+            command = [sys.executable, "-I", "-S", "-c", _BECOME, str(os.getpid()), *command]
         with self.log.open("a") as log:
             self._process = subprocess.Popen(
-                become,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                process_group=0,  # a Ctrl-C in the terminal is for the tests: they stop it last
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
             )
         return self._process
 
-    def _wait(self, process: subprocess.Popen[str]) -> dict[str, str]:
+    def _wait(self, process: subprocess.Popen[str], command: Sequence[str]) -> Mapping[str, str]:
         lines: list[str] = []
         told = threading.Event()
 
         def read() -> None:
             assert process.stdout is not None
-            for line in process.stdout:  # to its end, so that nothing ever waits to be read
-                if line.startswith("muster ready "):
-                    lines.append(line)
-                    told.set()
+            with self.log.open("a") as log:
+                for line in process.stdout:  # to its end, so that nothing ever waits to be read
+                    if line.startswith(_READY):
+                        lines.append(line)
+                        told.set()
+                    log.write(line)
+                    log.flush()
             told.set()
 
         threading.Thread(target=read, name="muster-up-stdout", daemon=True).start()
         if not told.wait(self._start_timeout_s):
-            raise MusterNotStarted(self._explain(f"muster up is not ready after {self._start_timeout_s:g} s"))
+            raise MusterNotStarted(self._explain(f"muster up is not ready after {self._start_timeout_s:g} s", command))
         if not lines:
-            raise MusterNotStarted(self._explain(f"muster up ended with exit code {process.wait(_STOP_S)}"))
-        return dict(part.split("=", 1) for part in shlex.split(lines[0].removeprefix("muster ready ")))
+            code = process.wait(_STOP_S)
+            raise MusterNotStarted(self._explain(f"muster up ended with exit code {code}", command))
+        return dict(part.split("=", 1) for part in shlex.split(lines[0][len(_READY) :]) if "=" in part)
 
-    def _explain(self, what: str) -> str:
+    def _explain(self, what: str, command: Sequence[str]) -> str:
         tail = self.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-        return "\n".join([f"{what}; the end of {self.log}:", *tail])
+        return "\n".join([f"{what}: {shlex.join(command)}", f"the end of {self.log}:", *tail])
 
     def stop(self) -> None:
         """End every process, in order if that goes; the storage directory stays. May be called again."""
@@ -186,7 +221,9 @@ class Muster(Cluster):
         try:
             process.wait(_STOP_S)
         except BaseException:  # it hangs, or somebody who is tired of waiting presses Ctrl-C again
-            _kill(process.pid)
+            for pid in list(_family(process.pid)):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             process.wait()
             raise
 
@@ -205,15 +242,10 @@ class Muster(Cluster):
         self.stop()
 
 
-_MUSTER = (sys.executable, "-m", "gateway.cli.main")
-
-
-def _kill(pid: int) -> None:
-    """SIGKILL to the process and all below it; what is started meanwhile, Muster's own watchdog finds."""
-    import psutil
-
-    with contextlib.suppress(psutil.NoSuchProcess):
-        family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-        for process in family:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+def _family(pid: int) -> Iterator[int]:
+    """The process and, where /proc tells, all below it. What is started meanwhile, Muster's own watchdog finds."""
+    yield pid
+    with contextlib.suppress(OSError):
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in children.read_text().split():
+                yield from _family(int(child))

@@ -1,0 +1,40 @@
+"""A running Muster for tests. pytest has it as the fixture ``muster``; other programs use the class :class:`Muster`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_muster.cluster import Cluster, Muster, MusterNotStarted, RunningMuster
+    from pytest_muster.faults import (
+        FaultClient,
+        FaultError,
+        FaultsDisabled,
+        InvalidFault,
+        UnknownTarget,
+        Unreachable,
+    )
+    from pytest_muster.topics import TopicNotCreated
+
+__all__ = [
+    "Cluster",
+    "FaultClient",
+    "FaultError",
+    "FaultsDisabled",
+    "InvalidFault",
+    "Muster",
+    "MusterNotStarted",
+    "RunningMuster",
+    "TopicNotCreated",
+    "UnknownTarget",
+    "Unreachable",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when it is asked for: pytest imports this package in every test run, used or not."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from pytest_muster import cluster, faults, topics
+
+    return next(getattr(module, name) for module in (cluster, faults, topics) if hasattr(module, name))

@@ -1,0 +1,40 @@
+"""Finds the ``muster`` command."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+class NoMusterCommand(RuntimeError):
+    """There is none; the message says how to have one."""
+
+
+def muster_command(given: str | None = None, requirement: str | None = None) -> Sequence[str]:
+    """The command that stands for ``muster``, with an absolute path. NoMusterCommand.
+
+    ``given``, if any, split as a shell splits it; else ``muster`` beside this Python; else on PATH; else uvx with the
+    ``requirement``, if any: what pip would install, since PyPI has another project by the name of muster.
+    """
+    if given:
+        first, *rest = shlex.split(given)
+        found = shutil.which(first)
+        if found is None:
+            raise NoMusterCommand(f"{first} of the command {given!r} is not there")
+        return (str(Path(found).absolute()), *rest)
+    for path in (str(Path(sys.executable).parent), None):
+        found = shutil.which("muster", path=path)
+        if found:
+            return (str(Path(found).absolute()),)
+    uvx = shutil.which("uvx") if requirement else None
+    if uvx and requirement:
+        return (str(Path(uvx).absolute()), "--from", requirement, "muster")
+    raise NoMusterCommand(
+        "there is no muster command beside this Python or on PATH"
+        + (f", and no uvx to install {requirement}" if requirement else "")
+        + ". Install Muster, in an environment of its own if you like, and set MUSTER_COMMAND to its muster; or set "
+        "MUSTER_BOOTSTRAP, and MUSTER_HTTP for faults, to those of a Muster that runs"
+    )

@@ -1,0 +1,185 @@
+"""The fault API for Python programs and tests: synchronous, over HTTP, from any machine that reaches a gateway.
+
+What a fault can be, the gateway says: it checks every fault and every plan, so this client needs no newer version when
+Muster has new faults. docs/faults.md has them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Callable, Union
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote
+from urllib.request import ProxyHandler, Request, build_opener
+
+Plan = Union[str, "os.PathLike[str]", Mapping[str, Any]]
+"""A plan: the path of its YAML file, or what such a file says."""
+_OPENER = build_opener(ProxyHandler({}))
+_JSON, _YAML = "application/json", "application/yaml"
+_INVALID, _DISABLED, _NOT_FOUND = 400, 403, 404
+
+
+class FaultError(Exception):
+    """The fault was not injected, listed or cleared; the text says why."""
+
+
+class FaultsDisabled(FaultError):
+    """The cluster was started without ``fault.injection.enable=true``: every call is refused."""
+
+
+class InvalidFault(FaultError, ValueError):
+    """The fault, or the plan, cannot be. ``problems`` has a text for everything that is wrong with it."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(self.problems))
+
+
+class UnknownTarget(FaultError, LookupError):
+    """No fault with that id, or no actor of that name that runs."""
+
+
+class Unreachable(FaultError, ConnectionError):
+    """No gateway answered, or the controller did not answer it. Whether the fault was injected is not known."""
+
+
+class FaultClient:
+    """Injects, lists and clears the faults of one cluster.
+
+    Every method raises FaultsDisabled unless the cluster was started with ``fault.injection.enable=true``, and
+    Unreachable when nobody answers. A call goes to the first gateway of those given that can be connected to.
+    """
+
+    def __init__(self, *http_urls: str, timeout_s: float = 30.0) -> None:
+        """``http_urls``: of gateways, as ``muster up`` prints them (``metrics=``), with or without /metrics."""
+        if not http_urls:
+            raise ValueError("no URL of a gateway is given")
+        urls = [url.strip().rstrip("/") for given in http_urls for url in given.split(",")]
+        self._urls = [url[: -len("/metrics")] if url.endswith("/metrics") else url for url in urls]
+        self._timeout_s = timeout_s
+
+    def inject(self, fault: str | Mapping[str, Any], **fields: Any) -> str:
+        """Inject the fault, given whole or as its action and fields: its id.
+
+        It is in force on every gateway that lives when this returns. InvalidFault; UnknownTarget for an actor that
+        does not run.
+        """
+        if isinstance(fault, str):
+            fault = {"action": fault, **fields}
+        elif fields:
+            raise TypeError("fields go with an action, not with a whole fault")
+        return str(self._call("POST", "/v1/faults", dict(fault))["id"])
+
+    def faults(self) -> list[dict[str, Any]]:
+        """What is in force: id, fault, matched, hits, injected_ms, expires_at_ms."""
+        found: list[dict[str, Any]] = self._call("GET", "/v1/faults")["faults"]
+        return found
+
+    def clear(self, fault_id: str | None = None) -> list[str]:
+        """End the fault, or all of them: the ids of those that ended. UnknownTarget for an id that is not there."""
+        path = "/v1/faults" if fault_id is None else f"/v1/faults/{quote(fault_id, safe='')}"
+        cleared: list[str] = self._call("DELETE", path)["cleared"]
+        return cleared
+
+    def kill(self, actor: str | None = None, *, group: str | None = None) -> str:
+        """SIGKILL to the actor's process, or to that of the offsets actor that owns the group."""
+        return self.inject("kill", actor=actor, group=group)
+
+    def pause(self, actor: str | None = None, *, group: str | None = None, expires_ms: int | None = None) -> str:
+        """SIGSTOP to the actor's process, until :meth:`resume`, :meth:`clear`, or ``expires_ms``."""
+        return self.inject("pause", actor=actor, group=group, expires_ms=expires_ms)
+
+    def resume(self, actor: str | None = None, *, group: str | None = None) -> str:
+        """SIGCONT to the actor's process; its pause and slow faults are over."""
+        return self.inject("continue", actor=actor, group=group)
+
+    def slow(
+        self,
+        actor: str | None = None,
+        speed: float = 0.5,
+        *,
+        group: str | None = None,
+        expires_ms: int | None = None,
+    ) -> str:
+        """Let the actor's process run only ``speed`` of the time (0 < speed < 1)."""
+        return self.inject("slow", actor=actor, group=group, speed=speed, expires_ms=expires_ms)
+
+    def run(self, plan: Plan, on_step: Callable[[Mapping[str, Any], str], None] = lambda step, result: None) -> None:
+        """Do the steps of a plan at their times; returns after the last.
+
+        ``on_step`` hears of each step (``step``, its number in the file; ``at_ms``; ``does``, a text; ``fault`` or
+        ``clear``) and of what came of it. InvalidFault before the first step, with everything that is wrong; OSError
+        for a file that cannot be read. A step that is refused ends the plan with its FaultError; the faults that the
+        plan injected are cleared then, and when it is interrupted. Those of a plan that came to its end stay until
+        they expire or are cleared.
+        """
+        body = dict(plan) if isinstance(plan, Mapping) else Path(plan).read_bytes()
+        steps = self._call("POST", "/v1/faults/plan/check", body)["steps"]
+        ids: dict[int, str] = {}
+        started_s = time.monotonic()
+        try:
+            for step in steps:
+                time.sleep(max(0.0, started_s + step["at_ms"] / 1000 - time.monotonic()))
+                on_step(step, self._do(step, ids))
+        except BaseException:
+            for fault_id in ids.values():
+                with contextlib.suppress(FaultError):
+                    self.clear(fault_id)
+            raise
+
+    def _do(self, step: Mapping[str, Any], ids: dict[int, str]) -> str:
+        """``ids``: of the faults that steps have injected, by the number of the step."""
+        if "fault" in step:
+            return ids.setdefault(step["step"], self.inject(step["fault"]))
+        number = step["clear"]
+        if number != "all" and number not in ids:
+            raise UnknownTarget(f"step {number} is to be cleared before it was injected")
+        try:
+            return "cleared " + (", ".join(self.clear(ids.get(number))) or "nothing")
+        except UnknownTarget:
+            return "was over already"
+
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | bytes | None = None) -> dict[str, Any]:
+        failure: OSError | None = None
+        for url in self._urls:
+            try:
+                return self._ask(Request(f"{url}{path}", method=method), body)
+            except HTTPError as error:
+                with error:
+                    raise _refused(error) from None
+            except URLError as error:
+                if not isinstance(error.reason, ConnectionRefusedError):
+                    raise Unreachable(f"{url} does not answer: {error.reason}") from error
+                failure = error
+            except (OSError, HTTPException, ValueError) as error:
+                raise Unreachable(f"{url} does not answer: {str(error) or type(error).__name__}") from error
+        raise Unreachable(f"no gateway listens at {', '.join(self._urls)}") from failure
+
+    def _ask(self, request: Request, body: Mapping[str, Any] | bytes | None) -> dict[str, Any]:
+        if body is not None:
+            request.data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            request.add_header("Content-Type", _YAML if isinstance(body, bytes) else _JSON)
+        with _OPENER.open(request, timeout=self._timeout_s) as response:
+            answer: dict[str, Any] = json.load(response)
+            return answer
+
+
+def _refused(error: HTTPError) -> FaultError:
+    try:
+        answer = json.load(error)
+        text, problems = str(answer["error"]), answer.get("problems")
+    except (ValueError, KeyError, TypeError, AttributeError, OSError):
+        text, problems = f"HTTP {error.code}", None
+    if error.code == _DISABLED:
+        return FaultsDisabled(text)
+    if error.code == _INVALID:
+        return InvalidFault(problems or [text])
+    if error.code == _NOT_FOUND:
+        return UnknownTarget(text)
+    return Unreachable(text) if error.code >= 500 else FaultError(text)

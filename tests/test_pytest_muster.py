@@ -1,0 +1,138 @@
+"""pytest-muster before it has a cluster: its wheel, which command it starts, and what it says if that fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from pytest_muster.command import NoMusterCommand, muster_command
+from tests.users_environment import build_wheel, make_environment, run_pytest
+
+ONE_TEST = "def test_one(muster): pass\n"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of an environment with the wheel and pytest."""
+    return make_environment(tmp_path_factory.mktemp("environment") / "venv", wheel)
+
+
+class TestWheel:
+    def test_needs_pytest_and_nothing_else(self, wheel: Path) -> None:
+        with zipfile.ZipFile(wheel) as archive:
+            (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+            metadata = Parser().parsestr(archive.read(name).decode())
+            assert metadata.get_all("Requires-Dist") == ["pytest>=7"]
+            assert metadata["Requires-Python"] == ">=3.9"
+            assert "pytest_muster/py.typed" in archive.namelist()
+            tops = {name.split("/")[0] for name in archive.namelist()}
+        assert tops == {"pytest_muster", "pytest_muster-0.1.0.dist-info"}
+
+    def test_it_is_the_only_plugin_of_that_name(self) -> None:
+        (plugin,) = entry_points(group="pytest11", name="muster")
+        assert plugin.dist is not None
+        assert (plugin.value, plugin.dist.name) == ("pytest_muster.plugin", "pytest-muster")
+
+    def test_it_costs_nothing_where_it_is_not_used(self, python: Path) -> None:
+        code = (
+            "import pytest, sys, warnings; before = set(sys.modules); import pytest_muster.plugin; "
+            "print(*set(sys.modules) - before)"
+        )
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+        assert set(done.stdout.split()) == {"pytest_muster", "pytest_muster.plugin"}
+
+    def test_every_name_is_there(self, python: Path) -> None:
+        code = "from pytest_muster import *; import pytest_muster; assert set(pytest_muster.__all__) <= set(globals())"
+        subprocess.run([python, "-c", code], check=True)
+
+
+class TestCommand:
+    @pytest.fixture(autouse=True)
+    def bare(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A Python without anything beside it, and two empty folders on PATH."""
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
+        monkeypatch.setenv("PATH", f"{tmp_path / 'a'}:{tmp_path / 'b'}")
+
+    def program(self, path: Path) -> str:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+        return str(path)
+
+    def test_what_is_given_goes_before_all(self, tmp_path: Path) -> None:
+        self.program(tmp_path / "venv" / "muster")
+        mine = self.program(tmp_path / "b" / "my-muster")
+        assert muster_command("my-muster --flag 'two words'") == (mine, "--flag", "two words")
+
+    def test_the_one_beside_this_python_goes_before_that_on_path(self, tmp_path: Path) -> None:
+        on_path = self.program(tmp_path / "b" / "muster")
+        assert muster_command() == (on_path,)
+        beside = self.program(tmp_path / "venv" / "muster")
+        assert muster_command() == (beside,)
+
+    def test_uvx_installs_what_it_is_told_and_nothing_else(self, tmp_path: Path) -> None:
+        uvx = self.program(tmp_path / "a" / "uvx")
+        with pytest.raises(NoMusterCommand):
+            muster_command()
+        assert muster_command(None, "./dist/muster") == (uvx, "--from", "./dist/muster", "muster")
+        on_path = self.program(tmp_path / "b" / "muster")
+        assert muster_command(None, "./dist/muster") == (on_path,)
+
+    def test_none(self) -> None:
+        with pytest.raises(NoMusterCommand, match=r"no muster command beside this Python or on PATH.*MUSTER_COMMAND"):
+            muster_command()
+        with pytest.raises(NoMusterCommand, match="and no uvx to install muster @ file"):
+            muster_command(None, "muster @ file:///x")
+        with pytest.raises(NoMusterCommand, match="nope of the command 'nope up' is not there"):
+            muster_command("nope up")
+
+
+class TestFailures:
+    def fails(self, python: Path, tmp_path: Path, ini: str = "", **environment: str) -> str:
+        """What a suite of one test prints whose cluster does not start: one error, no traceback."""
+        (tmp_path / "pytest.ini").write_text(f"[pytest]\n{ini}\n")
+        (tmp_path / "test_it.py").write_text(ONE_TEST)
+        out = run_pytest(python, tmp_path, f"--basetemp={tmp_path / 'temp'}", **environment).stdout
+        assert "1 error in" in out
+        assert "Traceback" not in out
+        assert "During handling" not in out
+        return out
+
+    def test_a_cluster_that_does_not_start(self, python: Path, tmp_path: Path) -> None:
+        command = f"{sys.executable} -m gateway.cli.main"
+        out = self.fails(python, tmp_path, "muster_properties = no.such.property = 1", MUSTER_COMMAND=command)
+        assert out.count(f"muster up ended with exit code 1: {command} up --port 0") == 1
+        assert out.count("muster: unknown property no.such.property") == 1
+
+    def test_a_command_that_is_no_muster(self, python: Path, tmp_path: Path) -> None:
+        out = self.fails(python, tmp_path, "muster_command = echo this is no muster")
+        assert "muster up ended with exit code 0: " in out
+        assert "this is no muster up --port 0" in out.split("the end of")[1]
+
+    def test_a_command_that_never_gets_ready(self, python: Path, tmp_path: Path) -> None:
+        program = "import sys, time; print('waiting for Godot', flush=True); time.sleep(600)"
+        (tmp_path / "slow").write_text(f"#!{sys.executable}\n{program}\n")
+        (tmp_path / "slow").chmod(0o755)
+        out = self.fails(python, tmp_path, "muster_start_timeout_s = 2", MUSTER_COMMAND=str(tmp_path / "slow"))
+        assert f"muster up is not ready after 2 s: {tmp_path / 'slow'} up --port 0" in out
+        assert "waiting for Godot" in out
+
+    def test_no_command(self, python: Path, tmp_path: Path) -> None:
+        assert "there is no muster command beside this Python or on PATH" in self.fails(python, tmp_path)
+
+    def test_a_line_that_is_no_property_is_named(self, python: Path, tmp_path: Path) -> None:
+        (tmp_path / "pytest.ini").write_text("[pytest]\nmuster_properties = nonsense\n")
+        (tmp_path / "test_it.py").write_text(ONE_TEST)
+        out = run_pytest(python, tmp_path, MUSTER_COMMAND="true").stdout
+        assert "muster_properties has lines NAME=VALUE, not 'nonsense'" in out
