@@ -19,7 +19,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicOutcome:
-    """What became of one topic of an administrative request."""
+    """What became of one topic, or of one resource with configs, of an administrative request."""
 
     name: str
     error: int

@@ -17,6 +17,7 @@ from typing import Any
 import ray
 
 from actors.admin import NewTopic, TopicOutcome
+from actors.config.altering import Alteration
 from actors.controller_history import ControllerHistory
 from actors.controller_move import move_controller
 from actors.faults.control import FaultControl, Process
@@ -32,12 +33,13 @@ from actors.standbys import StandIn
 from actors.supervisor import Managed, Supervisor, detached
 from actors.topics_admin import TopicsAdmin
 from actors.view_feed import ViewFeed
+from placement.configs import ConfigRegistry
 from placement.ephemeral import EphemeralNode
 from placement.epochs import ActorEpoch, next_epoch, take_controller_epoch, when_superseded
 from placement.host_port import host_port
 from placement.layout import CONTROLLER, ControllerNode
 from placement.topics import TopicRegistry
-from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint
+from placement.view import OFFSETS_TOPIC, Broker, ClusterView, DynamicConfigs, Endpoint
 from placement.zookeeper import ZooKeeperClient, ZooKeeperUnreachable, connect
 
 log = logging.getLogger(__name__)
@@ -126,7 +128,8 @@ class Controller:
         self._epoch = self._own_epoch.epoch
         self._nodes = self._node_moves(zk)
         self._nodes.load()
-        topics = TopicsAdmin(TopicRegistry(zk, self._own_epoch), config, self._publish)
+        registries = TopicRegistry(zk, self._own_epoch), ConfigRegistry(zk, self._own_epoch)
+        topics = TopicsAdmin(*registries, config, self._publish)
         topics.load()
         self._topics = topics
 
@@ -296,6 +299,7 @@ class Controller:
             topics=dict(self._topics.topics) if self._topics else {},
             logs=endpoints["log"],
             offsets=endpoints["offsets"],
+            configs=self._topics.configs if self._topics else DynamicConfigs(),
         )
         self._feed.publish(view)
 
@@ -329,6 +333,10 @@ class Controller:
     async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]:
         """Grow topics to these numbers of partitions."""
         return await (await self._topics_admin()).add_partitions(totals, validate_only)
+
+    async def alter_configs(self, alterations: Sequence[Alteration], validate_only: bool) -> list[TopicOutcome]:
+        """Change what is set on topics, brokers and groups; each for itself, in their order."""
+        return await (await self._topics_admin()).alter_configs(alterations, validate_only)
 
     async def producer_ids(self) -> range:
         """A block of producer ids that nobody had before."""

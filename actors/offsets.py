@@ -27,6 +27,7 @@ from actors.group.types import Context, Outcome, Record, Token, WriteId
 from actors.group_metrics import PartitionMetrics
 from actors.limited_log import LimitedLog
 from actors.log.commit import Done
+from actors.log.config import LogConfig
 from actors.log.errors import LogError, NotLeader
 from actors.log.fetch import fetch, list_offsets
 from actors.log.partition import PartitionLog
@@ -115,6 +116,16 @@ class OffsetsPartition:
     def answers(self) -> dict[str, Answer]:
         """What it tells beside Kafka's APIs, by the question's name; to be added to."""
         return self._questions.answers
+
+    def configure(self, config: GroupConfig, log_config: LogConfig) -> None:
+        """Obey other configurations from now on. The linger stays as it is."""
+        self._core.configure(config)
+        self._commit_timeout_s = config.offsets_commit_timeout_ms / 1000
+        self._log.config = log_config
+        self._upkeep.configure(
+            retention_interval_ms=log_config.log_retention_check_interval_ms,
+            cleaner_interval_ms=log_config.log_cleaner_backoff_ms,
+        )
 
     def load(self) -> int:
         """Replay the log into the core; blocking. The number of records in the log.

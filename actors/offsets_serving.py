@@ -20,7 +20,9 @@ from ray.exceptions import RayError
 from actors.admin import Started
 from actors.audit.commits import CommitSteps, Key, Step
 from actors.audit.outbox import Batch
-from actors.config import group_config, offsets_log_config
+from actors.config import MusterConfig, group_config, in_force, offsets_log_config
+from actors.group.config import GroupConfig
+from actors.log.config import LogConfig
 from actors.log.partition import PartitionLog
 from actors.mapping_writer import MappingWriter
 from actors.offsets import OffsetsPartition
@@ -60,6 +62,12 @@ class _Served:
         await asyncio.to_thread(self.writer.close, _FLUSH_S)
 
 
+def offsets_configs(config: MusterConfig, view: ClusterView) -> tuple[GroupConfig, LogConfig]:
+    """What a coordinator and its log obey by that view in a cluster that was started with ``config``."""
+    held = in_force(config, view.configs)
+    return group_config(held), offsets_log_config(held, view.topics[OFFSETS_TOPIC].config)
+
+
 class PartitionHost:
     """Serves partitions until they are handed over, or their log fails. For one event loop."""
 
@@ -71,6 +79,7 @@ class PartitionHost:
         self._secret = secret
         self._listen = listen
         self._fail = fail
+        self._view: ClusterView | None = None
         self._served: dict[int, _Served] = {}
         self._changing: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._ended = asyncio.Condition()
@@ -90,7 +99,9 @@ class PartitionHost:
         return self._served[partition].steps.take(session, received)
 
     def follow(self, view: ClusterView) -> None:
+        self._view = view
         for served in self._served.values():
+            served.core.configure(*self._configs())
             served.core.follow(view)
 
     async def serve(self, partition: int, epoch: int, view: ClusterView, predecessor: Any = None) -> Started:
@@ -103,11 +114,14 @@ class PartitionHost:
             await self._let_go(partition)
             if predecessor is not None:
                 await _ask_to_hand_over(predecessor, partition)
+            if self._view is None or self._view.order < view.order:
+                self._view = view
             topic = view.topics[OFFSETS_TOPIC]
             partition_log = await asyncio.to_thread(self._open, topic, partition, epoch)
             served = self._served[partition] = self._make(topic, partition, epoch, partition_log)
             try:
                 records = await asyncio.to_thread(served.core.load)
+                served.core.configure(*self._configs())  # they may have changed meanwhile
                 served.core.activate()
                 served.history.start()
                 served.groups.start()
@@ -122,8 +136,13 @@ class PartitionHost:
 
     def _open(self, topic: Topic, partition: int, epoch: int) -> PartitionLog:
         folder = Path(self._settings.storage) / "logs" / f"{OFFSETS_TOPIC}-{partition}"
-        config = offsets_log_config(self._settings.config)
+        _, config = self._configs()
         return PartitionLog.open(folder, topic_id=topic.topic_id, epoch=epoch, config=config, now_ms=now_ms)
+
+    def _configs(self) -> tuple[GroupConfig, LogConfig]:
+        """What a coordinator and its log obey now."""
+        assert self._view is not None
+        return offsets_configs(self._settings.config, self._view)
 
     def _make(self, topic: Topic, partition: int, epoch: int, partition_log: PartitionLog) -> _Served:
         config = self._settings.config
@@ -131,7 +150,7 @@ class PartitionHost:
         core = OffsetsPartition(
             partition=partition,
             epoch=epoch,
-            config=group_config(config),
+            config=self._configs()[0],
             partition_log=partition_log,
             sink=writer,
             topic_id=topic.topic_id,

@@ -18,7 +18,7 @@ from actors.audit.commits import Key as CommitKey
 from actors.audit.commits import Step
 from actors.audit.outbox import Batch
 from actors.audit.over_ray import RaySources
-from actors.config import log_config
+from actors.config import in_force, log_config
 from actors.event_writer import EventWriter
 from actors.follow import ViewFollower
 from actors.held import Known, Version, news
@@ -139,7 +139,7 @@ class LogActor(Actor):
         )
         self._service = LogService(
             storage=storage,
-            config=log_config(config),
+            config=log_config(in_force(config, self._view.configs)),
             topics=lambda: self._view,
             index=self._index,
             next_epoch=self._next_epoch,
@@ -154,6 +154,7 @@ class LogActor(Actor):
 
     def _on_view(self, view: ClusterView) -> None:
         self._view = view
+        self._service.configure(log_config(in_force(self.settings.config, view.configs)))
         task = asyncio.get_running_loop().create_task(self._service.view_changed(view))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,4 +1,4 @@
-"""Topics as the controller changes them: in ZooKeeper one by one, then told to everybody."""
+"""Topics and configs as the controller changes them: in ZooKeeper one by one, then told to everybody."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from typing import TypeVar
 from uuid import UUID
 
 from actors.admin import NewTopic, TopicOutcome
-from actors.config import MusterConfig
+from actors.config import MusterConfig, in_force
+from actors.config.altering import Alteration, InvalidAlteration, configs_after
+from actors.config.resources import ResourceType
 from actors.wire.codec import ErrorCode
+from placement.configs import ConfigRegistry
+from placement.layout import DEFAULT_BROKER
 from placement.topics import (
     InvalidPartitions,
     InvalidTopic,
@@ -25,7 +29,7 @@ from placement.topics import (
     check_name,
     check_partitions,
 )
-from placement.view import OFFSETS_TOPIC, Topic
+from placement.view import OFFSETS_TOPIC, DynamicConfigs, Topic
 from placement.zookeeper import ZooKeeperUnreachable
 
 T = TypeVar("T")
@@ -52,16 +56,20 @@ _CODES = {
 
 
 class TopicsAdmin:
-    """``topics`` is what ZooKeeper had when it was last read: at :meth:`load` and after each change.
+    """``topics`` and ``configs`` are what ZooKeeper had when it was last read: at :meth:`load` and after each change.
 
     While ZooKeeper is away, changes get REQUEST_TIMED_OUT in bounded time, each with whether it may have been done;
-    as soon as it is back, the topics are read again.
+    as soon as it is back, all is read again.
     """
 
-    def __init__(self, registry: TopicRegistry, config: MusterConfig, changed: Callable[[], None]) -> None:
-        """``config`` has the defaults of a topic; ``changed`` is called when ``topics`` is another."""
+    def __init__(
+        self, registry: TopicRegistry, configs: ConfigRegistry, config: MusterConfig, changed: Callable[[], None]
+    ) -> None:
+        """``config`` is what the cluster was started with; ``changed`` is called when there is something new."""
         self.topics: Mapping[str, Topic] = {}
+        self.configs = DynamicConfigs()
         self._registry = registry
+        self._configs = configs
         self._config = config
         self._has_told_of_one_copy = False
         self._changed = changed
@@ -72,7 +80,7 @@ class TopicsAdmin:
 
     def load(self) -> None:
         """Read the topics, and make ``__consumer_offsets`` if this cluster is new; blocking."""
-        topics = self._registry.load()
+        topics, self.configs = self._read()
         if OFFSETS_TOPIC not in topics:
             config = {"cleanup.policy": "compact", "compression.type": "producer"}
             topics[OFFSETS_TOPIC] = self._registry.create(
@@ -88,10 +96,11 @@ class TopicsAdmin:
         """Create topics that do not exist yet; each for itself."""
 
         def create(topic: NewTopic, registry: TopicRegistry) -> Topic:
-            partitions = topic.partitions if topic.partitions > 0 else self._config.num_partitions
+            config = in_force(self._config, self.configs)
+            partitions = topic.partitions if topic.partitions > 0 else config.num_partitions
             factor = topic.replication_factor
             if factor < 1:
-                factor = self._config.default_replication_factor
+                factor = config.default_replication_factor
             if validate_only:
                 check_name(topic.name)
                 check_partitions(partitions)
@@ -144,8 +153,16 @@ class TopicsAdmin:
 
         return await self._change([(name, partial(grow, name, total)) for name, total in totals.items()], validate_only)
 
+    async def alter_configs(self, alterations: Sequence[Alteration], validate_only: bool) -> list[TopicOutcome]:
+        """Change what is set on topics, brokers and groups, each for itself: an outcome for each, in their order."""
+
+        def change(alteration: Alteration, _: TopicRegistry) -> None:
+            alter(self._configs, alteration, self._config, validate_only)
+
+        return await self._change([(each.name, partial(change, each)) for each in alterations], validate_only)
+
     async def _change(
-        self, changes: Sequence[tuple[str, Callable[[TopicRegistry], Topic]]], validate_only: bool
+        self, changes: Sequence[tuple[str, Callable[[TopicRegistry], Topic | None]]], validate_only: bool
     ) -> list[TopicOutcome]:
         """Carry the changes out in ZooKeeper one by one, then publish what is true."""
         async with self._turn() as has_turn:
@@ -173,7 +190,7 @@ class TopicsAdmin:
             self._one_change.release()
 
     async def _carry_out_all(
-        self, changes: Sequence[tuple[str, Callable[[TopicRegistry], Topic]]]
+        self, changes: Sequence[tuple[str, Callable[[TopicRegistry], Topic | None]]]
     ) -> list[TopicOutcome]:
         outcomes: list[TopicOutcome] = []
         for name, change in changes:
@@ -188,7 +205,7 @@ class TopicsAdmin:
         """Publish what ZooKeeper has; if it is away, as soon as it is back."""
         if not is_away:
             try:
-                self.topics = await self._in_thread(self._registry.load)
+                self.topics, self.configs = await self._in_thread(self._read)
             except ZooKeeperUnreachable:
                 is_away = True
             else:
@@ -202,9 +219,12 @@ class TopicsAdmin:
             await asyncio.sleep(_RELOAD_S)
             async with self._one_change:
                 with contextlib.suppress(ZooKeeperUnreachable):
-                    self.topics = await self._in_thread(self._registry.load)
+                    self.topics, self.configs = await self._in_thread(self._read)
                     self._changed()
                     return
+
+    def _read(self) -> tuple[dict[str, Topic], DynamicConfigs]:
+        return self._registry.load(), self._configs.load()
 
     async def producer_ids(self) -> range:
         """A block of producer ids that nobody had before. ZooKeeperUnreachable."""
@@ -214,9 +234,30 @@ class TopicsAdmin:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
-def _carry_out(registry: TopicRegistry, name: str, change: Callable[[TopicRegistry], Topic]) -> TopicOutcome:
+def alter(registry: ConfigRegistry, alteration: Alteration, config: MusterConfig, validate_only: bool) -> None:
+    """Change what is set on one resource, in ZooKeeper; blocking. InvalidAlteration, UnknownTopic.
+
+    ``config`` is what the cluster was started with.
+    """
+
+    def decide(current: Mapping[str, str]) -> Mapping[str, str]:
+        wanted = configs_after(alteration, current, config, registry.load())
+        return current if validate_only else wanted
+
+    match alteration.type:
+        case ResourceType.TOPIC:
+            registry.change_topic(alteration.name, decide)
+        case ResourceType.BROKER:
+            registry.change_broker(alteration.name or DEFAULT_BROKER, decide)
+        case ResourceType.GROUP:
+            registry.change_group(alteration.name, decide)
+
+
+def _carry_out(registry: TopicRegistry, name: str, change: Callable[[TopicRegistry], Topic | None]) -> TopicOutcome:
     try:
         return TopicOutcome(name, 0, None, change(registry))
+    except InvalidAlteration as error:
+        return TopicOutcome(name, int(error.code), str(error))
     except TopicError as error:
         return TopicOutcome(name, int(_CODES[type(error)]), str(error))
 

@@ -18,6 +18,7 @@ from actors.admin import NewTopic, Started, TopicOutcome
 from actors.audit.outbox import Batch
 from actors.audit.report import Report
 from actors.audit.sends import Key, Run, Sends
+from actors.config.altering import Alteration
 from actors.event_writer import EventWriter
 from actors.faults.registry import Book
 from actors.follow import CurrentController, ViewFollower
@@ -73,6 +74,9 @@ class RayController:
 
     async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]:
         return await self._ask(self._handle.add_partitions.remote(totals, validate_only))
+
+    async def alter_configs(self, alterations: Sequence[Alteration], validate_only: bool) -> list[TopicOutcome]:
+        return await self._ask(self._handle.alter_configs.remote(alterations, validate_only))
 
     async def until_followed(self, timeout_s: float) -> bool:
         return await self._ask(self._handle.until_followed.remote(timeout_s))

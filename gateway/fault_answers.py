@@ -173,6 +173,20 @@ def _describe_configs(call: Call, error: ErrorCode) -> dict[str, Any]:
     }
 
 
+def _alter_configs(call: Call, error: ErrorCode) -> dict[str, Any]:
+    return {
+        "responses": [
+            {
+                "error_code": error,
+                "error_message": _TEXT,
+                "resource_type": resource.resource_type,
+                "resource_name": resource.resource_name,
+            }
+            for resource in call.entity().resources
+        ]
+    }
+
+
 def _init_producer_id(call: Call, error: ErrorCode) -> dict[str, Any]:
     return {"error_code": error, "producer_id": -1, "producer_epoch": -1}
 
@@ -211,8 +225,10 @@ _BODIES: dict[int, Callable[[Call, ErrorCode], dict[str, Any]]] = {
     21: _delete_records,
     22: _init_producer_id,
     32: _describe_configs,
+    33: _alter_configs,
     36: _sasl_authenticate,
     37: _create_partitions,
+    44: _alter_configs,
     60: _describe_cluster,
     74: _list_config_resources,
 }

@@ -12,7 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.config import MusterConfig, describe_broker, describe_topic
+from actors.config import DYNAMIC, MusterConfig, describe_broker, describe_group, describe_topic
+from actors.config.dynamic import OF_A_BROKER
 from actors.tables.schemas import TABLES
 
 BEGIN, END = "<!-- begin: python -m gateway.generated_docs -->", "<!-- end -->"
@@ -26,17 +27,27 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def properties() -> str:
-    """Every property of Muster, then what can be set on a topic."""
+    """Every property of Muster, then what can be set on a topic and on a group."""
     config = MusterConfig.from_properties({})
-    broker = [(f"`{row.name}`", _default(row.value), row.documentation) for row in describe_broker(config)]
+    broker = [
+        (f"`{row.name}`", _default(row.value), _while_running(row.name), row.documentation)
+        for row in describe_broker(config)
+    ]
     topic = [(f"`{row.name}`", _default(row.value), row.documentation) for row in describe_topic(config, {})]
+    group = [(f"`{row.name}`", _default(row.value), row.documentation) for row in describe_group()]
     return "\n\n".join(
         (
-            table(("property", "default", "what"), broker),
-            "On a topic (`muster topics create --config NAME=VALUE`, or any admin client):",
+            table(("property", "default", "while running", "what"), broker),
+            "On a topic (`muster topics create --config NAME=VALUE`, or any admin client), all of them while running:",
             table(("config", "default", "what"), topic),
+            "On a group (`kafka-configs --entity-type groups`, or any admin client), all of them while running:",
+            table(("config", "default", "what"), group),
         )
     )
+
+
+def _while_running(name: str) -> str:
+    return "cluster, gateway" if name in OF_A_BROKER else "cluster" if name in DYNAMIC else ""
 
 
 def _default(value: str | None) -> str:

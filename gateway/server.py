@@ -11,7 +11,8 @@ from uuid import UUID
 
 from actors.admin import NewTopic, TopicOutcome
 from actors.audit.report import Report
-from actors.config import MusterConfig, group_config
+from actors.config import MusterConfig, group_config, in_force
+from actors.config.altering import Alteration
 from actors.limited_log import LimitedLog
 from actors.runtime import now_ms
 from gateway.attribution.account import Account
@@ -42,6 +43,7 @@ class Controller(Protocol):
     async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]: ...
     async def delete_topics(self, names: Sequence[str]) -> list[TopicOutcome]: ...
     async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]: ...
+    async def alter_configs(self, alterations: Sequence[Alteration], validate_only: bool) -> list[TopicOutcome]: ...
     async def until_followed(self, timeout_s: float) -> bool: ...
     async def producer_ids(self) -> range: ...
     async def activate(self, offsets_partition: int) -> None: ...
@@ -66,8 +68,10 @@ class Gateway:
         view: ClusterView,
     ) -> None:
         self.id = gateway_id
-        self.config = config
-        self.group_config = group_config(config)
+        self.started_with = config
+        self.config = in_force(config, view.configs, gateway_id)
+        """What holds now; what was altered is in the view."""
+        self.group_config = group_config(self.config)
         self.controller = controller
         self.account = account
         self.metrics = metrics
@@ -127,10 +131,13 @@ class Gateway:
             self.account.closed(connection.attribution)
 
     async def _close_idle(self) -> None:
-        max_idle_s = self.config.connections_max_idle_ms / 1000
-        while max_idle_s >= 0:
-            await asyncio.sleep(min(_IDLE_SWEEP_S, max(max_idle_s / 4, _LEAST_SWEEP_S)))
-            limit_s = time.monotonic() - max_idle_s
+        while True:
+            max_idle_ms = self.config.connections_max_idle_ms
+            pause_s = _IDLE_SWEEP_S if max_idle_ms < 0 else max(max_idle_ms / 4000, _LEAST_SWEEP_S)
+            await asyncio.sleep(min(_IDLE_SWEEP_S, pause_s))
+            if max_idle_ms < 0:
+                continue
+            limit_s = time.monotonic() - max_idle_ms / 1000
             for connection in list(self.connections.values()):
                 if connection.last_active_s < limit_s and not connection.waiting:
                     connection.close()
@@ -140,12 +147,19 @@ class Gateway:
         if view.order <= self.view.order:
             return
         self.view = view
+        self._configure(view)
         self.forwarder.follow(view)
         self.metrics.view(view.order)
         if self.faults is not None:
             self.faults.followed(view)
         changed, self._view_changed = self._view_changed, asyncio.Event()
         changed.set()
+
+    def _configure(self, view: ClusterView) -> None:
+        config = in_force(self.started_with, view.configs, self.id)
+        if config is not self.config:
+            self.config = config
+            self.group_config = group_config(config)
 
     async def until_view(self, ready: Any, timeout_s: float) -> bool:
         """Wait until ``ready(view)`` holds; False after the timeout."""

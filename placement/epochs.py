@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 from kazoo.protocol.states import ZnodeStat
 
 from placement.layout import (
@@ -121,6 +121,18 @@ def check_holder(zk: ZooKeeperClient, holder: ActorEpoch) -> None:
     data, stat = zk.ask(zk.get_async, holder.path)
     if stat.version != holder.zk_version:
         raise Superseded(f"epoch {holder.epoch} of {holder.path} was followed by {data.decode()}")
+
+
+def commit_as(zk: ZooKeeperClient, holder: ActorEpoch | None, operations: list[tuple[Any, ...]]) -> None:
+    """As ``ZooKeeperClient.commit``, for that holder only, if there is one. Superseded."""
+    if holder is None:
+        zk.commit(operations)
+        return
+    try:
+        zk.commit([holder.check, *operations])
+    except (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError):
+        check_holder(zk, holder)
+        raise
 
 
 def when_superseded(zk: ZooKeeperClient, mine: ActorEpoch, act: Callable[[], None]) -> None:

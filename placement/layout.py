@@ -18,6 +18,11 @@ from placement.view import Topic
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
+BROKER_CONFIGS = "/config/brokers"
+GROUP_CONFIGS = "/config/groups"
+"""As Kafka 4 has configs of groups; it has no ZooKeeper any more."""
+DEFAULT_BROKER = "<default>"
+"""Stands for all brokers."""
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
@@ -50,6 +55,11 @@ def topic_path(topic: str) -> str:
 
 def topic_config_path(topic: str) -> str:
     return f"{TOPIC_CONFIGS}/{topic}"
+
+
+def broker_config_path(broker: str) -> str:
+    """``broker`` is an id or DEFAULT_BROKER."""
+    return f"{BROKER_CONFIGS}/{broker}"
 
 
 def partition_state_path(topic: str, partition: int) -> str:
@@ -219,8 +229,13 @@ def decode_topic_id(text: str) -> UUID:
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    """``/config/topics/<topic>``, Kafka's JSON version 1."""
+    """``/config/topics/<topic>`` and its like, Kafka's JSON version 1."""
     return _dump({"version": 1, "config": dict(sorted(config.items()))})
+
+
+def encode_group_config(group: str, config: Mapping[str, str]) -> bytes:
+    """``/config/groups/<group>``: the same, with the group's name, which the name of the node may not hold."""
+    return _dump({"version": 1, "config": dict(sorted(config.items())), "group": group})
 
 
 def decode_config(data: bytes) -> dict[str, str]:
@@ -230,6 +245,14 @@ def decode_config(data: bytes) -> dict[str, str]:
     if not isinstance(config, dict):
         raise Malformed(f"not a configuration: {data!r}")
     return {str(name): str(value) for name, value in config.items()}
+
+
+def decode_group(data: bytes) -> str:
+    """Whose configuration it is. Malformed if it is no group's."""
+    group = _load(data, "configuration of a group").get("group")
+    if not isinstance(group, str):
+        raise Malformed(f"not a configuration of a group: {data!r}")
+    return group
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
 from placement import epochs
-from placement.epochs import ActorEpoch, check_holder
+from placement.epochs import ActorEpoch
 from placement.layout import (
     TOPIC_CONFIGS,
     TOPICS,
@@ -163,7 +163,7 @@ class TopicRegistry:
             try:
                 data, stat = zk.ask(zk.get_async, topic_path(name))
             except NoNodeError:
-                raise _unknown(name) from None
+                raise unknown_topic(name) from None
             topic = decode_topic(name, data, self._config(name))
             if total == topic.partitions:
                 raise InvalidPartitions(f"Topic already has {total} partitions.")
@@ -177,15 +177,6 @@ class TopicRegistry:
             except (BadVersionError, NoNodeError):
                 continue
             return grown
-
-    def set_config(self, name: str, config: Mapping[str, str]) -> Topic:
-        """Replace what is set on the topic. UnknownTopic."""
-        node = topic_config_path(name)
-        try:
-            self._commit([("check", topic_path(name), -1), ("set_data", node, encode_config(config))])
-        except NoNodeError:
-            raise _unknown(name) from None
-        return dataclasses.replace(self._require(name), config=dict(config))
 
     def next_producer_id_block(self, size: int = 1000) -> range:
         """As :func:`placement.epochs.next_producer_id_block`."""
@@ -215,20 +206,12 @@ class TopicRegistry:
         )
 
     def _commit(self, operations: list[tuple[Any, ...]]) -> None:
-        """As ``ZooKeeperClient.commit``, for this controller only. Superseded."""
-        if self._controller is None:
-            self._zk.commit(operations)
-            return
-        try:
-            self._zk.commit([self._controller.check, *operations])
-        except (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError):
-            check_holder(self._zk, self._controller)
-            raise
+        epochs.commit_as(self._zk, self._controller, operations)
 
     def _require(self, name: str) -> Topic:
         topic = self._read(name)
         if topic is None:
-            raise _unknown(name)
+            raise unknown_topic(name)
         return topic
 
     def _read(self, name: str) -> Topic | None:
@@ -268,5 +251,5 @@ def _new_topic_id() -> UUID:
             return topic_id
 
 
-def _unknown(name: str) -> UnknownTopic:
+def unknown_topic(name: str) -> UnknownTopic:
     return UnknownTopic(f"Topic '{name}' does not exist.")

@@ -49,6 +49,16 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicConfigs:
+    """What was altered while the cluster runs, as text, beside the configs of topics (:attr:`Topic.config`)."""
+
+    cluster: Mapping[str, str] = field(default_factory=dict)
+    """Of the whole cluster: Kafka's default of all brokers."""
+    brokers: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
     """A snapshot. ``version`` grows by one with every change within one ``controller_epoch``."""
 
@@ -62,6 +72,7 @@ class ClusterView:
     """Log actors by index; None while one is down. The indices never change while the cluster runs."""
     offsets: Mapping[int, Endpoint | None]
     """Active offsets partitions; None while its actor is down; absent when it was never started."""
+    configs: DynamicConfigs = field(default_factory=DynamicConfigs)
     _found: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What was looked up before: a view never changes, and every request asks the same."""
 
@@ -74,6 +85,7 @@ class ClusterView:
             self.topics,
             self.logs,
             self.offsets,
+            self.configs,
         )
 
     @property
@@ -140,6 +152,7 @@ def _restore(
     topics: Mapping[str, Topic],
     logs: Mapping[int, Endpoint | None],
     offsets: Mapping[int, Endpoint | None],
+    configs: DynamicConfigs,
 ) -> ClusterView:
     """Unpickle a view without what was looked up in it."""
     return ClusterView(
@@ -150,4 +163,5 @@ def _restore(
         topics=topics,
         logs=logs,
         offsets=offsets,
+        configs=configs,
     )

@@ -13,6 +13,7 @@ from actors.config import MusterConfig
 from actors.topics_admin import TopicsAdmin
 from actors.wire.codec import ErrorCode
 from actors.zookeeper import EmbeddedZooKeeper
+from placement.configs import ConfigRegistry
 from placement.topics import TopicRegistry
 from placement.zookeeper import connect
 
@@ -34,7 +35,7 @@ def test_a_change_during_an_outage_is_refused_in_time_and_done_soon_after(
 
     async def run() -> None:
         published = asyncio.Event()
-        admin = TopicsAdmin(TopicRegistry(zk), MusterConfig.from_properties({}), published.set)
+        admin = TopicsAdmin(TopicRegistry(zk), ConfigRegistry(zk), MusterConfig.from_properties({}), published.set)
         await asyncio.to_thread(admin.load)
         assert [outcome.error for outcome in await admin.create([NewTopic("before", 1, 1, {})], False)] == [0]
         published.clear()

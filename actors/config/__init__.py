@@ -1,12 +1,14 @@
 """What can be configured: the properties of the cluster, and the configs of a topic."""
 
 from actors.config.derived import group_config, log_config, offsets_log_config, topic_values
+from actors.config.dynamic import DYNAMIC, in_force
 from actors.config.properties import DEFAULT_PORT, ConfigError, MusterConfig
 from actors.config.rows import (
     ConfigRow,
     ConfigSource,
     describe_broker,
     describe_client_metrics,
+    describe_default_broker,
     describe_group,
     describe_offsets_topic,
     describe_topic,
@@ -16,6 +18,7 @@ from actors.config.types import ConfigType
 
 __all__ = [
     "DEFAULT_PORT",
+    "DYNAMIC",
     "TOPIC_CONFIGS",
     "ConfigError",
     "ConfigRow",
@@ -24,10 +27,12 @@ __all__ = [
     "MusterConfig",
     "describe_broker",
     "describe_client_metrics",
+    "describe_default_broker",
     "describe_group",
     "describe_offsets_topic",
     "describe_topic",
     "group_config",
+    "in_force",
     "log_config",
     "offsets_log_config",
     "topic_config_errors",

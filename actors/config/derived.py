@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic.fields import FieldInfo
 
 from actors.config.properties import MusterConfig
-from actors.config.topics import BY_UNIT, TopicConfigs, synonym_of
+from actors.config.topics import BY_UNIT, TOPIC_CONFIGS, TopicConfigs, synonym_of
 
 if TYPE_CHECKING:
     from actors.group.config import GroupConfig
@@ -41,23 +41,25 @@ def log_config(config: MusterConfig, topic_overrides: Mapping[str, str] = Mappin
     return LogConfig(**_known_to(LogConfig, dict(config) | topic_values(config, topic_overrides)))
 
 
-def offsets_log_config(config: MusterConfig) -> LogConfig:
-    """What the log of a partition of ``__consumer_offsets`` obeys."""
+def offsets_log_config(config: MusterConfig, topic_overrides: Mapping[str, str] = MappingProxyType({})) -> LogConfig:
+    """What the log of a partition of ``__consumer_offsets`` obeys, with what was set on that topic."""
     return dataclasses.replace(
-        log_config(config, offsets_topic_configs(config)),
+        log_config(config, offsets_topic_configs(config, topic_overrides)),
         own_codec=config.offsets_topic_compression_codec,
         load_buffer_bytes=config.offsets_load_buffer_size,
     )
 
 
-def offsets_topic_configs(config: MusterConfig) -> dict[str, str]:
+def offsets_topic_configs(config: MusterConfig, topic_overrides: Mapping[str, str]) -> dict[str, str]:
     """The configs of ``__consumer_offsets``, whatever the defaults of topics are."""
-    return {"segment.bytes": str(config.offsets_topic_segment_bytes), **OFFSETS_TOPIC_FIXED}
+    return {"segment.bytes": str(config.offsets_topic_segment_bytes), **topic_overrides, **OFFSETS_TOPIC_FIXED}
 
 
 def topic_values(config: MusterConfig, topic_overrides: Mapping[str, str]) -> dict[str, Any]:
     """What holds for a topic, by field name (``retention_ms``, ...), typed: its own configs, else the broker's."""
-    own = TopicConfigs.model_validate(dict(topic_overrides))
+    own = TopicConfigs.model_validate(
+        {name: topic_overrides[name] for name in TOPIC_CONFIGS if name in topic_overrides}
+    )
     return {
         name: getattr(own, name) if getattr(own, name) is not None else _broker_value(config, field)
         for name, field in TopicConfigs.model_fields.items()

@@ -12,7 +12,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -350,10 +350,10 @@ class MusterConfig(BaseModel):
     )
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, str]) -> MusterConfig:
+    def from_properties(cls, properties: Mapping[str, Any]) -> MusterConfig:
         """The configuration that the properties say. ConfigError naming every property that cannot be."""
-        known = {str(field.alias) for field in cls.model_fields.values()}
-        problems = [_unknown(name, known) for name in sorted(set(properties) - known)]
+        known = property_names()
+        problems = [unknown_property(name) for name in sorted(set(properties) - known)]
         try:
             config = cls.model_validate({name: value for name, value in properties.items() if name in known})
         except ValidationError as error:
@@ -471,11 +471,17 @@ def _advertised(text: str) -> tuple[str, int | None]:
     return found[1].strip("[]"), int(found[2]) if found[2] else None
 
 
-def _unknown(name: str, known: set[str]) -> str:
+def property_names() -> set[str]:
+    """Every property that there is."""
+    return {str(field.alias) for field in MusterConfig.model_fields.values()}
+
+
+def unknown_property(name: str) -> str:
+    """What is to be said of a property that there is not."""
     for pattern, reason in NO_EFFECT:
         if re.fullmatch(pattern, name):
             return f"{name} has no effect in Muster ({reason}); leave it out"
     if any(re.fullmatch(pattern, name) for pattern in LATER):
         return f"{name} comes with a later version of Muster; leave it out"
-    nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
+    nearest = difflib.get_close_matches(name, sorted(property_names()), n=1, cutoff=0.7)
     return f"unknown property {name}" + (f" (did you mean {nearest[0]}?)" if nearest else "")

@@ -1,9 +1,7 @@
-"""Every config as DescribeConfigs shows it."""
+"""Every config as DescribeConfigs shows it: its value, where that comes from, and what stands behind it (KIP-226)."""
 
 from __future__ import annotations
 
-import types
-import typing
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -11,10 +9,15 @@ from typing import Any, NamedTuple
 from pydantic.fields import FieldInfo
 
 from actors.config.derived import OFFSETS_TOPIC_FIXED, offsets_topic_configs, topic_values
+from actors.config.dynamic import DYNAMIC, in_force
 from actors.config.groups import GroupConfigs
 from actors.config.properties import MusterConfig
 from actors.config.topics import BY_UNIT, TopicConfigs, synonym_of
-from actors.config.types import ConfigType
+from actors.config.types import ConfigType, text_of, type_of
+from placement.view import DynamicConfigs
+
+_NOTHING: Mapping[str, str] = {}
+_NONE_ALTERED = DynamicConfigs()
 
 
 class ConfigSource(IntEnum):
@@ -31,42 +34,65 @@ class ConfigSource(IntEnum):
     DYNAMIC_GROUP_CONFIG = 8
 
 
+class Synonym(NamedTuple):
+    name: str
+    value: str
+    source: ConfigSource
+
+
 class ConfigRow(NamedTuple):
     """One config of a DescribeConfigs answer."""
 
     name: str
     value: str | None
     source: ConfigSource
-    synonyms: tuple[tuple[str, str | None, ConfigSource], ...]
-    """(name, value, source), the one that is used first."""
+    synonyms: tuple[Synonym, ...]
+    """Whatever has a value for it, the one that is used first."""
     type: ConfigType
     documentation: str
     read_only: bool
 
 
-def describe_broker(config: MusterConfig) -> list[ConfigRow]:
-    """Every property of a broker, read-only: Muster reads them when it starts."""
-    return [_broker_row(config, name) for name in sorted(type(config).model_fields)]
+def describe_broker(
+    config: MusterConfig, configs: DynamicConfigs = _NONE_ALTERED, broker_id: int | None = None
+) -> list[ConfigRow]:
+    """Every property of a broker; of none in particular without an id."""
+    layers = _Layers(config, configs, broker_id)
+    return [layers.row(name) for name in sorted(type(config).model_fields)]
 
 
-def describe_topic(config: MusterConfig, topic_overrides: Mapping[str, str]) -> list[ConfigRow]:
+def describe_default_broker(config: MusterConfig, configs: DynamicConfigs) -> list[ConfigRow]:
+    """What was set for the whole cluster."""
+    layers = _Layers(config, configs, None)
+    rows = [layers.row(name) for name in sorted(type(config).model_fields) if _alias(name) in configs.cluster]
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    return [row._replace(synonyms=tuple(each for each in row.synonyms if each.source is source)) for row in rows]
+
+
+def describe_topic(
+    config: MusterConfig, topic_overrides: Mapping[str, str], configs: DynamicConfigs = _NONE_ALTERED
+) -> list[ConfigRow]:
     """Every config of a topic: what was set on the topic, else the broker's.
 
     Pydantic's ValidationError if the overrides were never checked.
     """
-    values = topic_values(config, topic_overrides)
-    return [_topic_row(config, name, values[name], topic_overrides) for name in sorted(TopicConfigs.model_fields)]
+    layers = _Layers(config, configs, None)
+    values = topic_values(layers.in_force, topic_overrides)
+    return [_topic_row(layers, name, values[name], topic_overrides) for name in sorted(TopicConfigs.model_fields)]
 
 
-def describe_offsets_topic(config: MusterConfig) -> list[ConfigRow]:
+def describe_offsets_topic(
+    config: MusterConfig, topic_overrides: Mapping[str, str] = _NOTHING, configs: DynamicConfigs = _NONE_ALTERED
+) -> list[ConfigRow]:
     """Every config of ``__consumer_offsets``."""
-    rows = describe_topic(config, offsets_topic_configs(config))
+    own = offsets_topic_configs(in_force(config, configs), topic_overrides)
+    rows = describe_topic(config, own, configs)
     return [row._replace(read_only=row.name in OFFSETS_TOPIC_FIXED) for row in rows]
 
 
-def describe_group() -> list[ConfigRow]:
-    """Every config of a group."""
-    return [_group_row(name) for name in sorted(GroupConfigs.model_fields)]
+def describe_group(overrides: Mapping[str, str] = _NOTHING) -> list[ConfigRow]:
+    """Every config of a group on which these were set."""
+    return [_group_row(name, field, overrides) for name, field in sorted(GroupConfigs.model_fields.items())]
 
 
 def describe_client_metrics() -> list[ConfigRow]:
@@ -85,58 +111,56 @@ _CLIENT_METRICS = (
 )
 
 
-def _group_row(name: str) -> ConfigRow:
-    field = GroupConfigs.model_fields[name]
-    alias, value, source = str(field.alias), _text(field.default), ConfigSource.DEFAULT_CONFIG
-    behind = ((f"group.{alias}", value, source),)
-    return ConfigRow(alias, value, source, behind, _type(field), field.description or "", False)
+class _Layers:
+    """What says how a broker is configured: the broker, the cluster, the start, the defaults; the first that does."""
+
+    def __init__(self, config: MusterConfig, configs: DynamicConfigs, broker_id: int | None) -> None:
+        self.in_force = in_force(config, configs, broker_id)
+        started_with = {_alias(name): text_of(getattr(config, name)) for name in config.model_fields_set}
+        defaults = {_alias(name): text_of(field.default) for name, field in MusterConfig.model_fields.items()}
+        of_broker = configs.brokers.get(broker_id, {}) if broker_id is not None else {}
+        self._layers: tuple[tuple[ConfigSource, Mapping[str, str | None]], ...] = (
+            (ConfigSource.DYNAMIC_BROKER_CONFIG, of_broker),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, configs.cluster),
+            (ConfigSource.STATIC_BROKER_CONFIG, started_with),
+            (ConfigSource.DEFAULT_CONFIG, defaults),
+        )
+
+    def synonyms(self, name: str) -> tuple[Synonym, ...]:
+        """All that have a value for the field of that name, as Kafka orders them: by layer, then by unit."""
+        aliases = [_alias(each) for each in BY_UNIT.get(name, (name,))]
+        found = ((alias, layer.get(alias), source) for source, layer in self._layers for alias in aliases)
+        return tuple(Synonym(alias, value, source) for alias, value, source in found if value is not None)
+
+    def row(self, name: str) -> ConfigRow:
+        field, alias = MusterConfig.model_fields[name], _alias(name)
+        value = text_of(getattr(self.in_force, name))
+        return _row(alias, value, self.synonyms(name), field, read_only=alias not in DYNAMIC)
 
 
-def _topic_row(config: MusterConfig, name: str, value: Any, overrides: Mapping[str, str]) -> ConfigRow:
+def _topic_row(layers: _Layers, name: str, value: Any, overrides: Mapping[str, str]) -> ConfigRow:
     field = TopicConfigs.model_fields[name]
-    alias = str(field.alias)
-    behind = _broker_synonyms(config, field)
+    alias, synonym = str(field.alias), synonym_of(field)
+    synonyms = layers.synonyms(synonym) if synonym else ()
     if alias in overrides:
-        behind = ((alias, _text(value), ConfigSource.DYNAMIC_TOPIC_CONFIG), *behind)
-    source = behind[0][2] if behind else ConfigSource.DEFAULT_CONFIG
-    return ConfigRow(alias, _text(value), source, behind, _type(field), field.description or "", False)
+        synonyms = (Synonym(alias, overrides[alias], ConfigSource.DYNAMIC_TOPIC_CONFIG), *synonyms)
+    return _row(alias, text_of(value), synonyms, field, read_only=False)
 
 
-def _broker_row(config: MusterConfig, name: str) -> ConfigRow:
-    field = type(config).model_fields[name]
-    synonyms = _own_and_default(config, name)
-    value, source = synonyms[0][1:]
-    return ConfigRow(str(field.alias), value, source, synonyms, _type(field), field.description or "", True)
+def _group_row(name: str, field: FieldInfo, overrides: Mapping[str, str]) -> ConfigRow:
+    alias, default = str(field.alias), str(text_of(field.default))
+    synonyms: tuple[Synonym, ...] = (Synonym(f"group.{alias}", default, ConfigSource.DEFAULT_CONFIG),)
+    if alias in overrides:
+        synonyms = (Synonym(alias, overrides[alias], ConfigSource.DYNAMIC_GROUP_CONFIG), *synonyms)
+    return _row(alias, synonyms[0].value, synonyms, field, read_only=False)
 
 
-def _broker_synonyms(config: MusterConfig, field: FieldInfo) -> tuple[tuple[str, str | None, ConfigSource], ...]:
-    match synonym_of(field):
-        case None:
-            return ()
-        case str(synonym) if synonym in BY_UNIT:
-            found = [entry for name in BY_UNIT[synonym] for entry in _own_and_default(config, name)]
-            return tuple(entry for entry in found if entry[1] is not None)
-        case synonym:
-            return _own_and_default(config, synonym)
+def _row(
+    alias: str, value: str | None, synonyms: tuple[Synonym, ...], field: FieldInfo, *, read_only: bool
+) -> ConfigRow:
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
+    return ConfigRow(alias, value, source, synonyms, type_of(field), field.description or "", read_only)
 
 
-def _own_and_default(config: MusterConfig, name: str) -> tuple[tuple[str, str | None, ConfigSource], ...]:
-    field = type(config).model_fields[name]
-    alias = str(field.alias)
-    default = (alias, _text(field.default), ConfigSource.DEFAULT_CONFIG)
-    if name not in config.model_fields_set:
-        return (default,)
-    return ((alias, _text(getattr(config, name)), ConfigSource.STATIC_BROKER_CONFIG), default)
-
-
-def _text(value: Any) -> str | None:
-    if value is None:
-        return None
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _type(field: FieldInfo) -> ConfigType:
-    declared = [field.annotation, *field.metadata]
-    if typing.get_origin(field.annotation) in (typing.Union, types.UnionType):
-        declared += [part for choice in typing.get_args(field.annotation) for part in typing.get_args(choice)]
-    return next((part for part in declared if isinstance(part, ConfigType)), ConfigType.STRING)
+def _alias(name: str) -> str:
+    return str(MusterConfig.model_fields[name].alias)

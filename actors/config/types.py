@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+import types
+import typing
 from enum import IntEnum
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic.fields import FieldInfo
 
 
 class ConfigType(IntEnum):
@@ -124,3 +127,18 @@ def _sentence(problem: Any) -> str:
         case _:
             says = problem["msg"]
     return f"{problem['loc'][0]}={problem['input']} {says}" if problem["loc"] else says
+
+
+def text_of(value: Any) -> str | None:
+    """A value as it is written in a property file."""
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def type_of(field: FieldInfo) -> ConfigType:
+    """Kafka's type of a config that is declared so."""
+    declared = [field.annotation, *field.metadata]
+    if typing.get_origin(field.annotation) in (typing.Union, types.UnionType):
+        declared += [part for choice in typing.get_args(field.annotation) for part in typing.get_args(choice)]
+    return next((part for part in declared if isinstance(part, ConfigType)), ConfigType.STRING)

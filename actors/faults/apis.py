@@ -30,6 +30,8 @@ NAMED_BY: Mapping[str, frozenset[str]] = {
     "DeleteRecords": frozenset({TOPIC, PARTITION}),
     "InitProducerId": frozenset(),
     "DescribeConfigs": frozenset(),
+    "AlterConfigs": frozenset(),
+    "IncrementalAlterConfigs": frozenset(),
     "SaslAuthenticate": frozenset(),
     "CreatePartitions": frozenset({TOPIC}),
     "DeleteGroups": frozenset({GROUP}),

@@ -68,6 +68,10 @@ class Coordinator:
         self._phase = Phase.LOADING
         self._skipped: dict[int, tuple[int, int]] = {}
 
+    def configure(self, config: GroupConfig) -> None:
+        """Obey another configuration from the next step on."""
+        self._shard.config = config
+
     @property
     def phase(self) -> Phase:
         return self._phase

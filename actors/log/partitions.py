@@ -68,7 +68,10 @@ class Partitions:
         on_open: OnOpen = lambda *_: None,
     ) -> None:
         self._logs = logs
-        self._config = config
+        self.config = config
+        """What a topic obeys on which nothing was set. :meth:`reconfigure` follows."""
+        self._topics: dict[UUID, Topic] = {}
+        """As the newest view has them."""
         self._next_epoch = next_epoch
         self._now_ms = now_ms
         self._on_open = on_open
@@ -126,6 +129,7 @@ class Partitions:
             if lost is not None:
                 await lost.close()
             found = entry.log = await self._activate(topic, partition)
+            entry.log.config = self._config_of(topic)  # it may have changed meanwhile
             self._on_open(topic.name, partition, found)
             if (failed := self._failed.pop((topic.topic_id, partition), None)) is not None:
                 failed.trouble.over()
@@ -161,11 +165,12 @@ class Partitions:
         )
 
     def _config_of(self, topic: Topic) -> LogConfig:
+        newest = self._topics.get(topic.topic_id, topic)
         try:
-            return self._config.override(topic.config)
+            return self.config.override(newest.config)
         except ValueError as error:
             log.warning("%s: %s; the broker's configuration is used", topic.name, error)
-            return self._config
+            return self.config
 
     async def open_stored(self, topic: Topic, partition: int) -> None:
         """Open the log if its directory is there. What cannot be opened is left for the next time."""
@@ -180,7 +185,8 @@ class Partitions:
         return [entry.log for entry in self._partitions.values() if entry.log is not None and not entry.log.is_over]
 
     def reconfigure(self, topic: Topic) -> None:
-        """Let the open partitions of the topic follow its configuration."""
+        """Let the partitions of the topic follow its configuration."""
+        self._topics[topic.topic_id] = topic
         config = self._config_of(topic)
         for partition in range(topic.partitions):
             entry = self._partitions.get((topic.topic_id, partition))
@@ -190,6 +196,7 @@ class Partitions:
     async def delete(self, topic: Topic, partition: int) -> None:
         """Close the partition if it is open and remove its directory if there is one. Failures are logged."""
         path = self._logs / directories.name_of(topic.name, partition)
+        self._topics.pop(topic.topic_id, None)
         try:
             self._failed.pop((topic.topic_id, partition), None)
             await self._close(self._partitions.pop((topic.topic_id, partition), None))

@@ -64,6 +64,18 @@ class LogService:
         self._late: dict[tuple[UUID | None, int], _Submitting] = {}
         """The last Produce of each partition that waits for a view."""
 
+    def configure(self, config: LogConfig) -> None:
+        """Follow another configuration: what was set on a topic goes before it."""
+        if config == self._partitions.config:
+            return
+        self._upkeep.configure(
+            retention_interval_ms=config.log_retention_check_interval_ms,
+            cleaner_interval_ms=config.log_cleaner_backoff_ms,
+        )
+        self._partitions.config = config
+        for topic in self._seen.topics.values():
+            self._partitions.reconfigure(topic)
+
     def start_upkeep(self) -> None:
         """Begin to remove and compact what the configuration says, now and then."""
         self._upkeep.start()

@@ -12,6 +12,7 @@ from actors.log.partition import PartitionLog
 log = logging.getLogger(__name__)
 
 Logs = Callable[[], Awaitable[Iterable[PartitionLog]]]
+Work = Callable[[PartitionLog], Awaitable[object]]
 
 
 class Upkeep:
@@ -20,16 +21,26 @@ class Upkeep:
     def __init__(self, logs: Logs, *, retention_interval_ms: int, cleaner_interval_ms: int) -> None:
         """``logs`` tells which there are; it is asked each time. It may open some, and must not raise."""
         self._logs = logs
-        self._intervals = (
-            (retention_interval_ms / 1000, PartitionLog.apply_retention),
-            (cleaner_interval_ms / 1000, PartitionLog.clean),
-        )
+        self._intervals_s: dict[Work, float] = {}
+        self._reconfigured = asyncio.Event()
+        self.configure(retention_interval_ms=retention_interval_ms, cleaner_interval_ms=cleaner_interval_ms)
         self._tasks: list[asyncio.Task[None]] = []
+
+    def configure(self, *, retention_interval_ms: int, cleaner_interval_ms: int) -> None:
+        """Go by these intervals from now on: whoever waits begins anew."""
+        intervals_s: dict[Work, float] = {
+            PartitionLog.apply_retention: retention_interval_ms / 1000,
+            PartitionLog.clean: cleaner_interval_ms / 1000,
+        }
+        if intervals_s != self._intervals_s:
+            self._intervals_s = intervals_s
+            reconfigured, self._reconfigured = self._reconfigured, asyncio.Event()
+            reconfigured.set()
 
     def start(self) -> None:
         """Begin, after the first interval."""
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._run(interval_s, work)) for interval_s, work in self._intervals]
+        self._tasks = [loop.create_task(self._run(work)) for work in self._intervals_s]
 
     async def stop(self) -> None:
         """Begin nothing any more. What is under way at a log ends with it: see ``PartitionLog.close``."""
@@ -37,14 +48,22 @@ class Upkeep:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _run(self, interval_s: float, work: Callable[[PartitionLog], Awaitable[object]]) -> None:
+    async def _run(self, work: Work) -> None:
         while True:
-            await asyncio.sleep(interval_s)
+            await self._wait(work)
             for partition_log in await self._logs():
                 await _do(work, partition_log)
 
+    async def _wait(self, work: Work) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._intervals_s[work]):
+                    await self._reconfigured.wait()
+            except TimeoutError:
+                return
 
-async def _do(work: Callable[[PartitionLog], Awaitable[object]], partition_log: PartitionLog) -> None:
+
+async def _do(work: Work, partition_log: PartitionLog) -> None:
     try:
         await work(partition_log)
     except NotLeader as error:

@@ -173,7 +173,7 @@ def _created(gateway: Gateway, topic: NewTopic, outcome: TopicOutcome, validate_
                 "config_source": int(row.source),
                 "is_sensitive": False,
             }
-            for row in describe_topic(gateway.config, topic.config)
+            for row in describe_topic(gateway.started_with, topic.config, gateway.view.configs)
         ],
     }
 

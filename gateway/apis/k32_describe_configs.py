@@ -2,7 +2,7 @@
 
 v1 sources and synonyms (KIP-226) | v3 type and documentation (KIP-569) | v4 flexible
 All gateways share one configuration, so any of them describes any broker, where Kafka wants the broker itself to be
-asked. The empty broker name is Kafka's cluster-wide dynamic default: there are no dynamic configs, so it is empty.
+asked. The empty broker name is Kafka's default of all brokers: what was set for the whole cluster.
 A group or a subscription of client metrics need not exist: its configs are the defaults then, as in Kafka. Broker
 loggers are refused one by one.
 """
@@ -15,14 +15,16 @@ from actors.config import (
     ConfigRow,
     describe_broker,
     describe_client_metrics,
+    describe_default_broker,
     describe_group,
     describe_offsets_topic,
     describe_topic,
 )
+from actors.config.resources import ResourceType
 from actors.wire.codec import ErrorCode, field
 from gateway.admin import name_error
+from gateway.altering import broker_error
 from gateway.registry import Call, Reply, api
-from gateway.resources import ResourceType
 from gateway.server import Gateway
 from placement.view import OFFSETS_TOPIC
 
@@ -69,7 +71,7 @@ def _rows(gateway: Gateway, resource: Any) -> list[ConfigRow]:
             return _broker_rows(gateway, name)
         case ResourceType.GROUP:
             _refuse_empty(name, "Group name must not be empty")
-            return describe_group()
+            return describe_group(gateway.view.configs.groups.get(name, {}))
         case ResourceType.CLIENT_METRICS:
             _refuse_empty(name, "Client metrics subscription name must not be empty")
             return describe_client_metrics()
@@ -87,21 +89,17 @@ def _topic_rows(gateway: Gateway, name: str) -> list[ConfigRow]:
     topic = gateway.view.topics.get(name)
     if topic is None:
         raise _Refused(ErrorCode.unknown_topic_or_partition)
-    if name == OFFSETS_TOPIC:
-        return describe_offsets_topic(gateway.config)
-    return describe_topic(gateway.config, topic.config)
+    describe = describe_offsets_topic if name == OFFSETS_TOPIC else describe_topic
+    return describe(gateway.started_with, topic.config, gateway.view.configs)
 
 
 def _broker_rows(gateway: Gateway, name: str) -> list[ConfigRow]:
+    configs = gateway.view.configs
     if not name:
-        return []
-    try:
-        broker_id = int(name)
-    except ValueError:
-        raise _Refused(ErrorCode.invalid_request, f"Broker id must be an integer, but it is: {name}") from None
-    if broker_id not in {gateway.id, *(broker.id for broker in gateway.view.brokers)}:
-        raise _Refused(ErrorCode.invalid_request, f"Unexpected broker id: there is no broker {broker_id}")
-    return describe_broker(gateway.config)
+        return describe_default_broker(gateway.started_with, configs)
+    if (problem := broker_error(gateway, name)) is not None:
+        raise _Refused(ErrorCode.invalid_request, problem)
+    return describe_broker(gateway.started_with, configs, int(name))
 
 
 def _asked(resource: Any, row: ConfigRow) -> bool:

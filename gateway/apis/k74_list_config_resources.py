@@ -7,9 +7,9 @@ loggers.
 
 from __future__ import annotations
 
+from actors.config.resources import ResourceType
 from actors.wire.codec import ErrorCode, field
 from gateway.registry import Call, Reply, api
-from gateway.resources import ResourceType
 from gateway.server import Gateway
 
 
@@ -37,4 +37,6 @@ def _names(gateway: Gateway, kind: ResourceType) -> list[str]:
             return list(gateway.view.topics)
         case ResourceType.BROKER:
             return [str(broker.id) for broker in gateway.view.brokers]
+        case ResourceType.GROUP:
+            return sorted(gateway.view.configs.groups)
     return []

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from actors.audit.commits import CommitSteps
-from actors.config import MusterConfig, group_config, log_config, offsets_log_config
+from actors.config import MusterConfig, in_force, log_config
 from actors.log import LogService, PartitionLog
 from actors.log_server import LogServer
 from actors.offsets import OffsetsPartition, StatementSink
+from actors.offsets_serving import offsets_configs
 from actors.rebalance_history import RebalanceHistory
 from actors.recording.group_history import GroupHistory
 from actors.runtime import now_ms
@@ -74,6 +75,7 @@ class Actors:
         self.group_histories: dict[int, GroupHistory] = {}
         self._all_histories: list[RebalanceHistory | GroupHistory] = []
         """Those of partitions that a test has started again, too: their tasks have to end."""
+        self._following: set[asyncio.Task[None]] = set()
         controller.start_offsets = self.start_offsets
         controller.publish = partial(self._publish, controller.publish)
 
@@ -81,7 +83,7 @@ class Actors:
         for index in self._controller.logs:
             self.logs[index] = LogService(
                 storage=self.storage,
-                config=log_config(self._config),
+                config=log_config(in_force(self._config, self._view().configs)),
                 topics=self._view,
                 index=index,
                 next_epoch=self._next_epoch,
@@ -98,13 +100,13 @@ class Actors:
             self.storage / "logs" / f"{OFFSETS_TOPIC}-{partition}",
             topic_id=topic.topic_id,
             epoch=epoch,
-            config=offsets_log_config(self._config),
+            config=offsets_configs(self._config, self._view())[1],
             now_ms=now_ms,
         )
         core = self.offsets[partition] = OffsetsPartition(
             partition=partition,
             epoch=epoch,
-            config=group_config(self._config),
+            config=offsets_configs(self._config, self._view())[0],
             partition_log=partition_log,
             sink=self.sink,
             topic_id=topic.topic_id,
@@ -134,7 +136,13 @@ class Actors:
     def _publish(self, to_gateway: Callable[[ClusterView], None], view: ClusterView) -> None:
         to_gateway(view)
         for core in self.offsets.values():
+            core.configure(*offsets_configs(self._config, view))
             core.follow(view)
+        for service in self.logs.values():
+            service.configure(log_config(in_force(self._config, view.configs)))
+            following = asyncio.get_running_loop().create_task(service.view_changed(view))
+            self._following.add(following)
+            following.add_done_callback(self._following.discard)
 
     async def _next_epoch(self, topic: str, partition: int) -> int:
         return await asyncio.to_thread(next_epoch, self._zk, topic, partition, "test")

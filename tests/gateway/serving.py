@@ -22,7 +22,9 @@ import gateway.apis  # noqa: F401 - registers the handlers
 from actors.admin import NewTopic, TopicOutcome
 from actors.audit.sends import Sends
 from actors.config import MusterConfig
+from actors.config.altering import Alteration, InvalidAlteration
 from actors.tables.spool import SampleStore
+from actors.topics_admin import alter
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
 from gateway.faults import GatewayFaults
@@ -31,6 +33,7 @@ from gateway.kop_shadow import shadow_of
 from gateway.metrics import GatewayMetrics
 from gateway.server import ControllerUnavailable, Gateway
 from gateway.upkeep import account_of
+from placement.configs import ConfigRegistry
 from placement.topics import InvalidPartitions, InvalidTopic, TopicError, TopicExists, TopicRegistry, UnknownTopic
 from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
 from placement.zookeeper import ZooKeeperClient
@@ -57,8 +60,10 @@ class RegistryController:
     ``away`` makes it a controller that is restarting; ``mute`` one whose views do not arrive.
     """
 
-    def __init__(self, zk: ZooKeeperClient) -> None:
+    def __init__(self, zk: ZooKeeperClient, config: MusterConfig) -> None:
         self.registry = TopicRegistry(zk)
+        self.configs = ConfigRegistry(zk)
+        self.config = config
         self.brokers = BROKERS
         self.epoch = 1
         self.away = False
@@ -85,6 +90,7 @@ class RegistryController:
             topics=self.registry.load(),
             logs=dict(self.logs),
             offsets=dict(self.offsets),
+            configs=self.configs.load(),
         )
 
     async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]:
@@ -95,16 +101,22 @@ class RegistryController:
             factor = max(topic.replication_factor, 1)
             return self.registry.create(topic.name, partitions, topic.config, replication_factor=factor)
 
-        return await self._change({topic.name: partial(create, topic) for topic in topics})
+        return await self._change([(topic.name, partial(create, topic)) for topic in topics])
 
     async def delete_topics(self, names: Sequence[str]) -> list[TopicOutcome]:
-        return await self._change({name: partial(self.registry.delete, name) for name in names})
+        return await self._change([(name, partial(self.registry.delete, name)) for name in names])
 
     async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]:
         def grow(name: str, total: int) -> Topic | None:
             return None if validate_only else self.registry.add_partitions(name, total)
 
-        return await self._change({name: partial(grow, name, total) for name, total in totals.items()})
+        return await self._change([(name, partial(grow, name, total)) for name, total in totals.items()])
+
+    async def alter_configs(self, alterations: Sequence[Alteration], validate_only: bool) -> list[TopicOutcome]:
+        def change(alteration: Alteration) -> None:
+            alter(self.configs, alteration, self.config, validate_only)
+
+        return await self._change([(each.name, partial(change, each)) for each in alterations])
 
     async def until_followed(self, timeout_s: float) -> bool:
         """There is no other gateway."""
@@ -130,10 +142,10 @@ class RegistryController:
         self.offsets[offsets_partition] = await self.start_offsets(offsets_partition)
         self.publish(self.view())
 
-    async def _change(self, changes: dict[str, Callable[[], Topic | None]]) -> list[TopicOutcome]:
+    async def _change(self, changes: Sequence[tuple[str, Callable[[], Topic | None]]]) -> list[TopicOutcome]:
         if self.away:
             raise ControllerUnavailable("away")
-        outcomes = [await asyncio.to_thread(_outcome, name, change) for name, change in changes.items()]
+        outcomes = [await asyncio.to_thread(_outcome, name, change) for name, change in changes]
         if not self.mute:
             asyncio.get_running_loop().call_soon(self.publish, await asyncio.to_thread(self.view))
         return outcomes
@@ -142,6 +154,8 @@ class RegistryController:
 def _outcome(name: str, change: Callable[[], Topic | None]) -> TopicOutcome:
     try:
         return TopicOutcome(name, 0, None, change())
+    except InvalidAlteration as error:
+        return TopicOutcome(name, int(error.code), str(error))
     except TopicError as error:
         return TopicOutcome(name, int(_ERRORS[type(error)]), str(error))
 
@@ -335,7 +349,7 @@ async def _end_tasks() -> None:
 async def _listen(
     zk: ZooKeeperClient, directory: Path, config: MusterConfig
 ) -> tuple[Gateway, RegistryController, int]:
-    controller = RegistryController(zk)
+    controller = RegistryController(zk, config)
     await asyncio.to_thread(controller.registry.create, OFFSETS_TOPIC, 3, {"cleanup.policy": "compact"}, internal=True)
     server = await new_gateway(1, directory, config, controller)
     controller.publish = server.follow

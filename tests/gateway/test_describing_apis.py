@@ -89,7 +89,7 @@ def test_configs_of_a_topic(served: Serving) -> None:
 def test_configs_of_a_broker(served: Serving) -> None:
     for broker in BROKERS:
         (config,) = describe_configs(served, BROKER, str(broker.id), ["num.partitions"]).configs
-        assert (config.value, config.config_source, config.read_only) == ("6", 4, True)
+        assert (config.value, config.config_source, config.read_only) == ("6", 4, False)
     everything = describe_configs(served, BROKER, "1", [])
     assert {"num.partitions", "offsets.topic.num.partitions"} <= {config.name for config in everything.configs}
     dynamic = describe_configs(served, BROKER, "")

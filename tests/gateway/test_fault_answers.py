@@ -90,6 +90,10 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
             "include_synonyms": False,
             "include_documentation": False,
         },
+        33: {
+            "resources": [{"resource_type": 2, "resource_name": topic.name, "configs": []}],
+            "validate_only": True,
+        },
         36: {"auth_bytes": b"a token"},
         37: {
             "topics": [{"name": topic.name, "count": 2, "assignments": None}],
@@ -97,8 +101,13 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
             "validate_only": True,
         },
         42: {"groups_names": [group]},
+        44: {
+            "resources": [{"resource_type": 2, "resource_name": topic.name, "configs": []}],
+            "validate_only": True,
+        },
         47: {"group_id": group, "topics": [{**named, "partitions": by_partition}]},
         60: {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": False},
+        74: {"resource_types": []},
     }
     return every[api_key]
 

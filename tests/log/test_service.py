@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from actors.log import LogConfig, LogService, partitions, routing
 from actors.log.batch import iter_headers
+from actors.log.partition import PartitionLog
 from actors.wire.codec import ErrorCode
 from placement.view import ClusterView, Topic
 from tests.log.support import GZIP, NOW_MS, client_batch, request, response, run, view_of
@@ -432,6 +434,34 @@ def test_a_view_that_comes_late_is_waited_for_and_batches_keep_their_order(
         assert (await ends).error_code == 0
         [known] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch(1)))
         assert known.base_offset == 4
+        await cluster.service.close()
+
+    run(main())
+
+
+def test_logs_follow_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that is being opened while it changes."""
+    large = client_batch(10)
+    limited = LogConfig(max_message_bytes=len(large) - 1)
+
+    async def main() -> None:
+        cluster = Cluster(tmp_path)
+        loop = asyncio.get_running_loop()
+        real = PartitionLog.open
+
+        def configure_while_opening(*arguments: Any, **named: Any) -> PartitionLog:
+            opened = real(*arguments, **named)
+            configured = threading.Event()
+            loop.call_soon_threadsafe(lambda: (cluster.service.configure(limited), configured.set()))
+            assert configured.wait(10)
+            return opened
+
+        [written] = await cluster.produce((FLIGHTS.topic_id, 0, large))
+        assert written.error_code is ErrorCode.none
+        monkeypatch.setattr(PartitionLog, "open", configure_while_opening)
+        for partition in (1, 0):
+            [refused] = await cluster.produce((FLIGHTS.topic_id, partition, large))
+            assert refused.error_code is ErrorCode.message_too_large
         await cluster.service.close()
 
     run(main())

@@ -36,7 +36,6 @@ CHANGES: dict[str, Callable[[TopicRegistry], object]] = {
     "create": lambda registry: registry.create("late", 1),
     "delete": lambda registry: registry.delete("flights"),
     "add partitions": lambda registry: registry.add_partitions("flights", 9),
-    "configure": lambda registry: registry.set_config("flights", {"retention.ms": "1"}),
 }
 
 
@@ -87,7 +86,7 @@ def test_refusals_are_still_told_as_what_they_are(zk: ZooKeeperClient) -> None:
     with pytest.raises(TopicExists):
         registry.create("flights", 1)
     with pytest.raises(UnknownTopic):
-        registry.set_config("other", {})
+        registry.add_partitions("other", 2)
     registry.delete("flights")
     assert registry.load() == {}
 

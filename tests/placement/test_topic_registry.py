@@ -140,16 +140,6 @@ def test_partitions_only_grow(zk: ZooKeeperClient) -> None:
         registry.add_partitions("other", 4)
 
 
-def test_configuration_is_replaced(zk: ZooKeeperClient) -> None:
-    registry = TopicRegistry(zk)
-    registry.create("flights", 3, {"retention.ms": "1"})
-    changed = registry.set_config("flights", {"segment.bytes": "2048"})
-    assert changed.config == {"segment.bytes": "2048"}
-    assert registry.load() == {"flights": changed}
-    with pytest.raises(UnknownTopic):
-        registry.set_config("other", {})
-
-
 def test_topics_survive_a_restart_of_zookeeper(tmp_path: Path) -> None:
     with EmbeddedZooKeeper.start(tmp_path) as server, ExitStack() as ending:
         client = connect(server.hosts, timeout_s=60)

@@ -1,0 +1,175 @@
+"""What AlterConfigs and IncrementalAlterConfigs make of a resource's configs, and why they may not. No I/O.
+
+Rules and codes are those of Kafka's ConfigAdminManager, ConfigurationControlManager and
+ControllerConfigurationValidator (KIP-339), but for this: a config that nothing would obey is refused, where Kafka keeps
+unknown ones of brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from kio.schema.errors import ErrorCode
+
+from actors.config.derived import OFFSETS_TOPIC_FIXED, topic_values
+from actors.config.dynamic import DYNAMIC, OF_A_BROKER, altered, in_force
+from actors.config.groups import GroupConfigs, group_config_errors
+from actors.config.properties import ConfigError, MusterConfig, unknown_property
+from actors.config.resources import ResourceType
+from actors.config.topics import TopicConfigs, topic_config_errors
+from actors.config.types import ConfigType, text_of, type_of
+from placement.view import OFFSETS_TOPIC, DynamicConfigs
+
+
+class Operation(IntEnum):
+    """As IncrementalAlterConfigs numbers them."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One config. ``value`` is not None but for DELETE, where it says nothing."""
+
+    name: str
+    operation: Operation
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """What to make of one resource."""
+
+    type: ResourceType
+    name: str
+    """"" for the default of all brokers."""
+    changes: tuple[Change, ...]
+    replace: bool = False
+    """Whether whatever is not named goes (AlterConfigs)."""
+
+
+class InvalidAlteration(ValueError):
+    """Nothing of the alteration can be done. ``code`` is Kafka's."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class _Topic:
+    types: Mapping[str, ConfigType] = {str(field.alias): type_of(field) for field in TopicConfigs.model_fields.values()}
+
+    def __init__(self, name: str, config: MusterConfig, configs: DynamicConfigs) -> None:
+        self._is_offsets = name == OFFSETS_TOPIC
+        self._config = in_force(config, configs)
+
+    def default(self, name: str) -> str | None:
+        values = topic_values(self._config, OFFSETS_TOPIC_FIXED if self._is_offsets else {})
+        return text_of(values[name.replace(".", "_")])
+
+    def check(self, wanted: Mapping[str, str], changed: Mapping[str, str]) -> None:
+        if (problem := topic_config_errors(wanted)) is not None:
+            raise InvalidAlteration(ErrorCode.invalid_config, problem)
+        for name, value in changed.items() if self._is_offsets else ():
+            if value != OFFSETS_TOPIC_FIXED.get(name, value):
+                message = f"{name} of {OFFSETS_TOPIC} can only be {OFFSETS_TOPIC_FIXED[name]}"
+                raise InvalidAlteration(ErrorCode.invalid_config, message)
+
+
+class _Broker:
+    types: Mapping[str, ConfigType] = {str(field.alias): type_of(field) for field in MusterConfig.model_fields.values()}
+
+    def __init__(self, name: str, config: MusterConfig, configs: DynamicConfigs) -> None:
+        self._is_one = bool(name)
+        self._started_with = config
+        self._above = configs.cluster if name else {}
+        self._config = in_force(config, configs, int(name) if name else None)
+
+    def default(self, name: str) -> str | None:
+        return text_of(getattr(self._config, name.replace(".", "_")))
+
+    def check(self, wanted: Mapping[str, str], changed: Mapping[str, str]) -> None:
+        if unknown := sorted(set(changed) - set(self.types)):
+            _refuse("; ".join(unknown_property(name) for name in unknown))
+        if static := sorted(set(changed) - DYNAMIC):
+            _refuse(f"Cannot update these configs dynamically: [{', '.join(static)}]")
+        if self._is_one and (shared := sorted(set(changed) - OF_A_BROKER)):
+            _refuse(
+                "Cannot update these configs of one broker, only cluster-wide (entity-default), since logs and groups "
+                f"are no broker's own: [{', '.join(shared)}]"
+            )
+        try:
+            altered(
+                self._started_with,
+                {name: value for name, value in {**self._above, **wanted}.items() if name in DYNAMIC},
+            )
+        except ConfigError as error:
+            _refuse(str(error))
+
+
+class _Group:
+    types: Mapping[str, ConfigType] = {str(field.alias): type_of(field) for field in GroupConfigs.model_fields.values()}
+
+    def __init__(self, *_: object) -> None:
+        """All groups have the same."""
+
+    def default(self, name: str) -> str | None:
+        return None
+
+    def check(self, wanted: Mapping[str, str], _: Mapping[str, str]) -> None:
+        if (problem := group_config_errors(wanted)) is not None:
+            raise InvalidAlteration(ErrorCode.invalid_config, problem)
+
+
+def _refuse(message: str) -> None:
+    raise InvalidAlteration(ErrorCode.invalid_request, message)
+
+
+_Kind = _Topic | _Broker | _Group
+_KINDS: Mapping[ResourceType, type[_Kind]] = {
+    ResourceType.TOPIC: _Topic,
+    ResourceType.BROKER: _Broker,
+    ResourceType.GROUP: _Group,
+}
+
+
+def configs_after(
+    alteration: Alteration, current: Mapping[str, str], config: MusterConfig, configs: DynamicConfigs
+) -> dict[str, str]:
+    """All configs of the resource after the alteration. InvalidAlteration.
+
+    ``current``: all of it before; ``config``: what the cluster was started with; ``configs``: what was altered since.
+    """
+    kind = _KINDS[alteration.type](alteration.name, config, configs)
+    wanted = {} if alteration.replace else dict(current)
+    for change in alteration.changes:
+        match change.operation:
+            case Operation.SET:
+                wanted[change.name] = change.value or ""
+            case Operation.DELETE:
+                wanted.pop(change.name, None)
+            case operation:
+                wanted[change.name] = _list_with(change, operation, wanted, kind)
+    kind.check(wanted, {name: value for name, value in wanted.items() if current.get(name) != value})
+    return wanted
+
+
+def _list_with(
+    change: Change, operation: Operation, current: Mapping[str, str], kind: _Topic | _Broker | _Group
+) -> str:
+    if kind.types.get(change.name) is not ConfigType.LIST:
+        message = f"Can't {operation.name} to key {change.name} because its type is not LIST."
+        raise InvalidAlteration(ErrorCode.invalid_config, message)
+    before = current.get(change.name) or kind.default(change.name) or ""
+    parts = [part for part in before.split(",") if part]
+    for part in (change.value or "").split(","):
+        if operation is Operation.SUBTRACT:
+            parts = [other for other in parts if other != part]
+        elif part not in parts:
+            parts.append(part)
+    return ",".join(parts)

@@ -1,0 +1,108 @@
+"""Which properties can be changed while the cluster runs, and what holds once they are. As Kafka's KIP-226.
+
+A property of the whole cluster is set on Kafka's default broker; one of a gateway also on that broker alone, which goes
+before. Logs and groups are no gateway's own, so what they obey cannot be set on one broker.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import lru_cache
+
+from actors.config.properties import ConfigError, MusterConfig
+from placement.view import DynamicConfigs
+
+log = logging.getLogger(__name__)
+
+OF_A_BROKER = frozenset({"connections.max.idle.ms", "fetch.max.bytes", "max.connections"})
+"""Of one gateway or of all."""
+
+OF_THE_CLUSTER = frozenset(
+    {
+        "attribution.simple.ttl.ms",
+        "auto.create.topics.enable",
+        "default.replication.factor",
+        "delete.topic.enable",
+        "group.initial.rebalance.delay.ms",
+        "group.max.session.timeout.ms",
+        "group.max.size",
+        "group.min.session.timeout.ms",
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.delete.retention.ms",
+        "log.cleaner.enable",
+        "log.cleaner.max.compaction.lag.ms",
+        "log.cleaner.min.cleanable.ratio",
+        "log.cleaner.min.compaction.lag.ms",
+        "log.cleanup.policy",
+        "log.flush.interval.messages",
+        "log.flush.interval.ms",
+        "log.message.timestamp.type",
+        "log.retention.bytes",
+        "log.retention.check.interval.ms",
+        "log.retention.ms",
+        "log.roll.ms",
+        "log.segment.bytes",
+        "max.replication.factor",
+        "message.max.bytes",
+        "num.partitions",
+        "offset.metadata.max.bytes",
+        "offsets.commit.timeout.ms",
+        "offsets.retention.minutes",
+        "offsets.topic.compression.codec",
+        "offsets.topic.segment.bytes",
+        "producer.id.expiration.ms",
+        "rebalance.stuck.ms",
+    }
+)
+"""Of all brokers only."""
+
+DYNAMIC = OF_A_BROKER | OF_THE_CLUSTER
+
+
+def altered(config: MusterConfig, properties: Mapping[str, str]) -> MusterConfig:
+    """What holds with these properties above what the cluster was started with. ConfigError naming what cannot be."""
+    started_with = config.model_dump(by_alias=True, exclude_unset=True)
+    return MusterConfig.from_properties({**started_with, **properties})
+
+
+def in_force(config: MusterConfig, configs: DynamicConfigs, broker_id: int | None = None) -> MusterConfig:
+    """What holds: for logs and groups, or for a gateway.
+
+    Whatever was stored and cannot be (any more, since the properties of the start are others) is logged and left out.
+    """
+    properties = {name: value for name, value in configs.cluster.items() if name in DYNAMIC}
+    if broker_id is not None:
+        own = configs.brokers.get(broker_id, {})
+        properties |= {name: value for name, value in own.items() if name in OF_A_BROKER}
+    return _in_force(_Started(config), tuple(sorted(properties.items())))
+
+
+class _Started:
+    """A configuration as a key: compared by identity, since it never changes and has many fields."""
+
+    def __init__(self, config: MusterConfig) -> None:
+        self.config = config
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Started) and other.config is self.config
+
+    def __hash__(self) -> int:
+        return id(self.config)
+
+
+@lru_cache(maxsize=16)
+def _in_force(started: _Started, properties: tuple[tuple[str, str], ...]) -> MusterConfig:
+    try:
+        return altered(started.config, dict(properties))
+    except ConfigError:
+        held: dict[str, str] = {}
+        for name, value in properties:
+            try:
+                altered(started.config, held | {name: value})
+            except ConfigError as error:
+                log.warning("%s is left out: %s", name, error)
+            else:
+                held[name] = value
+        return altered(started.config, held)

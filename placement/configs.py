@@ -1,0 +1,130 @@
+"""What is configured while the cluster runs, in ZooKeeper. Calls block on ZooKeeper, as those of placement.topics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+
+from placement.epochs import ActorEpoch, commit_as
+from placement.layout import (
+    BROKER_CONFIGS,
+    DEFAULT_BROKER,
+    GROUP_CONFIGS,
+    TOPIC_CONFIGS,
+    Malformed,
+    broker_config_path,
+    decode_config,
+    decode_group,
+    encode_config,
+    encode_group_config,
+    topic_config_path,
+    topic_path,
+)
+from placement.mapping import encode_segment
+from placement.topics import unknown_topic
+from placement.view import DynamicConfigs
+from placement.zookeeper import ZooKeeperClient
+
+log = logging.getLogger(__name__)
+
+Decide = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""From what is configured to what is to be. Called again if somebody else was faster; what it raises ends it all."""
+
+
+class ConfigRegistry:
+    """Changes and lists configurations; ZooKeeper decides between any number of registries.
+
+    With ``controller`` every change is for that controller; ``epochs.Superseded`` once it has a successor.
+    """
+
+    def __init__(self, zk: ZooKeeperClient, controller: ActorEpoch | None = None) -> None:
+        self._zk = zk
+        self._controller = controller
+
+    def load(self) -> DynamicConfigs:
+        """All but those of topics, which ``TopicRegistry`` tells. What is no configuration is logged and left out."""
+        brokers = {name: decode_config(data) for name, data in self._children(BROKER_CONFIGS)}
+        return DynamicConfigs(
+            cluster=brokers.pop(DEFAULT_BROKER, {}),
+            brokers={int(name): config for name, config in brokers.items() if name.isdecimal()},
+            groups={decode_group(data): decode_config(data) for _, data in self._children(GROUP_CONFIGS)},
+        )
+
+    def change_topic(self, topic: str, decide: Decide) -> None:
+        """Let ``decide`` change what is set on the topic. UnknownTopic."""
+
+        def decide_if_there(current: Mapping[str, str]) -> Mapping[str, str]:
+            wanted = decide(current)
+            if not self._zk.ask(self._zk.exists_async, topic_path(topic)):
+                raise unknown_topic(topic)
+            return wanted
+
+        check = ("check", topic_path(topic), -1)
+        self._change(TOPIC_CONFIGS, topic_config_path(topic), decide_if_there, encode_config, check)
+
+    def change_broker(self, broker: str, decide: Decide) -> None:
+        """Let ``decide`` change what is set on the broker of that id, or on DEFAULT_BROKER."""
+        self._change(BROKER_CONFIGS, broker_config_path(broker), decide, encode_config)
+
+    def change_group(self, group: str, decide: Decide) -> None:
+        """Let ``decide`` change what is set on the group."""
+        path = f"{GROUP_CONFIGS}/{encode_segment(group)}"
+        self._change(GROUP_CONFIGS, path, decide, lambda config: encode_group_config(group, config))
+
+    def _change(
+        self,
+        parent: str,
+        path: str,
+        decide: Decide,
+        encode: Callable[[Mapping[str, str]], bytes],
+        *checks: tuple[str, str, int],
+    ) -> None:
+        zk = self._zk
+        zk.ask(zk.ensure_path_async, parent)
+        while True:
+            try:
+                data, stat = zk.ask(zk.get_async, path)
+            except NoNodeError:
+                data, stat = None, None
+            current = decode_config(data) if data is not None else {}
+            wanted = decide(current)
+            if wanted == current:
+                return
+            operation: tuple[Any, ...]
+            if stat is None:
+                operation = ("create", path, encode(wanted))
+            elif wanted or checks:
+                operation = ("set_data", path, encode(wanted), stat.version)
+            else:
+                operation = ("delete", path, stat.version)
+            try:
+                commit_as(zk, self._controller, [*checks, operation])
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                continue  # somebody else was faster, or the answer to our own was lost
+            return
+
+    def _children(self, parent: str) -> list[tuple[str, bytes]]:
+        """(name, data) of every configuration below the path."""
+        zk = self._zk
+        try:
+            zk.ask(zk.sync_async, parent)
+            names = sorted(zk.ask(zk.get_children_async, parent))
+        except NoNodeError:
+            return []
+        nodes = zk.read_many([f"{parent}/{name}" for name in names])
+        found = [(name, nodes[f"{parent}/{name}"][0]) for name in names if f"{parent}/{name}" in nodes]
+        return [(name, data) for name, data in found if _is_config(f"{parent}/{name}", data)]
+
+
+def _is_config(path: str, data: bytes) -> bool:
+    try:
+        decode_config(data)
+        if path.startswith(f"{GROUP_CONFIGS}/"):
+            decode_group(data)
+    except Malformed as error:
+        log.warning("%s is left out: %s", path, error)
+        return False
+    return True

@@ -1,0 +1,142 @@
+"""What becomes of a resource's configs, as Kafka's ConfigurationControlManager has it."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.config import MusterConfig, in_force, log_config
+from actors.config.altering import Alteration, Change, InvalidAlteration, Operation, configs_after
+from actors.config.resources import ResourceType
+from actors.wire.codec import ErrorCode
+from placement.view import OFFSETS_TOPIC, DynamicConfigs
+
+SET, DELETE, APPEND, SUBTRACT = Operation
+STARTED_WITH = MusterConfig.from_properties({"log.cleanup.policy": "compact", "group.max.session.timeout.ms": "60000"})
+
+
+def changes(*each: tuple[str, Operation, str | None]) -> tuple[Change, ...]:
+    return tuple(Change(*one) for one in each)
+
+
+def topic(
+    current: dict[str, str], *each: tuple[str, Operation, str | None], name: str = "t", replace: bool = False
+) -> dict[str, str]:
+    alteration = Alteration(ResourceType.TOPIC, name, changes(*each), replace)
+    return configs_after(alteration, current, STARTED_WITH, DynamicConfigs())
+
+
+def cluster(
+    *each: tuple[str, Operation, str | None], current: dict[str, str] | None = None, broker: str = ""
+) -> dict[str, str]:
+    configs = DynamicConfigs(brokers={1: current or {}}) if broker else DynamicConfigs(cluster=current or {})
+    return configs_after(Alteration(ResourceType.BROKER, broker, changes(*each)), current or {}, STARTED_WITH, configs)
+
+
+def test_the_operations() -> None:
+    before = {"retention.ms": "1000", "cleanup.policy": "delete"}
+    assert topic(before, ("retention.ms", SET, "5")) == {**before, "retention.ms": "5"}
+    assert topic(before, ("retention.ms", DELETE, None)) == {"cleanup.policy": "delete"}
+    assert topic(before, ("cleanup.policy", APPEND, "compact")) == {**before, "cleanup.policy": "delete,compact"}
+    assert topic(before, ("cleanup.policy", APPEND, "delete")) == before
+    both = {"cleanup.policy": "delete,compact"}
+    assert topic(both, ("cleanup.policy", SUBTRACT, "delete")) == {"cleanup.policy": "compact"}
+    assert topic(both, ("cleanup.policy", SUBTRACT, "what is not there")) == both
+    assert topic(before, ("flush.ms", DELETE, None), ("no.such", DELETE, None)) == before
+
+
+def test_a_list_that_is_not_set_grows_from_what_holds() -> None:
+    assert topic({}, ("cleanup.policy", APPEND, "delete")) == {"cleanup.policy": "compact,delete"}
+
+
+def test_alter_configs_leaves_only_what_it_names() -> None:
+    before = {"retention.ms": "1000", "cleanup.policy": "delete"}
+    assert topic(before, ("segment.ms", SET, "7"), replace=True) == {"segment.ms": "7"}
+    assert topic(before, replace=True) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("no.such", SET, "1"), "Unknown topic config name: no.such"),
+        (("retention.ms", SET, "abc"), "retention.ms=abc is not a whole number"),
+        (("retention.ms", SET, "-5"), "retention.ms=-5 must be at least -1"),
+        (("retention.ms", APPEND, "1"), "Can't APPEND to key retention.ms because its type is not LIST."),
+        (("no.such", SUBTRACT, "1"), "Can't SUBTRACT to key no.such because its type is not LIST."),
+        (("preallocate", SET, "true"), "preallocate has no effect in Muster; leave it out"),
+    ],
+)
+def test_what_a_topic_cannot_have(change: tuple[str, Operation, str], message: str) -> None:
+    with pytest.raises(InvalidAlteration) as refused:
+        topic({}, change)
+    assert (refused.value.code, str(refused.value)) == (ErrorCode.invalid_config, message)
+
+
+def test_the_offsets_topic_stays_compacted() -> None:
+    before = {"cleanup.policy": "compact", "compression.type": "producer"}
+    altered = topic(before, ("segment.bytes", SET, "4096"), ("cleanup.policy", SET, "compact"), name=OFFSETS_TOPIC)
+    assert altered == {**before, "segment.bytes": "4096"}
+    for change in (("cleanup.policy", APPEND, "delete"), ("flush.messages", SET, "9")):
+        with pytest.raises(InvalidAlteration, match="of __consumer_offsets can only be"):
+            topic(before, change, name=OFFSETS_TOPIC)
+
+
+def test_properties_of_the_cluster() -> None:
+    held = cluster(("log.retention.ms", SET, "5"), ("group.max.size", SET, "3"))
+    assert held == {"log.retention.ms": "5", "group.max.size": "3"}
+    assert cluster(("group.max.size", DELETE, None), current=held) == {"log.retention.ms": "5"}
+    assert cluster(("log.cleanup.policy", APPEND, "delete")) == {"log.cleanup.policy": "compact,delete"}
+    assert cluster(("max.connections", SET, "5"), broker="1") == {"max.connections": "5"}
+
+
+@pytest.mark.parametrize(
+    ("change", "broker", "message"),
+    [
+        (("listeners", SET, "PLAINTEXT://:1"), "", "Cannot update these configs dynamically: [listeners]"),
+        (("log.retention.hours", SET, "1"), "1", "Cannot update these configs dynamically: [log.retention.hours]"),
+        (("no.such", SET, "1"), "", "unknown property no.such"),
+        (("log.cleaner.threads", SET, "2"), "", "log.cleaner.threads has no effect in Muster (each actor cleans"),
+        (("group.max.size", SET, "1"), "1", "Cannot update these configs of one broker, only cluster-wide"),
+        (("group.max.size", SET, "0"), "", "group.max.size=0 must be at least 1"),
+        (("group.min.session.timeout.ms", SET, "60001"), "", "group.min.session.timeout.ms must not be greater than"),
+        (("max.connections", SET, "x"), "1", "max.connections=x is not a whole number"),
+    ],
+)
+def test_what_a_broker_cannot_have(change: tuple[str, Operation, str], broker: str, message: str) -> None:
+    with pytest.raises(InvalidAlteration) as refused:
+        cluster(change, broker=broker)
+    assert refused.value.code is ErrorCode.invalid_request
+    assert str(refused.value).startswith(message)
+
+
+def test_configs_of_groups() -> None:
+    def group(*each: tuple[str, Operation, str | None]) -> dict[str, str]:
+        return configs_after(Alteration(ResourceType.GROUP, "g", changes(*each)), {}, STARTED_WITH, DynamicConfigs())
+
+    assert group(("consumer.session.timeout.ms", SET, "50000")) == {"consumer.session.timeout.ms": "50000"}
+    for name, value, message in (
+        ("consumer.session.timeout.ms", "44999", "must be at least 45000"),
+        ("consumer.sesion.timeout.ms", "50000", r"Unknown group config name: .*did you mean consumer\.session"),
+        ("share.session.timeout.ms", "50000", "Muster has no groups of that type"),
+    ):
+        with pytest.raises(InvalidAlteration, match=message):
+            group((name, SET, value))
+
+
+def test_what_holds() -> None:
+    configs = DynamicConfigs(
+        cluster={"log.retention.ms": "5", "max.connections": "70", "listeners": "PLAINTEXT://:1"},
+        brokers={1: {"max.connections": "7", "group.max.size": "2"}},
+    )
+    everywhere, on_one = in_force(STARTED_WITH, configs), in_force(STARTED_WITH, configs, 1)
+    assert (everywhere.retention_ms, everywhere.max_connections, on_one.max_connections) == (5, 70, 7)
+    assert (on_one.listeners, on_one.group_max_size) == (STARTED_WITH.listeners, STARTED_WITH.group_max_size)
+    assert in_force(STARTED_WITH, configs) is everywhere
+    assert log_config(everywhere, {"retention.ms": "9"}).retention_ms == 9
+    assert everywhere.log_cleanup_policy == "compact"
+
+
+def test_what_was_stored_and_cannot_be_any_more_is_left_out() -> None:
+    """Whoever starts with other properties may rule out what was altered before."""
+    configs = DynamicConfigs(cluster={"group.min.session.timeout.ms": "70000", "group.max.size": "3"})
+    held = in_force(STARTED_WITH, configs)
+    assert (held.group_min_session_timeout_ms, held.group_max_size) == (6_000, 3)

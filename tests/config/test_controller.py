@@ -1,0 +1,82 @@
+"""Configs as the controller changes them, beside a real ZooKeeper, without Ray."""
+
+from __future__ import annotations
+
+import asyncio
+
+from actors.admin import NewTopic
+from actors.config import MusterConfig, in_force
+from actors.config.altering import Alteration, Change, Operation
+from actors.config.resources import ResourceType
+from actors.topics_admin import TopicsAdmin
+from actors.wire.codec import ErrorCode
+from placement.configs import ConfigRegistry
+from placement.epochs import take_controller_epoch
+from placement.topics import TopicRegistry
+from placement.view import DynamicConfigs
+from placement.zookeeper import ZooKeeperClient
+
+CONFIG = MusterConfig.from_properties({"num.partitions": "2"})
+
+
+def controller(zk: ZooKeeperClient, changed: list[None]) -> TopicsAdmin:
+    """One that has just started."""
+    epoch = take_controller_epoch(zk)
+    return TopicsAdmin(TopicRegistry(zk, epoch), ConfigRegistry(zk, epoch), CONFIG, lambda: changed.append(None))
+
+
+def sets(kind: ResourceType, resource: str, name: str, value: str) -> Alteration:
+    return Alteration(kind, resource, (Change(name, Operation.SET, value),))
+
+
+def test_what_was_altered_is_told_and_outlives_the_controller(zk: ZooKeeperClient) -> None:
+    changed: list[None] = []
+
+    async def alter() -> TopicsAdmin:
+        admin = controller(zk, changed)
+        await asyncio.to_thread(admin.load)
+        await admin.create([NewTopic("t", -1, -1, {})], False)
+        assert admin.topics["t"].partitions == 2
+        before = len(changed)
+        outcomes = await admin.alter_configs(
+            [
+                sets(ResourceType.TOPIC, "t", "retention.ms", "7"),
+                sets(ResourceType.TOPIC, "nobody", "retention.ms", "7"),
+                sets(ResourceType.BROKER, "", "num.partitions", "5"),
+                sets(ResourceType.BROKER, "", "num.partitions", "0"),
+                sets(ResourceType.BROKER, "3", "max.connections", "7"),
+                sets(ResourceType.GROUP, "g", "consumer.session.timeout.ms", "50000"),
+            ],
+            False,
+        )
+        codes = [ErrorCode(outcome.error) for outcome in outcomes]
+        unknown, invalid = ErrorCode.unknown_topic_or_partition, ErrorCode.invalid_request
+        assert codes == [ErrorCode.none, unknown, ErrorCode.none, invalid, ErrorCode.none, ErrorCode.none]
+        assert len(changed) == before + 1
+        await admin.create([NewTopic("u", -1, -1, {})], False)
+        assert admin.topics["u"].partitions == 5
+        return admin
+
+    admin = asyncio.run(alter())
+    successor = controller(zk, changed)
+    successor.load()
+    assert (successor.topics, successor.configs) == (admin.topics, admin.configs)
+    assert successor.topics["t"].config == {"retention.ms": "7"}
+    assert successor.configs == DynamicConfigs(
+        cluster={"num.partitions": "5"},
+        brokers={3: {"max.connections": "7"}},
+        groups={"g": {"consumer.session.timeout.ms": "50000"}},
+    )
+
+
+def test_what_is_only_validated_is_neither_done_nor_told(zk: ZooKeeperClient) -> None:
+    changed: list[None] = []
+
+    async def validate() -> None:
+        admin = controller(zk, changed)
+        await asyncio.to_thread(admin.load)
+        await admin.alter_configs([sets(ResourceType.BROKER, "", "num.partitions", "5")], True)
+        assert (admin.configs, changed) == (DynamicConfigs(), [])
+        assert in_force(CONFIG, ConfigRegistry(zk).load()).num_partitions == 2
+
+    asyncio.run(validate())

@@ -1,0 +1,33 @@
+"""The intervals of an actor's upkeep can be changed while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+
+from actors.log.partition import PartitionLog
+from actors.log.upkeep import Upkeep
+from tests.log.support import run
+
+NEVER_MS = 10**9
+
+
+def test_whoever_waits_goes_by_the_new_interval() -> None:
+    async def main() -> None:
+        looked = asyncio.Event()
+
+        async def logs() -> list[PartitionLog]:
+            looked.set()
+            return []
+
+        upkeep = Upkeep(logs, retention_interval_ms=NEVER_MS, cleaner_interval_ms=NEVER_MS)
+        upkeep.start()
+        for intervals in ({"retention_interval_ms": 1}, {"cleaner_interval_ms": 1}):
+            upkeep.configure(**{"retention_interval_ms": NEVER_MS, "cleaner_interval_ms": NEVER_MS} | intervals)
+            async with asyncio.timeout(10):
+                await looked.wait()
+            upkeep.configure(retention_interval_ms=NEVER_MS, cleaner_interval_ms=NEVER_MS)
+            await asyncio.sleep(0)
+            looked.clear()
+        await upkeep.stop()
+
+    run(main())
