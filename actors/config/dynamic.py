@@ -22,6 +22,7 @@ OF_THE_CLUSTER = frozenset(
     {
         "attribution.simple.ttl.ms",
         "auto.create.topics.enable",
+        "compression.type",
         "default.replication.factor",
         "delete.topic.enable",
         "group.initial.rebalance.delay.ms",

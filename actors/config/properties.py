@@ -89,7 +89,10 @@ class MusterConfig(BaseModel):
     )
     delete_topic_enable: Bool = Field(True, description="Whether DeleteTopics is allowed.")
     message_max_bytes: Int = Field(1_048_588, ge=0, description="Largest record batch that is accepted, in bytes.")
-    compression_type: Compression = Field("producer", description="The producer's own compression is kept.")
+    compression_type: Compression = Field(
+        "producer",
+        description="Codec that records are stored in: gzip, snappy, lz4, zstd, uncompressed, or producer: as sent.",
+    )
     log_segment_bytes: Int = Field(1_073_741_824, ge=14, description="Size of a log segment file, in bytes.")
     log_retention_ms: Long | None = Field(
         None, ge=-1, description="How long records are kept, in ms; -1: for ever. Goes before .minutes and .hours."

@@ -29,7 +29,7 @@ class TopicConfigs(BaseModel):
     )
     compression_type: Compression | None = Field(
         None,
-        description="The producer's own compression is kept.",
+        description="Codec that records are stored in: gzip, snappy, lz4, zstd, uncompressed, or producer: as sent.",
         json_schema_extra={"synonym": "compression_type"},
     )
     delete_retention_ms: Long | None = Field(
@@ -122,6 +122,9 @@ TOPIC_CONFIGS: tuple[str, ...] = tuple(str(field.alias) for field in TopicConfig
 
 TOPIC_CONFIGS_WITHOUT_EFFECT = frozenset(
     {
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.zstd.level",
         "file.delete.delay.ms",
         "follower.replication.throttled.replicas",
         "index.interval.bytes",
@@ -134,6 +137,8 @@ TOPIC_CONFIGS_WITHOUT_EFFECT = frozenset(
         "message.timestamp.before.max.ms",
         "message.timestamp.difference.max.ms",
         "preallocate",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
         "remote.storage.enable",
         "segment.index.bytes",
         "segment.jitter.ms",

@@ -91,12 +91,6 @@ def _mechanisms(value: str) -> str:
     return ",".join(dict.fromkeys(named))
 
 
-def _producers_own(value: str) -> str:
-    if value != "producer":
-        raise ValueError("can only be producer: Muster keeps the batches as the producer compressed them")
-    return value
-
-
 Bool = Annotated[bool, BeforeValidator(_boolean), ConfigType.BOOLEAN]
 Int = Annotated[int, BeforeValidator(_integer), Field(ge=-(2**31), le=2**31 - 1), ConfigType.INT]
 Long = Annotated[int, BeforeValidator(_integer), Field(ge=-(2**63), le=2**63 - 1), ConfigType.LONG]
@@ -105,7 +99,8 @@ Text = Annotated[str, BeforeValidator(_text), ConfigType.STRING]
 Mechanisms = Annotated[str, AfterValidator(_mechanisms), ConfigType.LIST]
 CleanupPolicy = Annotated[str, BeforeValidator(_text), AfterValidator(_policies), ConfigType.LIST]
 TimestampType = Annotated[str, BeforeValidator(_text), _one_of("CreateTime", "LogAppendTime"), ConfigType.STRING]
-Compression = Annotated[str, BeforeValidator(_text), AfterValidator(_producers_own), ConfigType.STRING]
+COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+Compression = Annotated[str, BeforeValidator(_text), _one_of(*COMPRESSION_TYPES), ConfigType.STRING]
 
 
 def problems_of(error: ValidationError) -> list[str]:

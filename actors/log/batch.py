@@ -42,7 +42,7 @@ _MAGIC_AT = 16
 _CRC_AT = 17
 _ATTRIBUTES_AT = 21
 _MAX_TIMESTAMP_AT = 35
-_CODEC_MASK = 0x07
+CODEC_MASK = 0x07
 _LOG_APPEND_TIME = 0x08
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
@@ -85,7 +85,7 @@ class BatchHeader(NamedTuple):
     @property
     def codec(self) -> int:
         """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
-        return self.attributes & _CODEC_MASK
+        return self.attributes & CODEC_MASK
 
     @property
     def has_log_append_time(self) -> bool:

@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from actors.log.batch import HEADER, HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader, Buffer, seal
+from actors.log.batch import CODEC_MASK, HEADER, HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader, Buffer, seal
 from actors.log.compression import NO_COMPRESSION, compress, decompress
 from actors.log.errors import InvalidRecord
 from actors.log.records import RawRecord, scan_records, with_timestamp_delta
@@ -23,7 +23,6 @@ from actors.log.records import RawRecord, scan_records, with_timestamp_delta
 BYTES_PER_KEY = 160
 """What a key takes in a :class:`KeyMap`, measured: the dict's slot, 16 bytes of key, the offset."""
 _DIGEST_BYTES = 16
-_CODEC_MASK = 0x07
 _DELETE_HORIZON = 0x40
 
 
@@ -115,7 +114,7 @@ def _rebuilt(header: BatchHeader, payload: bytes, kept: list[RawRecord], horizon
     """The batch with these of its records; with a delete horizon, if it is to get one."""
     base_ms, attributes = header.base_timestamp_ms, header.attributes
     codec = header.codec if kept else NO_COMPRESSION
-    attributes = attributes & ~_CODEC_MASK | codec
+    attributes = attributes & ~CODEC_MASK | codec
     if horizon_ms is None:
         parts = [payload[record.start : record.end] for record in kept]
     else:

@@ -12,6 +12,10 @@ from actors.log.errors import CorruptMessage, UnsupportedCompression
 
 NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = CODECS = range(5)
 """As in the lowest bits of a batch's attributes."""
+PRODUCER = "producer"
+"""compression.type: a batch stays as its producer compressed it."""
+CODEC_OF = {"uncompressed": NO_COMPRESSION, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
+"""The other values of compression.type."""
 MAX_RECORDS_BYTES = 256 << 20
 """No batch is decompressed to more than this: a batch of a few bytes may claim to hold terabytes."""
 

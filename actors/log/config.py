@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from actors.log.compression import CODECS, NO_COMPRESSION
+from actors.log.compression import CODEC_OF, CODECS, NO_COMPRESSION, PRODUCER
 
 CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
@@ -25,6 +25,8 @@ class LogConfig:
     """max.message.bytes: largest record batch, headers included."""
     message_timestamp_type: str = CREATE_TIME
     """message.timestamp.type: CreateTime or LogAppendTime."""
+    compression_type: str = PRODUCER
+    """compression.type: the codec of the batches that are stored, or producer."""
     index_interval_bytes: int = 4096
     """index.interval.bytes: one index entry per so many bytes of log."""
     own_codec: int = NO_COMPRESSION
@@ -66,6 +68,8 @@ class LogConfig:
             raise ValueError("flush.messages is at least 1, and flush.ms at least 0")
         if self.own_codec not in CODECS or self.load_buffer_bytes <= 0:
             raise ValueError("a codec is one of 0-4, and a buffer holds something")
+        if self.compression_type not in (PRODUCER, *CODEC_OF):
+            raise ValueError(f"compression.type is none of {', '.join(CODEC_OF)} and {PRODUCER}")
         if self.message_timestamp_type not in (CREATE_TIME, LOG_APPEND_TIME):
             raise ValueError(f"message.timestamp.type is {CREATE_TIME} or {LOG_APPEND_TIME}")
 
@@ -78,6 +82,11 @@ class LogConfig:
     def compacts(self) -> bool:
         """Whether the last record of each key is kept."""
         return "compact" in self.cleanup_policy
+
+    @property
+    def codec(self) -> int | None:
+        """Of the batches that are stored; None: each as its producer compressed it."""
+        return CODEC_OF.get(self.compression_type)
 
     @property
     def roll_ms(self) -> int:

@@ -80,6 +80,7 @@ from actors.log.errors import (
 )
 from actors.log.producers import WrittenBatch
 from actors.log.reading import LogReader
+from actors.log.recompression import recompressed
 from actors.log.records import build_batch
 from actors.log.rewriting import Rewriter
 
@@ -203,13 +204,12 @@ class PartitionLog(LogReader):
         """
         self._check_leader()
         header = check_client_batch(records, self.config.max_message_bytes)
-        self._check_segment_holds(header)
         if self.config.compacts:
             check_keys(records, header)
         duplicate = self._writer.producers.check(header)
         if duplicate is not None:
             return self._again(duplicate)
-        batch = bytearray(records)
+        batch = self._in_own_codec(records, header)
         timestamp_ms, now_ms = NO_TIMESTAMP, self._now_ms()
         if self.config.message_timestamp_type == LOG_APPEND_TIME:
             timestamp_ms = now_ms
@@ -317,6 +317,18 @@ class PartitionLog(LogReader):
             await asyncio.get_running_loop().run_in_executor(None, directories.remove, self.directory, self.topic_id)
         except OSError as error:
             raise StorageError(f"{self.directory} cannot be removed: {error}") from error
+
+    def _in_own_codec(self, records: bytes, header: BatchHeader) -> bytearray:
+        """The client's batch as compression.type wants it, if it is not too large then."""
+        codec = self.config.codec
+        if codec is None or codec == header.codec:
+            self._check_segment_holds(header)
+            return bytearray(records)
+        batch = recompressed(records, header, codec)
+        if len(batch) > self.config.max_message_bytes:
+            raise MessageTooLarge(f"with compression.type={self.config.compression_type} a batch of {len(batch)} bytes")
+        self._check_segment_holds(read_header(batch))
+        return batch
 
     def _check_segment_holds(self, header: BatchHeader) -> None:
         if header.size_bytes > self.config.segment_bytes:

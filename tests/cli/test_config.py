@@ -172,7 +172,11 @@ def test_parts_get_what_they_know() -> None:
         ({"retention.ms": "-2"}, "retention.ms=-2 must be at least -1"),
         ({"retention.msec": "1"}, "Unknown topic config name: retention.msec (did you mean retention.ms?)"),
         ({"segment.jitter.ms": "1"}, "segment.jitter.ms has no effect in Muster; leave it out"),
-        ({"compression.type": "zstd"}, "compression.type=zstd can only be producer"),
+        ({"compression.type": "zstd"}, None),
+        (
+            {"compression.type": "none"},
+            "compression.type=none is none of uncompressed, zstd, lz4, snappy, gzip",
+        ),
         ({"retention.ms": None}, "retention.ms has no value"),
     ],
 )

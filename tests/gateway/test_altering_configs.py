@@ -15,8 +15,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from actors.log.batch import read_header
 from actors.wire.codec import ErrorCode, versions_of
-from placement.view import OFFSETS_TOPIC
+from placement.view import OFFSETS_TOPIC, Topic
 from tests.gateway.config_requests import (
     ALTER,
     APPEND,
@@ -37,9 +38,9 @@ from tests.gateway.config_requests import (
 from tests.gateway.group_client import Member
 from tests.gateway.real_clients import reachable
 from tests.gateway.serving import Serving
-from tests.gateway.test_data_apis import produce
+from tests.gateway.test_data_apis import fetch, produce, values
 from tests.gateway.test_describing_apis import config_resources, describe_configs
-from tests.log.support import client_batch
+from tests.log.support import GZIP, LZ4, ZSTD, client_batch
 
 Fresh = Callable[[str], str]
 CLUSTER = (BROKER, "")
@@ -166,6 +167,23 @@ def test_a_log_obeys_at_once(full: Serving, fresh: Fresh) -> None:
     assert answer.error_code is ErrorCode.message_too_large
 
 
+def test_records_are_stored_in_the_codec_of_the_topic(full: Serving, fresh: Fresh) -> None:
+    topic, other = full.create(fresh("topic"), compression_type="zstd"), full.create(fresh("topic"))
+
+    def codec(of: Topic) -> int:
+        [written] = produce(full.client, (of, 0, client_batch(3, codec=GZIP)))
+        assert written.error_code is ErrorCode.none
+        [part] = fetch(full.client, (of, 0, written.base_offset))
+        assert len(values(part.records)) == 3
+        return read_header(part.records).codec
+
+    assert (codec(topic), codec(other)) == (ZSTD, GZIP)
+    incremental(full.client, (*CLUSTER, [("compression.type", SET, "lz4")]))
+    assert (codec(topic), codec(other)) == (ZSTD, LZ4)
+    incremental(full.client, (TOPIC, topic.name, [("compression.type", DELETE, None)]))
+    assert codec(topic) == LZ4
+
+
 def test_a_coordinator_obeys_at_once(full: Serving, fresh: Fresh) -> None:
     group = fresh("group")
     assert full.run(full.gateway.coordinator_ready(full.gateway.partition_of(group), 20))
@@ -213,9 +231,10 @@ def test_a_gateway_obeys_at_once(full: Serving) -> None:
 
 def test_idle_connections_are_closed_by_what_holds_now(full: Serving) -> None:
     with full.connect() as idle:
-        incremental(full.client, (*CLUSTER, [("connections.max.idle.ms", SET, "1")]))
+        incremental(full.client, (*CLUSTER, [("connections.max.idle.ms", SET, "2000")]))
         assert idle.is_closed()
     full.client = full.connect()
+    replace(full.client, (*CLUSTER, {}))
 
 
 def test_groups_that_were_configured_are_listed(full: Serving, fresh: Fresh) -> None:

@@ -1,0 +1,16 @@
+"""What compression.type makes of a client's batch."""
+
+from __future__ import annotations
+
+from actors.log.batch import CODEC_MASK, HEADER, HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader, Buffer, seal
+from actors.log.compression import compress, decompress
+
+
+def recompressed(batch: Buffer, header: BatchHeader, codec: int) -> bytearray:
+    """The same records in another codec, with all else that the header says. CorruptMessage if they cannot be read."""
+    payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes])
+    changed = bytearray(HEADER_BYTES) + compress(codec, payload)
+    attributes = header.attributes & ~CODEC_MASK | codec
+    HEADER.pack_into(changed, 0, *header._replace(length=len(changed) - LENGTH_OVERHEAD, attributes=attributes))
+    seal(changed)
+    return changed
