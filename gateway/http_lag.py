@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from actors.group.consumer_protocol import assigned_partitions
+from actors.group.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
 from actors.wire import codec, envelope
 from actors.wire.channel import ChannelLost
 from actors.wire.codec import ErrorCode
@@ -80,7 +80,9 @@ async def _ask_coordinator(gateway: Gateway, group: str, api_key: int, version: 
 
 
 def _owners(described: Any) -> dict[Key, Owner]:
-    """Members of another protocol type than consumer own nothing that can be read."""
+    """Members of another protocol type than consumer own no partitions."""
+    if described.protocol_type != PROTOCOL_TYPE:
+        return {}
     return {
         key: Owner(member.member_id, member.client_id, member.client_host)
         for member in described.members

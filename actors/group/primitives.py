@@ -90,7 +90,14 @@ class Reader:
 
     def array_length(self) -> int:
         """Number of elements. Each takes at least one byte, so a length beyond the rest is corrupt."""
+        return self._length(self._varint() - 1 if self.flexible else self.int32())
+
+    def nullable_array_length(self) -> int:
+        """The same; 0 for an array that is null."""
         length = self._varint() - 1 if self.flexible else self.int32()
+        return 0 if length == -1 else self._length(length)
+
+    def _length(self, length: int) -> int:
         if not 0 <= length <= len(self._data) - self._at:
             raise CorruptRecord(f"array of {length} elements before byte {self._at}")
         return length

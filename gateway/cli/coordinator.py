@@ -1,4 +1,4 @@
-"""The coordinator of a group, asked over a socket of our own: for what confluent-kafka has no call for."""
+"""A gateway or the coordinator of a group, asked over a socket of our own: for what confluent-kafka has no call for."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from gateway.cli.kafka import TIMEOUT_S
 from gateway.cli.login import Login, current_login
 from gateway.security.mechanisms import PLAIN
 from gateway.security.session import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from placement.host_port import host_port
 
 FIND_COORDINATOR = 10
 _FIND_COORDINATOR_VERSION = 4
@@ -97,17 +98,25 @@ class _Connection:
         self._socket.close()
 
 
-class Coordinator:
-    """Of one group, wherever it is. Use it in a ``with`` block."""
+class Gateway:
+    """One gateway. Use it in a ``with`` block."""
 
-    def __init__(self, bootstrap: str, group: str) -> None:
-        """``bootstrap`` is a list as Kafka clients take it: CliError if it makes no sense."""
-        self.group = group
-        self._bootstrap = tuple(addresses(bootstrap))
+    def __init__(self, host: str, port: int) -> None:
+        self._known: tuple[str, int] | None = (host, port)
         self._connection: _Connection | None = None
 
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"gateway at {self.address}"
+
+    @property
+    def address(self) -> str:
+        """``HOST:PORT``; empty while it is not known."""
+        return host_port(*self._known) if self._known else ""
+
     def ask(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
-        """The answer, as kio's entity: asked again while the coordinator moves, loads or is away.
+        """The answer, as kio's entity: asked again while a coordinator moves, loads or is away.
 
         So only what may be done twice can be asked. CliError when there is no answer in time.
         """
@@ -122,16 +131,46 @@ class Coordinator:
                 failure = str(error)
             self.close()
             if time.monotonic() > deadline:
-                raise CliError(
-                    f"the coordinator of group {self.group} does not answer ({failure}); muster status shows what runs"
-                )
+                raise CliError(f"the {self.name} does not answer ({failure}); muster status shows what runs")
             time.sleep(_PAUSE_S)
 
     def _connected(self) -> _Connection:
         if self._connection is None:
-            host, port = self._find()
-            self._connection = _Connection(host, port)
+            self._known = self._find()
+            self._connection = _Connection(*self._known)
         return self._connection
+
+    def _find(self) -> tuple[str, int]:
+        """Where to connect to now. OSError."""
+        if self._known is None:
+            raise ConnectionError("no address")
+        return self._known
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Coordinator(Gateway):
+    """Of one group, wherever it is."""
+
+    def __init__(self, bootstrap: str, group: str) -> None:
+        """``bootstrap`` is a list as Kafka clients take it: CliError if it makes no sense."""
+        self.group = group
+        self._bootstrap = tuple(addresses(bootstrap))
+        self._known = None
+        self._connection = None
+
+    @property
+    def name(self) -> str:
+        return f"coordinator of group {self.group}"
 
     def _find(self) -> tuple[str, int]:
         failure: OSError | None = None
@@ -147,17 +186,6 @@ class Coordinator:
                 return found.host, found.port
             failure = ConnectionError(f"FindCoordinator: {found.error_code.name.upper()}")
         raise failure or ConnectionError("no address")
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def addresses(bootstrap: str) -> Iterator[tuple[str, int]]:

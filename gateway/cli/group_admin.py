@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
-from confluent_kafka.admin import AdminClient
 
 from actors import terminal
 from actors.wire.codec import ErrorCode
 from gateway.cli import offsets, reset_undo
 from gateway.cli.coordinator import Coordinator
 from gateway.cli.errors import CliError
-from gateway.cli.group_members import described, in_words, state_name
+from gateway.cli.group_members import Member, described, in_words, require
 from gateway.cli.kafka import admin
 from gateway.cli.names import NAME
 from gateway.cli.output import counted, print_json
@@ -37,8 +35,8 @@ def delete(
     Those that can be deleted are, whatever becomes of the others; the exit code is 1 if one could not.
     """
     bootstrap = bootstrap_servers(bootstrap_server, directory, address)
-    client = admin(bootstrap)
-    failures = {group: _delete(client, bootstrap, group) for group in dict.fromkeys(groups)}
+    admin(bootstrap)
+    failures = {group: _delete(bootstrap, group) for group in dict.fromkeys(groups)}
     if as_json:
         print_json([{"group": group, "deleted": not why, "error": why} for group, why in failures.items()])
     for group in [group for group, why in failures.items() if not why]:
@@ -47,7 +45,7 @@ def delete(
         raise CliError("; ".join(failed))
 
 
-def _delete(client: AdminClient, bootstrap: str, group: str) -> str | None:
+def _delete(bootstrap: str, group: str) -> str | None:
     """Why it could not be deleted."""
     with Coordinator(bootstrap, group) as coordinator:
         error = offsets.delete_group(coordinator)
@@ -57,9 +55,8 @@ def _delete(client: AdminClient, bootstrap: str, group: str) -> str | None:
     if error is ErrorCode.group_id_not_found:
         return f"there is no group {group}"
     if error is ErrorCode.non_empty_group:
-        found = described(client, group)
-        who = in_words(found.members)
-        return f"group {group} is not empty ({state_name(found.state)}), stop its members first: {who}"
+        found = described(bootstrap, group)
+        return f"group {group} is not empty ({found.state}), stop its members first: {in_words(found.members)}"
     return f"group {group} cannot be deleted: {error.name.upper()}"
 
 
@@ -79,9 +76,8 @@ def evict(
     back by itself as soon as it notices: this is for one that hangs, or a static member that is gone for good.
     """
     bootstrap = bootstrap_servers(bootstrap_server, directory, address)
-    found = described(admin(bootstrap), group)
-    if state_name(found.state) == "Dead":
-        raise CliError(f"there is no group {group}; muster groups list shows those that are")
+    admin(bootstrap)
+    found = require(bootstrap, group)
     who = which(group, found.members, member)
     _leave(bootstrap, group, who)
     if as_json:
@@ -103,7 +99,7 @@ def evict(
     )
 
 
-def which(group: str, members: Sequence[Any], wanted: str) -> Any:
+def which(group: str, members: Sequence[Member], wanted: str) -> Member:
     """The member of that member id, instance id or client id. CliError if it is none, or one of several."""
     for name in ("member_id", "group_instance_id", "client_id"):
         found = [member for member in members if getattr(member, name) == wanted]
@@ -115,7 +111,7 @@ def which(group: str, members: Sequence[Any], wanted: str) -> Any:
     raise CliError(f"group {group} has no member {wanted}; {who}")
 
 
-def _leave(bootstrap: str, group: str, who: Any) -> None:
+def _leave(bootstrap: str, group: str, who: Member) -> None:
     leaving = {
         "member_id": who.member_id,
         "group_instance_id": who.group_instance_id or None,

@@ -11,18 +11,17 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from actors import terminal
-from gateway.cli import http, offsets
+from gateway.cli import assignments, http, offsets
+from gateway.cli.assignments import CONSUMER
 from gateway.cli.coordinator import Coordinator
 from gateway.cli.errors import CliError
-from gateway.cli.group_members import described, state_name
+from gateway.cli.group_members import Group, described, unknown
 from gateway.cli.kafka import admin
 from gateway.cli.names import NAME
-from gateway.cli.offsets import Partition
 from gateway.cli.output import print_json, print_table
 from gateway.cli.running import bootstrap_servers, by_bootstrap
 from gateway.cli.topics import end_offsets
 from gateway.lag import End, Owner, rows
-from placement.host_port import host_port
 
 _NO_SECONDS = "no lag in seconds: it is Muster's own and not told over Kafka's protocol; leave --bootstrap-server out"
 
@@ -38,45 +37,46 @@ def describe(group: str, bootstrap_server: str | None, directory: Path, address:
     """Show the group GROUP: state, protocol, members, and for each partition how far it is behind.
 
     LAG is in messages. LAG (S) is how many seconds ago the first message that is not consumed was appended to the
-    log, by the log's own clock; it is empty where that is not known.
+    log, by the log's own clock; it is empty where that is not known. Of a group of Kafka Connect, ASSIGNMENT is its
+    connectors and tasks; of other protocol types than that and consumer, its size.
     """
     bootstrap = bootstrap_servers(bootstrap_server, directory, address)
     client = admin(bootstrap)
-    found = described(client, group)
+    found = described(bootstrap, group)
     note: str | None = _NO_SECONDS
     if bootstrap_server:
-        partitions = _rows_over_kafka(client, bootstrap, group, found.members)
+        partitions = _rows_over_kafka(client, bootstrap, found)
     else:
-        partitions, note = _rows_over_http(directory, address, client, bootstrap, group, found.members)
-    if state_name(found.state) == "Dead" and not partitions:
-        raise CliError(f"there is no group {group}; muster groups list shows those that are")
+        partitions, note = _rows_over_http(directory, address, client, bootstrap, found)
+    if not found.exists and not partitions:
+        raise unknown(group)
     if as_json:
-        print_json({**_head(group, found), "offsets": partitions, "note": note})
+        print_json({**_as_json(found), "offsets": partitions, "note": note})
     else:
-        _print(_head(group, found), partitions, note)
+        _print(found, partitions, note)
 
 
 def _rows_over_http(
-    directory: Path, address: str | None, client: AdminClient, bootstrap: str, group: str, members: Any
+    directory: Path, address: str | None, client: AdminClient, bootstrap: str, group: Group
 ) -> tuple[list[dict[str, Any]], str | None]:
     """The gateway's, all of one moment; without seconds where no gateway answers over HTTP."""
     try:
-        return list(http.ask(directory, address, "/v1/groups/lag", group=group)["partitions"]), None
+        return list(http.ask(directory, address, "/v1/groups/lag", group=group.name)["partitions"]), None
     except http.NotTold as error:
-        return _rows_over_kafka(client, bootstrap, group, members), f"no lag in seconds: {error.message}"
+        return _rows_over_kafka(client, bootstrap, group), f"no lag in seconds: {error.message}"
     except http.Refused as error:
         if error.status == HTTPStatus.NOT_FOUND:
             return [], None
-        raise CliError(f"the lag of group {group} cannot be told: {error.message}") from error
+        raise CliError(f"the lag of group {group.name} cannot be told: {error.message}") from error
 
 
-def _rows_over_kafka(client: AdminClient, bootstrap: str, group: str, members: Any) -> list[dict[str, Any]]:
-    with Coordinator(bootstrap, group) as coordinator:
+def _rows_over_kafka(client: AdminClient, bootstrap: str, group: Group) -> list[dict[str, Any]]:
+    with Coordinator(bootstrap, group.name) as coordinator:
         committed = {key: found.offset for key, found in offsets.fetch(coordinator).items()}
     owners = {
-        key: Owner(str(member.member_id), str(member.client_id), str(member.host))
-        for member in members
-        for key in _assigned(member)
+        key: Owner(member.member_id, member.client_id, member.host)
+        for member in group.members
+        for key in assignments.partitions(group.protocol_type, member.assignment)
     }
     wanted: dict[str, list[int]] = {}
     for topic, partition in {*committed, *owners}:
@@ -99,43 +99,44 @@ def _ends(client: AdminClient, topic: str, partitions: list[int]) -> dict[int, i
         raise
 
 
-def _assigned(member: Any) -> list[Partition]:
-    assigned = member.assignment.topic_partitions if member.assignment else []
-    return sorted((each.topic, each.partition) for each in assigned)
-
-
-def _head(group: str, found: Any) -> dict[str, Any]:
+def _as_json(group: Group) -> dict[str, Any]:
     return {
-        "group": group,
-        "state": state_name(found.state),
-        "protocol": found.partition_assignor,
-        "coordinator": host_port(found.coordinator.host, found.coordinator.port) if found.coordinator else None,
+        "group": group.name,
+        "state": group.state,
+        "protocol_type": group.protocol_type or None,
+        "protocol": group.protocol,
+        "coordinator": group.coordinator,
         "members": [
             {
                 "member_id": member.member_id,
                 "client_id": member.client_id,
                 "host": member.host,
                 "group_instance_id": member.group_instance_id,
-                "assignment": [{"topic": topic, "partition": partition} for topic, partition in _assigned(member)],
+                "assignment": assignments.as_json(group.protocol_type, member.assignment),
             }
-            for member in sorted(found.members, key=lambda member: str(member.member_id))
+            for member in group.members
         ],
     }
 
 
-def _print(head: dict[str, Any], partitions: list[dict[str, Any]], note: str | None) -> None:
+def _print(group: Group, partitions: list[dict[str, Any]], note: str | None) -> None:
     terminal.line(
-        f"group {head['group']}  state {head['state']}  protocol {head['protocol'] or '-'}  "
-        f"coordinator {head['coordinator'] or '-'}  members {len(head['members'])}"
+        f"group {group.name}  state {group.state}  protocol {group.protocol or '-'} ({group.protocol_type or '-'})  "
+        f"coordinator {group.coordinator}  members {len(group.members)}"
     )
     terminal.line()
     print_table(
         ("MEMBER", "CLIENT ID", "HOST", "INSTANCE ID", "ASSIGNMENT"),
         [
-            (each["member_id"], each["client_id"], each["host"], each["group_instance_id"], _short(each["assignment"]))
-            for each in head["members"]
+            (
+                *(each.member_id, each.client_id, each.host, each.group_instance_id),
+                assignments.in_words(group.protocol_type, each.assignment),
+            )
+            for each in group.members
         ],
     )
+    if not partitions and group.protocol_type not in ("", CONSUMER):
+        return
     terminal.line()
     columns = ["topic", "partition", "committed_offset", "end_offset", "lag", "lag_s", "client_id", "member_id"]
     titles = ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "LAG (S)", "CLIENT ID", "MEMBER"]
@@ -152,7 +153,3 @@ def _print(head: dict[str, Any], partitions: list[dict[str, Any]], note: str | N
 
 def _seconds(lag_s: float | None) -> str | None:
     return None if lag_s is None else f"{lag_s:.3f}".rstrip("0").rstrip(".")
-
-
-def _short(assignment: list[dict[str, Any]]) -> str | None:
-    return ", ".join(f"{each['topic']}-{each['partition']}" for each in assignment) or None

@@ -1,57 +1,93 @@
-"""A group as DescribeGroups tells it, and its members in words."""
+"""A group of any protocol type as DescribeGroups tells it, and its members in words.
+
+confluent-kafka describes consumer groups alone, and lists no others.
+"""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from concurrent.futures import Future
-from typing import Any
+from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
-
+from actors.wire.codec import ErrorCode
+from gateway.cli.coordinator import Coordinator
 from gateway.cli.errors import CliError
-from gateway.cli.kafka import TIMEOUT_S, result
 from gateway.cli.output import counted
 
+DESCRIBE_GROUPS = 15
+_DESCRIBE_GROUPS_VERSION = 5
+_DEAD = "Dead"
 _NAMED = 5
-_PAUSE_S = 0.1
-_STARTING = {
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-}
-"""librdkafka's DescribeGroups does not wait for a coordinator that starts."""
 
 
-def described(client: AdminClient, group: str) -> Any:
-    """confluent-kafka's description; of a group that does not exist, one without members, Dead. CliError."""
+@dataclass(frozen=True, slots=True)
+class Member:
+    member_id: str
+    client_id: str
+    host: str
+    group_instance_id: str | None
+    assignment: bytes
+    """See :mod:`gateway.cli.assignments`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    name: str
+    state: str
+    """Kafka's name for it; Dead of a group that does not exist."""
+    protocol_type: str
+    """``consumer``, ``connect``...; empty where only offsets were committed, or nothing is known."""
+    protocol: str
+    coordinator: str
+    """HOST:PORT"""
+    members: tuple[Member, ...]
+
+    @property
+    def exists(self) -> bool:
+        return self.state != _DEAD
+
+
+def described(bootstrap: str, group: str) -> Group:
+    """The group; of one that does not exist, without members and Dead. CliError."""
     if not group:
         raise CliError("a group has a name")
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while _starts(asked := client.describe_consumer_groups([group], request_timeout=TIMEOUT_S)[group]):
-        if time.monotonic() > deadline_s:
-            break
-        time.sleep(_PAUSE_S)
-    return result(asked, f"group {group} cannot be described")
+    with Coordinator(bootstrap, group) as coordinator:
+        body = {"groups": [group], "include_authorized_operations": False}
+        (found,) = coordinator.ask(DESCRIBE_GROUPS, _DESCRIBE_GROUPS_VERSION, body).groups
+        if found.error_code is not ErrorCode.none:
+            raise CliError(f"group {group} cannot be described: {found.error_code.name.upper()}")
+        members = (
+            Member(
+                member.member_id,
+                member.client_id,
+                member.client_host,
+                member.group_instance_id,
+                bytes(member.member_assignment),
+            )
+            for member in found.members
+        )
+        return Group(
+            group,
+            found.group_state,
+            found.protocol_type,
+            found.protocol_data,
+            coordinator.address,
+            tuple(sorted(members, key=lambda member: member.member_id)),
+        )
 
 
-def _starts(asked: Future[Any]) -> bool:
-    """Whether the answer is that the group's coordinator is not there yet."""
-    try:
-        error = asked.exception(TIMEOUT_S)
-    except TimeoutError:
-        return False
-    return isinstance(error, KafkaException) and error.args[0].code() in _STARTING
+def require(bootstrap: str, group: str) -> Group:
+    """The group. CliError if there is none."""
+    found = described(bootstrap, group)
+    if not found.exists:
+        raise unknown(group)
+    return found
 
 
-def state_name(state: Any) -> str:
-    """Kafka's own spelling: PREPARING_REBALANCING in librdkafka is PreparingRebalance."""
-    words = str(getattr(state, "name", state)).split("_")
-    return "".join(word.capitalize() for word in words).replace("Rebalancing", "Rebalance")
+def unknown(group: str) -> CliError:
+    return CliError(f"there is no group {group}; muster groups list shows those that are")
 
 
-def in_words(members: Sequence[Any]) -> str:
+def in_words(members: Sequence[Member]) -> str:
     """Who they are, of many the first few."""
     named = ", ".join(
         f"{member.member_id} (client {member.client_id or '-'} on {member.host or '-'}"
@@ -61,7 +97,7 @@ def in_words(members: Sequence[Any]) -> str:
     return f"{named} and {len(members) - _NAMED} more" if len(members) > _NAMED else named
 
 
-def check_empty(group: str, members: Sequence[Any], what: str) -> None:
+def check_empty(group: str, members: Sequence[Member], what: str) -> None:
     """CliError that names the members, if there are any."""
     if members:
         raise CliError(

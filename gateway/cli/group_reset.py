@@ -15,9 +15,10 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from actors import terminal
 from gateway.cli import offsets, reset_options, reset_plan, reset_undo
+from gateway.cli.assignments import CONSUMER
 from gateway.cli.coordinator import Coordinator
 from gateway.cli.errors import CliError
-from gateway.cli.group_members import check_empty, described, state_name
+from gateway.cli.group_members import Group, check_empty, described
 from gateway.cli.kafka import TIMEOUT_S, admin, refused, result
 from gateway.cli.names import NAME
 from gateway.cli.offsets import Committed, Partition, name_of
@@ -139,16 +140,16 @@ def reset_offsets(
         raise click.UsageError("--execute and --dry-run are opposites.")
     bootstrap = bootstrap_servers(bootstrap_server, directory, address)
     client = admin(bootstrap)
-    found = described(client, group)
+    found = described(bootstrap, group)
+    _check_has_offsets(found)
     if execute:
         check_empty(group, found.members, "its offsets cannot be reset")
     with Coordinator(bootstrap, group) as coordinator:
         committed = offsets.fetch(coordinator)
-        state = state_name(found.state)
         if target is None:
-            plan = _undo(client, bootstrap, group, state, committed)
+            plan = _undo(client, bootstrap, group, found.state, committed)
         else:
-            plan = _plan(client, group, state, target, topics, committed)
+            plan = _plan(client, group, found.state, target, topics, committed)
         if export is not None:
             _write(export, plan.changes)
         if execute:
@@ -159,6 +160,14 @@ def reset_offsets(
             members = counted(len(found.members), "member")
             terminal.line(f"group {group} has {members}: --execute would be refused", err=True)
         terminal.line("dry run: nothing was changed; --execute does it", err=True)
+
+
+def _check_has_offsets(group: Group) -> None:
+    """CliError for a group whose members are no consumers: what they read, they keep elsewhere."""
+    if group.protocol_type not in ("", CONSUMER):
+        raise CliError(
+            f"group {group.name} is of protocol type {group.protocol_type}: only groups of consumers have offsets"
+        )
 
 
 def _target(group: str, scenarios: dict[str, Any]) -> _Target | None:

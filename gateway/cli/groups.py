@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
-from confluent_kafka import ConsumerGroupState
+from confluent_kafka.admin import AdminClient
 
 from actors import terminal
+from actors.wire.codec import ErrorCode
+from gateway.cli.coordinator import Gateway
 from gateway.cli.errors import CliError
 from gateway.cli.group_admin import delete, evict
 from gateway.cli.group_describe import describe
 from gateway.cli.group_history import history
-from gateway.cli.group_members import state_name
 from gateway.cli.group_reset import reset_offsets
 from gateway.cli.group_waiting import waiting
-from gateway.cli.kafka import TIMEOUT_S, admin, result, text_of
+from gateway.cli.kafka import TIMEOUT_S, admin, refused
 from gateway.cli.output import print_json, print_table
 from gateway.cli.reset_undo import PREFIX
 from gateway.cli.running import bootstrap_servers, by_bootstrap
 
-_STATES = {
-    state_name(state): state
-    for state in (
-        ConsumerGroupState.EMPTY,
-        ConsumerGroupState.PREPARING_REBALANCING,
-        ConsumerGroupState.COMPLETING_REBALANCING,
-        ConsumerGroupState.STABLE,
-        ConsumerGroupState.DEAD,
-    )
-}
+LIST_GROUPS = 16
+_LIST_GROUPS_VERSION = 4
+_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 
 
 @click.group(epilog="Example: muster groups describe billing")
@@ -43,7 +38,7 @@ def groups() -> None:
     "--state",
     "states",
     multiple=True,
-    type=click.Choice(list(_STATES), case_sensitive=False),
+    type=click.Choice(_STATES, case_sensitive=False),
     metavar="STATE",
     help=f"Only those in this state: {', '.join(_STATES)}. May be given again.",
 )
@@ -51,24 +46,40 @@ def groups() -> None:
 def list_(
     bootstrap_server: str | None, directory: Path, address: str | None, states: tuple[str, ...], as_json: bool
 ) -> None:
-    """Show every group and its state."""
+    """Show every group, its state and its protocol type: consumer, connect..., or none where only offsets are there."""
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
-    wanted = {_STATES[state] for state in states}
-    asked = client.list_consumer_groups(request_timeout=TIMEOUT_S, **({"states": wanted} if wanted else {}))
-    found = result(asked, "groups cannot be listed")
-    for error in found.errors:
-        raise CliError(f"not every group can be listed: {text_of(error)}; try again") from error
     rows = [
-        {"group": group.group_id, "state": state_name(group.state), "simple": group.is_simple_consumer_group}
-        for group in sorted(found.valid, key=lambda group: group.group_id)
+        {
+            "group": group.group_id,
+            "state": group.group_state,
+            "protocol_type": group.protocol_type or None,
+            "simple": not group.protocol_type,
+        }
+        for group in _listed(client, states)
         if not group.group_id.startswith(PREFIX)
     ]
     if as_json:
         print_json(rows)
     else:
-        print_table(("GROUP", "STATE"), [(row["group"], row["state"]) for row in rows])
+        print_table(
+            ("GROUP", "STATE", "PROTOCOL TYPE"), [(row["group"], row["state"], row["protocol_type"]) for row in rows]
+        )
         if not rows:
             terminal.line("there is no such group" if states else "there are no groups", err=True)
+
+
+def _listed(client: AdminClient, states: tuple[str, ...]) -> list[Any]:
+    """What all gateways list, each its own, by name."""
+    with refused("groups cannot be listed"):
+        gateways = client.list_topics(timeout=TIMEOUT_S).brokers.values()
+    found: dict[str, Any] = {}
+    for each in gateways:
+        with Gateway(str(each.host), each.port) as gateway:
+            answer = gateway.ask(LIST_GROUPS, _LIST_GROUPS_VERSION, {"states_filter": states})
+        if answer.error_code is not ErrorCode.none:
+            raise CliError(f"not every group can be listed: {answer.error_code.name.upper()}; try again")
+        found |= {group.group_id: group for group in answer.groups}
+    return [group for _, group in sorted(found.items())]
 
 
 for _command in (describe, history, waiting, reset_offsets, delete, evict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.group.consumer_protocol import assigned_partitions, subscribed_topics
+from actors.group.consumer_protocol import PROTOCOL_TYPE, assigned_partitions, subscribed_topics
 from actors.group.errors import CorruptRecord
 from actors.group.records import (
     CommittedOffset,
@@ -17,6 +17,7 @@ from actors.group.records import (
     decode_key,
     decode_value,
 )
+from gateway.cli import assignments
 
 
 def in_words(key: bytes | None, value: bytes | None) -> str | None:
@@ -34,7 +35,7 @@ def in_words(key: bytes | None, value: bytes | None) -> str | None:
     if not isinstance(held, GroupMetadata):
         return f"group {what.group}: no group any more"
     protocol = f"{held.protocol_type or '-'} {held.protocol or '-'}"
-    members = "; ".join(map(_member_in_words, held.members)) or "no members"
+    members = "; ".join(_member_in_words(held, member) for member in held.members) or "no members"
     return f"group {what.group}: generation {held.generation}, {protocol}, leader {held.leader or '-'}: {members}"
 
 
@@ -76,12 +77,14 @@ def _value_as_json(held: Value | None) -> dict[str, Any] | None:
         "protocol": held.protocol,
         "leader": held.leader,
         "state_timestamp": held.state_timestamp_ms,
-        "members": [_member_as_json(member) for member in held.members],
+        "members": [_member_as_json(held, member) for member in held.members],
     }
 
 
-def _member_as_json(member: MemberMetadata) -> dict[str, Any]:
-    topics, assigned = subscribed_topics(member.subscription), assigned_partitions(member.assignment)
+def _member_as_json(group: GroupMetadata, member: MemberMetadata) -> dict[str, Any]:
+    topics = assigned = None
+    if group.protocol_type == PROTOCOL_TYPE:
+        topics, assigned = subscribed_topics(member.subscription), assigned_partitions(member.assignment)
     return {
         "member_id": member.member_id,
         "group_instance_id": member.group_instance_id,
@@ -94,9 +97,8 @@ def _member_as_json(member: MemberMetadata) -> dict[str, Any]:
     }
 
 
-def _member_in_words(member: MemberMetadata) -> str:
-    assigned = assigned_partitions(member.assignment)
-    holds = "?" if assigned is None else ", ".join(f"{topic}-{number}" for topic, number in sorted(assigned)) or "none"
+def _member_in_words(group: GroupMetadata, member: MemberMetadata) -> str:
+    holds = assignments.in_words(group.protocol_type, member.assignment) or "nothing"
     instance = f", instance {member.group_instance_id}" if member.group_instance_id else ""
     return (
         f"{member.member_id} (client {member.client_id} on {member.client_host}{instance}, "
