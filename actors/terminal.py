@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import IO, Any, TextIO
 
 
@@ -52,8 +53,8 @@ def for_shell(text: str) -> None:
 def guard() -> None:
     """Hold everything else that this process writes to stdout and stderr to the same: tracebacks, logs, libraries."""
     for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is not None and not isinstance(stream, _Guarded):
+        stream = getattr(sys, name) or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - None: it was closed
+        if not isinstance(stream, _Guarded):
             setattr(sys, name, _Guarded(stream))
 
 

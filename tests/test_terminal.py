@@ -187,12 +187,23 @@ def test_a_terminal_too_narrow_for_the_columns_has_a_line_for_each_cell(monkeypa
     assert lines.count("") == 1, "between the rows"
 
 
-def test_a_name_that_the_locale_cannot_read_is_read_as_utf_8() -> None:
-    script = "import sys; from gateway.cli.names import NAME; print(ascii(NAME.convert(sys.argv[1], None, None)))"
-    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+C_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.mark.parametrize(("more", "shown"), [({}, r"\u7fa4\xe9"), ({"PYTHONIOENCODING": "utf-8"}, "群é")])
+def test_a_name_that_the_locale_cannot_read_is_read(more: dict[str, str], shown: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", script, "群é🚀"], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "gateway.cli.main", "spark", "群é"],
+        cwd=ROOT,
+        env={**os.environ, **C_LOCALE, **more},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
     )
-    assert done.stdout.strip() == ascii("群é🚀")
+    assert done.stderr.startswith(f"muster: Invalid value for 'JOB': '{shown}' is not one of ")
+    assert done.returncode == 2
+
+
+def test_bytes_that_are_no_name_are_wrong_usage() -> None:
     with pytest.raises(click.BadParameter, match="not UTF-8"):
         NAME.convert("\udcff", None, None)

@@ -78,8 +78,23 @@ def cli(verbose: bool) -> None:
 
 def main() -> None:
     """Run the command; ends the process. Exit code 0, 1 (it cannot), 2 (wrong usage) or 130 (interrupted)."""
+    _use_utf8()
     terminal.guard()
     sys.exit(_run(sys.argv[1:]))
+
+
+def _use_utf8() -> None:
+    """Where the locale has another encoding, run anew in UTF-8 mode (PEP 540); the processes that we start inherit it.
+
+    Names on the command line and in files are UTF-8, as in Kafka, and Ray fails on arguments that the locale cannot
+    read. What is written keeps the locale's encoding.
+    """
+    if sys.flags.utf8_mode or sys.getfilesystemencoding() == "utf-8":
+        return
+    if sys.stdout is not None:
+        os.environ.setdefault("PYTHONIOENCODING", sys.stdout.encoding)
+    os.environ["PYTHONUTF8"] = "1"
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _run(arguments: list[str]) -> int:

@@ -23,7 +23,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     See :func:`actors.rich_console.print_table` for what is done with long ones.
     """
     held = [["-" if cell is None else str(cell) for cell in row] for row in rows]
-    numeric = [all(_is_number(cell) for cell in cells) and bool(held) for cells in _columns(len(columns), held)]
+    numeric = [_are_numbers(cells) for cells in _columns(len(columns), held)]
     rich_console.print_table(rich_console.console(), columns, held, numeric)
 
 
@@ -31,8 +31,13 @@ def _columns(count: int, rows: Sequence[Sequence[str]]) -> list[list[str]]:
     return [[row[index] for row in rows] for index in range(count)]
 
 
+def _are_numbers(cells: Sequence[str]) -> bool:
+    told = [cell for cell in cells if cell != "-"]
+    return bool(told) and all(map(_is_number, told))
+
+
 def _is_number(cell: str) -> bool:
-    return cell == "-" or cell.lstrip("-").isdigit()
+    return cell.lstrip("-").isdigit()
 
 
 def counted(number: int, noun: str) -> str:

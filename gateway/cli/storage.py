@@ -45,6 +45,10 @@ class RunState:
 def prepare(storage: Path) -> str:
     """Create the directory if need be and give its cluster id. CliError if it cannot be written or is too new."""
     try:
+        str(storage).encode()
+    except UnicodeEncodeError:
+        raise CliError(f"storage path {storage} is not UTF-8, which Ray needs; say another with --storage") from None
+    try:
         (storage / "run").mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=storage):
             pass
