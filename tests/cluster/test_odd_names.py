@@ -149,10 +149,3 @@ def test_json_has_them_exactly(odd: Odd) -> None:
     (member,) = told["describe"]["members"]
     assert (member["client_id"], member["group_instance_id"]) == (ODD, ODD)
     assert told["history"]["entries"][0]["culprit"]["client_id"] == ODD
-
-
-def test_logs_have_them_as_escapes(odd: Odd) -> None:
-    """Of the reconciler, coordinators, and gateways: a line for each record, with nothing but printable letters."""
-    lines = [line for log in (odd.muster.storage / "run/log").iterdir() for line in log.read_text().splitlines()]
-    assert all(line.isprintable() for line in lines), [line for line in lines if not line.isprintable()][:3]
-    assert any(SHOWN in line for line in lines)
