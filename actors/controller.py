@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 
 from actors.admin import NewTopic, TopicOutcome
 from actors.config.altering import Alteration
@@ -38,6 +39,7 @@ from placement.ephemeral import EphemeralNode
 from placement.epochs import ActorEpoch, next_epoch, take_controller_epoch, when_superseded
 from placement.host_port import host_port
 from placement.layout import CONTROLLER, ControllerNode
+from placement.leaders import Leaders
 from placement.topics import TopicRegistry
 from placement.view import OFFSETS_TOPIC, Broker, ClusterView, DynamicConfigs, Endpoint
 from placement.zookeeper import ZooKeeperClient, ZooKeeperUnreachable, connect
@@ -68,6 +70,8 @@ class Controller:
         self._epoch = 0
         self._version = 0
         self._feed = ViewFeed()
+        self._leaders: Leaders = {}
+        """The last there were; kept while there is no gateway."""
         self._history = ControllerHistory(settings)
         self._supervisor = Supervisor(
             self._publish,
@@ -104,6 +108,7 @@ class Controller:
         self._manage("reconciler", ReconcilerActor)
         self._manage_gateways(_numbers("gateway", left))
         await self._adopt(left)
+        self._leaders = await self._told_leaders()
         self._publish()
         self._spawn(self._known_nodes.run())
         await asyncio.to_thread(self._end_when_superseded)
@@ -187,6 +192,14 @@ class Controller:
         """
         known = [managed for name, managed in self._supervisor.actors.items() if name in left]
         await asyncio.gather(*(self._supervisor.alive(managed, _ADOPT_S) for managed in known))
+
+    async def _told_leaders(self) -> Leaders:
+        """As a predecessor's gateways have them; none without such a gateway."""
+        actors = self._supervisor.actors
+        gateways = [actors[name] for name in sorted(actors) if name.startswith("gateway-")]
+        told = await asyncio.gather(*(_view_of(gateway) for gateway in gateways if gateway.state == "alive"))
+        views = [view for view in told if view is not None]
+        return max(views, key=lambda view: view.order).leaders if views else {}
 
     def _left_behind(self) -> set[str]:
         """Names of the actors that a predecessor made."""
@@ -300,7 +313,9 @@ class Controller:
             logs=endpoints["log"],
             offsets=endpoints["offsets"],
             configs=self._topics.configs if self._topics else DynamicConfigs(),
-        )
+        ).with_leaders(self._leaders)
+        if brokers:
+            self._leaders = view.leaders
         self._feed.publish(view)
 
     async def watch(self, after: tuple[int, int] | None, follower: str | None = None) -> ClusterView | None:
@@ -412,6 +427,16 @@ class Controller:
 def _numbers(kind: str, names: set[str]) -> set[int]:
     """Numbers of the actors of a kind."""
     return {int(match[1]) for name in names if (match := re.fullmatch(rf"{kind}-(\d+)", name))}
+
+
+async def _view_of(gateway: Managed) -> ClusterView | None:
+    try:
+        async with asyncio.timeout(_ADOPT_S):
+            view: ClusterView | None = await gateway.handle.view.remote()
+            return view
+    except (RayError, TimeoutError) as error:
+        log.warning("%s does not say which view it has: %r", gateway.name, error)
+        return None
 
 
 def _describe(managed: Managed) -> dict[str, Any]:

@@ -117,7 +117,7 @@ class Actor:
 
 
 class LogActor(Actor):
-    """``log-<i>``: the topic partitions that rendezvous hashing gives it."""
+    """``log-<i>``: the topic partitions that :meth:`ClusterView.log_of` gives it."""
 
     def __init__(self, settings: ClusterSettings, secret: bytes, index: int) -> None:
         super().__init__(settings, secret, f"log-{index}")

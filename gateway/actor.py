@@ -39,7 +39,7 @@ from gateway.upkeep import Upkeep, account_of
 from placement.ephemeral import EphemeralNode
 from placement.host_port import host_port
 from placement.layout import BrokerNode, broker_path
-from placement.view import Broker
+from placement.view import Broker, ClusterView
 
 log = logging.getLogger(__name__)
 
@@ -192,6 +192,11 @@ class GatewayActor:
 
     async def _settle(self) -> None:
         self._upkeep.settle(now_ms())
+
+    async def view(self) -> ClusterView | None:
+        """The newest that is known here; None while this process starts."""
+        is_up = self._started is not None and self._started.done() and not self._started.exception()
+        return self._gateway.view if is_up else None
 
     async def ping(self) -> tuple[int, str]:
         """Pid and node; whoever answers is not paused and does not hang."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+from placement.leaders import Leaders, Partitions, deal
 from placement.rendezvous import choose
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -73,6 +74,8 @@ class ClusterView:
     offsets: Mapping[int, Endpoint | None]
     """Active offsets partitions; None while its actor is down; absent when it was never started."""
     configs: DynamicConfigs = field(default_factory=DynamicConfigs)
+    leaders: Leaders = field(default_factory=dict)
+    """As :meth:`with_leaders` has dealt them out."""
     _found: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What was looked up before: a view never changes, and every request asks the same."""
 
@@ -86,6 +89,7 @@ class ClusterView:
             self.logs,
             self.offsets,
             self.configs,
+            self.leaders,
         )
 
     @property
@@ -101,19 +105,39 @@ class ClusterView:
         return by_id.get(topic_id)
 
     def log_of(self, topic: Topic, partition: int) -> int:
-        """Index of the log actor that owns the partition."""
-        key = ("log", topic.topic_id, partition)
-        if key not in self._found:
-            names = [str(index) for index in sorted(self.logs)]
-            self._found[key] = int(choose(f"{topic.topic_id}-{partition}", names))
-        return int(self._found[key])
+        """Index of the log actor that owns the partition: one after the other, from where the topic's id says.
+
+        It depends on nothing else that may change while the cluster runs: who owns a log must not move by itself.
+        """
+        return self._log_indices[(topic.topic_id.int + partition) % len(self.logs)]
+
+    @property
+    def _log_indices(self) -> list[int]:
+        found: list[int] | None = self._found.get("logs")
+        if found is None:
+            found = self._found["logs"] = sorted(self.logs)
+        return found
+
+    def with_leaders(self, before: Leaders) -> ClusterView:
+        """This view with leaders for its gateways, topics and logs, of which as few as can be differ from before."""
+        gateways = {broker.id: broker.node_id for broker in self.brokers}
+        topics = [
+            Partitions(topic_id=topic.topic_id, owners=[self._node_of(topic, each) for each in range(topic.partitions)])
+            for topic in self.topics.values()
+            if topic.name != OFFSETS_TOPIC
+        ]
+        return replace(self, leaders=deal(gateways, topics, before))
+
+    def _node_of(self, topic: Topic, partition: int) -> str | None:
+        actor = self.logs[self.log_of(topic, partition)] if self.logs else None
+        return actor.node_id if actor is not None else None
 
     def leader_of(self, topic: Topic, partition: int) -> Broker | None:
-        """The gateway that Metadata names as leader: on the owner's node if there is one. None without gateways."""
-        owner = (
-            self.offsets.get(partition) if topic.name == OFFSETS_TOPIC else self.logs.get(self.log_of(topic, partition))
-        )
-        return self._near(f"{topic.topic_id}-{partition}", owner)
+        """The gateway that Metadata names as leader; of an offsets partition the coordinator. None without gateways."""
+        if topic.name == OFFSETS_TOPIC:
+            return self.coordinator_of(partition)
+        leaders = self.leaders.get(topic.topic_id, ())
+        return self._broker(leaders[partition]) if partition < len(leaders) else None
 
     def replicas_of(self, topic: Topic, partition: int) -> list[int]:
         """Ids of the gateways that Metadata names as replicas: the leader first, then those that follow by id.
@@ -129,19 +153,25 @@ class ClusterView:
         return [*ids[first:], *ids[:first]][: topic.replication_factor]
 
     def coordinator_of(self, offsets_partition: int) -> Broker | None:
-        """The gateway that FindCoordinator names for groups of that partition."""
-        return self._near(f"{OFFSETS_TOPIC}-{offsets_partition}", self.offsets.get(offsets_partition))
-
-    def _near(self, key: str, owner: Endpoint | None) -> Broker | None:
+        """The gateway that FindCoordinator names for groups of that partition: on its actor's node if there is one."""
+        key = ("coordinator", offsets_partition)
         if key not in self._found:
-            self._found[key] = self._nearest(key, owner)
+            self._found[key] = self._nearest(offsets_partition)
         found: Broker | None = self._found[key]
         return found
 
-    def _nearest(self, key: str, owner: Endpoint | None) -> Broker | None:
+    def _nearest(self, offsets_partition: int) -> Broker | None:
+        owner = self.offsets.get(offsets_partition)
         near = [broker for broker in self.brokers if owner is not None and broker.node_id == owner.node_id]
         candidates = {str(broker.id): broker for broker in near or self.brokers}
+        key = f"{OFFSETS_TOPIC}-{offsets_partition}"
         return candidates[choose(key, list(candidates))] if candidates else None
+
+    def _broker(self, broker_id: int) -> Broker | None:
+        by_id: dict[int, Broker] | None = self._found.get("brokers")
+        if by_id is None:
+            by_id = self._found["brokers"] = {broker.id: broker for broker in self.brokers}
+        return by_id.get(broker_id)
 
 
 def _restore(
@@ -153,6 +183,7 @@ def _restore(
     logs: Mapping[int, Endpoint | None],
     offsets: Mapping[int, Endpoint | None],
     configs: DynamicConfigs,
+    leaders: Leaders,
 ) -> ClusterView:
     """Unpickle a view without what was looked up in it."""
     return ClusterView(
@@ -164,4 +195,5 @@ def _restore(
         logs=logs,
         offsets=offsets,
         configs=configs,
+        leaders=leaders,
     )

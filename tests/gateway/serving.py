@@ -34,6 +34,7 @@ from gateway.metrics import GatewayMetrics
 from gateway.server import ControllerUnavailable, Gateway
 from gateway.upkeep import account_of
 from placement.configs import ConfigRegistry
+from placement.leaders import Leaders
 from placement.topics import InvalidPartitions, InvalidTopic, TopicError, TopicExists, TopicRegistry, UnknownTopic
 from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
 from placement.zookeeper import ZooKeeperClient
@@ -72,6 +73,7 @@ class RegistryController:
         self.faults: LocalFaults | None = None
         self.logs: dict[int, Endpoint | None] = {0: None, 1: None}
         self.offsets: dict[int, Endpoint | None] = {}
+        self.leaders: Leaders = {}
         self.stores: dict[int, SampleStore] = {}
         """Of the gateways, and what they collect for the audit."""
         self.sends: dict[int, Sends] = {}
@@ -82,7 +84,7 @@ class RegistryController:
 
     def view(self) -> ClusterView:
         self._version += 1
-        return ClusterView(
+        view = ClusterView(
             cluster_id=CLUSTER_ID,
             controller_epoch=self.epoch,
             version=self._version,
@@ -91,7 +93,9 @@ class RegistryController:
             logs=dict(self.logs),
             offsets=dict(self.offsets),
             configs=self.configs.load(),
-        )
+        ).with_leaders(self.leaders)
+        self.leaders = view.leaders
+        return view
 
     async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]:
         def create(topic: NewTopic) -> Topic | None:

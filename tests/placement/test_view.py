@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+from collections import Counter
+from functools import partial
 from uuid import UUID
 
 from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
@@ -28,7 +30,7 @@ VIEW = ClusterView(
     topics={"flights": FLIGHTS, OFFSETS_TOPIC: OFFSETS},
     logs={0: endpoint("a"), 1: endpoint("b"), 2: None},
     offsets={7: endpoint("a"), 8: None},
-)
+).with_leaders({})
 
 
 def test_a_newer_snapshot_compares_greater_also_from_a_restarted_controller() -> None:
@@ -44,12 +46,19 @@ def test_a_topic_is_found_by_its_id() -> None:
 
 
 def test_the_leader_is_a_gateway_on_the_node_of_the_partitions_actor() -> None:
-    for partition in range(FLIGHTS.partitions):
-        leader = VIEW.leader_of(FLIGHTS, partition)
+    """As far as leaders are dealt out evenly; tests/placement/test_leaders.py."""
+    leaders = [VIEW.leader_of(FLIGHTS, partition) for partition in range(FLIGHTS.partitions)]
+    assert Counter(leader.id for leader in leaders if leader is not None) == {0: 2, 1: 2, 2: 2}
+    for partition, leader in enumerate(leaders):
         owner = VIEW.logs[VIEW.log_of(FLIGHTS, partition)]
         assert leader is not None
         assert owner is None or leader.node_id == owner.node_id
-    assert {VIEW.log_of(FLIGHTS, partition) for partition in range(60)} == {0, 1, 2}
+
+
+def test_the_logs_of_a_topic_are_dealt_out_from_any_first_one() -> None:
+    topics = [dataclasses.replace(FLIGHTS, topic_id=UUID(int=number)) for number in range(3)]
+    owners = [[VIEW.log_of(topic, partition) for partition in range(6)] for topic in topics]
+    assert owners == [[0, 1, 2, 0, 1, 2], [1, 2, 0, 1, 2, 0], [2, 0, 1, 2, 0, 1]]
 
 
 def test_the_leader_is_the_first_of_as_many_replicas_as_there_can_be() -> None:
@@ -68,13 +77,23 @@ def test_the_coordinator_is_the_leader_of_the_groups_offsets_partition() -> None
     coordinator = VIEW.coordinator_of(7)
     assert coordinator is not None
     assert coordinator.node_id == "a"
-    assert VIEW.leader_of(OFFSETS, 7) == coordinator
-    assert VIEW.coordinator_of(8) in VIEW.brokers
-    assert VIEW.coordinator_of(9) in VIEW.brokers
+    for partition in range(OFFSETS.partitions):
+        assert VIEW.coordinator_of(partition) == VIEW.leader_of(OFFSETS, partition)
+        assert VIEW.coordinator_of(partition) in VIEW.brokers
+
+
+def test_a_gateway_that_is_gone_leads_nothing() -> None:
+    gone = dataclasses.replace(VIEW, brokers=VIEW.brokers[1:])
+    leaders = [gone.leader_of(FLIGHTS, partition) for partition in range(FLIGHTS.partitions)]
+    assert leaders.count(None) == 2
+    again = gone.with_leaders(VIEW.leaders)
+    assert all(
+        new == old for old, new in zip(leaders, map(partial(again.leader_of, FLIGHTS), range(6)), strict=True) if old
+    )
 
 
 def test_without_gateways_nobody_leads() -> None:
-    empty = dataclasses.replace(VIEW, brokers=())
+    empty = dataclasses.replace(VIEW, brokers=()).with_leaders(VIEW.leaders)
     assert empty.coordinator_of(7) is None
     assert empty.leader_of(FLIGHTS, 0) is None
 
