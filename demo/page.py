@@ -66,9 +66,9 @@ def render(report: Report) -> str:
         partitions=consumption.partitions,
         unattributed=consumption.unattributed,
         unattributed_messages=sum(row.messages for row in consumption.unattributed),
-        rate_svg=_rate(report),
-        progress_svg=_progress(report),
-        bytes_svg=_bytes(report),
+        rate_plot=_rate(report),
+        progress_plot=_progress(report),
+        bytes_plot=_bytes(report),
         seconds=BUCKET_SECONDS,
     )
 
@@ -92,7 +92,13 @@ def _rate(report: Report) -> str:
         f"{name} {sum(buckets.values()):,} in all" for name, buckets in sorted(sums.items())
     )
     return plots.lines(
-        series, report.events, names=_names(report), label=label, y_label="messages per second", steps=True
+        series,
+        report.events,
+        names=_names(report),
+        label=label,
+        y="messages_per_second",
+        y_label="messages per second",
+        steps=True,
     )
 
 
@@ -101,7 +107,7 @@ def _progress(report: Report) -> str:
     kills = "; ".join(f"{event.label} at {event.at_s:.0f} s" for event in report.events)
     label = f"Records in and out over time, in the end: {ends}. Marked: {kills or 'nothing'}."
     return plots.lines(
-        report.progress, report.events, names=_names(report), label=label, y_label="records", steps=False
+        report.progress, report.events, names=_names(report), label=label, y="records", y_label="records", steps=False
     )
 
 
@@ -111,7 +117,7 @@ def _bytes(report: Report) -> str:
         bars.setdefault(f"{row.topic}-{row.partition}", {})[row.group] = float(row.bytes)
     totals = ", ".join(f"{name} {sum(parts.values()):,.0f}" for name, parts in bars.items())
     label = f"Bytes sent per topic partition: {totals}"
-    return plots.stacked_bars(bars, names=_names(report), label=label, x_label="bytes sent")
+    return plots.stacked_bars(bars, names=_names(report), label=label, x="bytes", x_label="bytes sent")
 
 
 def _names(report: Report) -> list[str]:

@@ -35,7 +35,7 @@ def names_of(answers: Sequence[Answer]) -> list[str]:
 
 
 def drawn(shown: Shown, plot: Plot, options: Options, names: Sequence[str]) -> tuple[str, str]:
-    """The plot as SVG, and what of the section it leaves out, in words; empty: nothing."""
+    """The plot as HTML, and what of the section it leaves out, in words; empty: nothing."""
     source = shown if shown.plotted is None else shown.plotted
     series = _joined(source, plot.series) if plot.series else [plot.y_label] * len(source.rows)
     heights = [None if y is None else float(y) for y in source.values(plot.y)]
@@ -67,6 +67,7 @@ def _lines(
         {name: _with_absent(curves[name], times, step, plot) for name in kept},
         names=_coloured(kept, names),
         label=f"{shown.title}, {plot.y_label}: {'; '.join(f'{name} at most {cell(highest[name])}' for name in kept)}",
+        y=plot.y,
         y_label=plot.y_label,
         zone=ZoneInfo(options.timezone),
     )
@@ -119,6 +120,7 @@ def _stacked(
         bars,
         names=_coloured(sorted({part for bar in bars.values() for part in bar}), names),
         label=f"{shown.title}, {plot.y_label}: {said}",
+        x=plot.y,
         x_label=plot.y_label,
     )
     return svg, f"Drawn are the {BARS} largest; {left:,} more are in the table." if left > 0 else ""
@@ -157,8 +159,14 @@ def _joined(source: Shown | Plotted, columns: Sequence[str]) -> list[str]:
     """What a row is called: the columns' values; ``flights-0`` for topic and partition."""
     cells = [source.values(column) for column in columns]
     join = "-" if tuple(columns[-2:]) == ("topic", "partition") else " "
+    if len(columns) == 1 and all(map(_is_number, cells[0])):
+        return [f"{columns[0].replace('_', ' ')} {value}" for value in cells[0]]  # gateway 1
     return [join.join(NOBODY if value is None else _word(value) for value in row) for row in zip(*cells, strict=True)]
 
 
 def _word(value: Any) -> str:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else cell(value)
+    return str(value) if _is_number(value) else cell(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,35 +1,29 @@
-"""The report's plots: SVG to be inlined, coloured by the page's CSS variables, so that light and dark both work."""
+"""Plots as HTML: curves in an SVG that fits any width, and all that is written around them as text of the page.
+
+So names are in the reader's fonts whatever script they are in, text is as large as the rest of the page, and colours
+are the page's CSS variables, so that light and dark both work. The styles are in ``templates/base.html.j2``.
+"""
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from html import escape
-from io import StringIO
-from typing import Any
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from spark.units import cell_in, number_ticks, time_ticks
 
-_INK, _FAINT, _MARK = "#010101", "#020202", "#030303"
-_SERIES = ("#040404", "#050505", "#060606", "#070707", "#080808")
-_VARIABLES = {_INK: "--ink", _FAINT: "--rule", _MARK: "--mark"} | {
-    colour: f"--series-{number}" for number, colour in enumerate(_SERIES, start=1)
-}
-_DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)), "-")
-_LONGEST_NAME = 36
-_LEGEND_LETTERS = 84
-"""In a row of the legend, as wide as a letter is on average."""
-_AROUND_ONE_MOMENT = timedelta(minutes=5)
-_TAG = re.compile(r"<[^>]*>")
-_names_as_they_are = mpl.rc_context({"text.parse_math": False})
-"""A name may have dollar signs."""
+Curve = Sequence[tuple[float, float | None]]
+SERIES = 4
+"""Colours; beyond there is grey."""
+
+_DASHES = ("", "9 4", "3 2.5", "11 3 2.5 3", "")
+_SIDE = 1000.0
+"""Of the square that is stretched to the size of the plot."""
+_AROUND_ONE_MOMENT_S = 300
+_ROOM, _ROOM_FOR_A_LABEL = 1.06, 0.1
+"""Above the highest curve, of its height; more for each event."""
+_NEVER_BELOW = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,206 +35,188 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class _Style:
-    colour: str
-    dashes: Any
+class _Span:
+    """What an axis shows."""
+
+    first: float
+    last: float
+
+    def share(self, value: float) -> float:
+        """0 at its beginning, 1 at its end."""
+        return (value - self.first) / (self.last - self.first)
 
 
-@_names_as_they_are
 def lines(
-    series: Mapping[str, Sequence[tuple[float, float]]],
+    series: Mapping[str, Curve],
     events: Sequence[Event],
     *,
     names: Sequence[str],
     label: str,
+    y: str,
     y_label: str,
     steps: bool,
 ) -> str:
-    """Curves over seconds since the start.
+    """Curves over seconds since the start, with ``events``; a curve in ``steps`` keeps its value up to the next point.
 
     ``label`` says in words what is to be seen, for who cannot see it. ``names`` gives each name its colour, by its
-    place, so that it is the same in all plots; a name that is not in it is grey.
+    place, so that it is the same in all plots; a name that is not in it is grey. ``y`` is the name of a column: what it
+    ends with is the unit of the values.
     """
-    figure, axes = _figure(height=3.4)
-    drawstyle: Any = "steps-post" if steps else "default"
-    handles: dict[str, Any] = {}
-    for name, points in series.items():
-        style = _style(name, names)
-        x, y = [point[0] for point in points], [point[1] for point in points]
-        (handles[name],) = axes.plot(x, y, color=style.colour, linestyle=style.dashes, linewidth=2, drawstyle=drawstyle)
-    axes.set_ylim(0, axes.get_ylim()[1] * (1.05 + 0.09 * len(events)))  # room for the events' labels
-    axes.set_xlim(left=min((point[0] for points in series.values() for point in points), default=0) // 10 * 10)
-    axes.set_xlabel("seconds since the start")
-    _count_up(axes, y_label)
-    _mark(axes, events)
-    _legend(axes, handles)
-    return _svg(figure, label)
+    moments = [at_s for curve in series.values() for at_s, _ in curve]
+    across = _Span(min(moments, default=0.0), max(moments, default=1.0) + (0 if len(set(moments)) > 1 else 1))
+    ticks = [(value, text, "") for value, text in number_ticks(across.first, across.last, "seconds")]
+    drawn = {name: _stepped(curve) if steps else curve for name, curve in series.items()}
+    return _chart(drawn, across, ticks, names=names, label=label, y=y, y_label=y_label, events=events)
 
 
-@_names_as_they_are
 def time_lines(
     series: Mapping[str, Sequence[tuple[datetime, float | None]]],
     *,
     names: Sequence[str],
     label: str,
+    y: str,
     y_label: str,
     zone: tzinfo,
 ) -> str:
     """Curves over time, in order; None is a gap, and a point between two gaps a dot. The rest as in :func:`lines`."""
-    figure, axes = _figure(height=3.0)
-    handles: dict[str, Any] = {}
-    for name, points in series.items():
-        style = _style(name, names)
-        x: Any = [point[0] for point in points]
-        y: Any = [float("nan") if point[1] is None else point[1] for point in points]
-        (handles[name],) = axes.plot(x, y, color=style.colour, linestyle=style.dashes, linewidth=2, clip_on=False)
-        dots: Any = list(zip(*_alone(points), strict=True))
-        if dots:
-            axes.plot(*dots, color=style.colour, linestyle="none", marker="o", markersize=4)
-    moments: Any = {point[0] for points in series.values() for point in points}
-    if len(moments) == 1:
-        axes.set_xlim(min(moments) - _AROUND_ONE_MOMENT, max(moments) + _AROUND_ONE_MOMENT)
-    heights = [y for points in series.values() for _, y in points if y is not None]
-    axes.set_ylim(min([0.0, *heights]), max([1e-9, *(1.1 * y for y in heights)]))
-    locator = AutoDateLocator(tz=zone, minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=zone))  # type: ignore[no-untyped-call]
-    axes.xaxis.get_offset_text().set_color(_INK)
-    _count_up(axes, y_label, integer=False)
-    _legend(axes, handles)
-    return _svg(figure, label)
+    curves = {name: [(at.timestamp(), height) for at, height in curve] for name, curve in series.items()}
+    moments = [at_s for curve in curves.values() for at_s, _ in curve]
+    first_s, last_s = min(moments, default=0.0), max(moments, default=0.0)
+    if first_s == last_s:
+        first_s, last_s = first_s - _AROUND_ONE_MOMENT_S, last_s + _AROUND_ONE_MOMENT_S
+    found = time_ticks(datetime.fromtimestamp(first_s, UTC), datetime.fromtimestamp(last_s, UTC), zone)
+    ticks = [(at.timestamp(), above, below) for at, above, below in found]
+    return _chart(curves, _Span(first_s, last_s), ticks, names=names, label=label, y=y, y_label=y_label, events=())
 
 
-def _alone(points: Sequence[tuple[datetime, float | None]]) -> list[tuple[datetime, float]]:
-    """Points that no line leads to."""
-    around = [None, *(y for _, y in points), None]
-    return [
-        (at, y)
-        for (at, y), before, after in zip(points, around, around[2:], strict=False)
-        if y is not None and before is None and after is None
-    ]
-
-
-def _count_up(axes: Axes, y_label: str, *, integer: bool = True) -> None:
-    axes.set_ylabel(y_label)
-    axes.yaxis.set_major_locator(MaxNLocator(5, integer=integer))
-    axes.yaxis.set_major_formatter(FuncFormatter(_short))
-
-
-@_names_as_they_are
-def stacked_bars(bars: Mapping[str, Mapping[str, float]], *, names: Sequence[str], label: str, x_label: str) -> str:
-    """One horizontal bar per key of ``bars``, top down, made of its parts; ``names`` as in :func:`lines`."""
-    figure, axes = _figure(height=1.0 + 0.34 * max(len(bars), 1))
-    rows = list(bars)
+def stacked_bars(
+    bars: Mapping[str, Mapping[str, float]], *, names: Sequence[str], label: str, x: str, x_label: str
+) -> str:
+    """One horizontal bar per key of ``bars``, top down, made of its parts; the rest as in :func:`lines`, with ``x`` for
+    ``y``."""
+    longest = max((sum(bar.values()) for bar in bars.values()), default=0.0) or 1.0
     parts = sorted({part for bar in bars.values() for part in bar}, key=lambda part: (_place(part, names), part))
-    left = [0.0] * len(rows)
-    places = range(len(rows))
-    handles: dict[str, Any] = {}
-    for part in parts:
-        widths = [bars[row].get(part, 0.0) for row in rows]
-        colour = _style(part, names).colour
-        handles[part] = axes.barh(places, widths, left=left, height=0.66, color=colour, edgecolor="none")
-        left = [start + width for start, width in zip(left, widths, strict=True)]
-    axes.set_yticks(places, [_brief(row) for row in rows])
-    axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)  # the first at the top
-    axes.grid(visible=False, axis="y")
-    axes.set_xlabel(x_label)
-    axes.xaxis.set_major_formatter(FuncFormatter(_short))
-    _legend(axes, handles)
-    return _svg(figure, label)
+    rows = []
+    for name, bar in bars.items():
+        drawn = "".join(
+            f'<i class="s{_place(part, names) + 1}" style="width:{100 * bar[part] / longest:.3f}%"></i>'
+            for part in parts
+            if bar.get(part)
+        )
+        whole = _text(name)
+        rows.append(
+            f'<div class="bar"><bdi class="name" title="{whole}">{whole}</bdi><span class="track">{drawn}</span>'
+            f'<span class="n">{escape(cell_in(sum(bar.values()), x))}</span></div>'
+        )
+    legend = _legend(parts, names, x_label, lined=False)
+    return f'<figure role="img" aria-label="{escape(label)}">{legend}<div class="bars">{"".join(rows)}</div></figure>'
 
 
-def _style(name: str, names: Sequence[str]) -> _Style:
-    place = _place(name, names)
-    return _Style(_SERIES[place], _DASHES[place])
+def _chart(
+    curves: Mapping[str, Curve],
+    across: _Span,
+    x_ticks: Sequence[tuple[float, str, str]],
+    *,
+    names: Sequence[str],
+    label: str,
+    y: str,
+    y_label: str,
+    events: Sequence[Event],
+) -> str:
+    heights = [height for curve in curves.values() for _, height in curve if height is not None]
+    low, high = min([0.0, *heights]), max([0.0, *heights])
+    whole = all(height == int(height) for height in heights)
+    room = _ROOM + _ROOM_FOR_A_LABEL * len(events)
+    up = _Span(low, max(high * room, low + _NEVER_BELOW))
+    y_ticks = number_ticks(up.first, up.last, y, whole=whole) if high > low else [(0.0, "0")]
+    rules = "".join(f'<path class="rule" d="M0 {_down(up, value)}H1000"/>' for value, _ in y_ticks)
+    paths = "".join(_path(curve, across, up, _place(name, names)) for name, curve in curves.items())
+    return (
+        f'<figure role="img" aria-label="{escape(label)}">{_legend(list(curves), names, y_label, lined=True)}'
+        f'<div class="chart"><div class="y">{_y_labels(y_ticks, up)}</div>'
+        f'<div class="area"><svg viewBox="0 0 1000 1000" preserveAspectRatio="none" aria-hidden="true">'
+        f"{rules}{paths}</svg>{_marks(events, across)}</div>"
+        f'<div class="x">{_x_labels(x_ticks, across)}</div></div></figure>'
+    )
+
+
+def _path(curve: Curve, across: _Span, up: _Span, place: int) -> str:
+    """Lines between points that follow each other; a point alone is a line without length, whose ends are round."""
+    steps, before = [], False
+    for x, height in curve:
+        if height is None:
+            before = False
+            continue
+        steps.append(f"{'L' if before else 'M'}{_SIDE * across.share(x):.1f} {_down(up, height)}")
+        before = True
+    lone = "".join(f"{step}h0" for step in _alone(steps))
+    d = "".join(steps)
+    dashes = f' stroke-dasharray="{_DASHES[place]}"' if _DASHES[place] else ""
+    dots = f'<path class="s{place + 1} dot" d="{lone}"/>' if lone else ""
+    return f'<path class="s{place + 1}" d="{d}"{dashes}/>{dots}' if d else ""
+
+
+def _alone(steps: Sequence[str]) -> list[str]:
+    """Points that no line leads to."""
+    after = [*steps[1:], "M"]
+    return [step for step, following in zip(steps, after, strict=False) if step[0] == following[0] == "M"]
+
+
+def _stepped(curve: Curve) -> Curve:
+    found: list[tuple[float, float | None]] = []
+    for at_s, height in curve:
+        if found:
+            found.append((at_s, found[-1][1]))
+        found.append((at_s, height))
+    return found
+
+
+def _down(up: _Span, height: float) -> str:
+    """In an SVG, y grows downwards."""
+    return f"{_SIDE * (1 - up.share(height)):.1f}"
+
+
+def _y_labels(ticks: Sequence[tuple[float, str]], up: _Span) -> str:
+    return "".join(f'<span style="bottom:{100 * up.share(value):.2f}%">{escape(text)}</span>' for value, text in ticks)
+
+
+def _x_labels(ticks: Sequence[tuple[float, str, str]], across: _Span) -> str:
+    return "".join(
+        f'<span style="left:{100 * across.share(at):.2f}%">{escape(above)}<br>{escape(below)}</span>'
+        for at, above, below in ticks
+    )
+
+
+def _marks(events: Sequence[Event], across: _Span) -> str:
+    """A line for each event, its label beside it, to the left where the line is far to the right."""
+    said = []
+    for number, event in enumerate(sorted(events, key=lambda event: event.at_s)):
+        share = across.share(event.at_s)
+        side = " left" if share > 0.7 else ""
+        said.append(
+            f'<span class="mark{side}" style="left:{100 * share:.2f}%"><b style="top:{1.2 * number:.1f}em">'
+            f"{_text(event.label)}</b></span>"
+        )
+    return "".join(said)
+
+
+def _legend(drawn: Sequence[str], names: Sequence[str], quantity: str, *, lined: bool) -> str:
+    """What the axis counts, and who has which colour; not where there is one curve, which is that quantity."""
+    keys = []
+    for name in drawn if list(drawn) != [quantity] else []:
+        place = _place(name, names)
+        dashes = f' stroke-dasharray="{_DASHES[place]}"' if lined and _DASHES[place] else ""
+        thick = "" if lined else " thick"
+        keys.append(
+            f'<li><svg class="key{thick}" viewBox="0 0 28 10" aria-hidden="true"><path class="s{place + 1}" '
+            f'd="M1 5H27"{dashes}/></svg><bdi title="{_text(name)}">{_text(name)}</bdi></li>'
+        )
+    return f'<div class="legend"><span class="soft">{escape(quantity)}</span><ul>{"".join(keys)}</ul></div>'
+
+
+def _text(name: str) -> str:
+    return escape(name) or "&nbsp;"
 
 
 def _place(name: str, names: Sequence[str]) -> int:
-    grey = len(_SERIES) - 1
-    return names.index(name) % grey if name in names else grey
-
-
-def _figure(height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(8.4, height), layout="constrained")
-    axes = figure.add_subplot()
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(_INK)
-    axes.tick_params(colors=_INK, length=0)
-    axes.xaxis.label.set_color(_INK)
-    axes.yaxis.label.set_color(_INK)
-    axes.grid(visible=True, color=_FAINT, linewidth=0.8)
-    axes.set_axisbelow(True)
-    return figure, axes
-
-
-def _mark(axes: Axes, events: Sequence[Event]) -> None:
-    """A line for each event, its label above the curves: the first to the left of its line, so that none overlap."""
-    for number, event in enumerate(sorted(events, key=lambda event: event.at_s)):
-        axes.axvline(event.at_s, color=_MARK, linewidth=1.4, linestyle=(0, (3, 2)))
-        axes.annotate(
-            event.label,
-            (event.at_s, 1.0 - 0.075 * max(0, number - 1)),
-            xycoords=("data", "axes fraction"),
-            xytext=(4 if number else -4, -2),
-            textcoords="offset points",
-            va="top",
-            ha="left" if number else "right",
-            color=_MARK,
-            fontsize=9,
-        )
-
-
-def _legend(axes: Axes, handles: Mapping[str, Any]) -> None:
-    """Of what is given, for by itself a legend leaves out names that begin with an underscore."""
-    if handles:
-        labels = [_brief(name) for name in handles]
-        axes.legend(
-            list(handles.values()),
-            labels,
-            loc="lower left",
-            bbox_to_anchor=(0, 1.0),
-            ncols=max(1, min(len(labels), 4, _LEGEND_LETTERS // (max(map(len, labels)) + 6))),
-            frameon=False,
-            labelcolor=_INK,
-            borderpad=0,
-        )
-
-
-def _brief(name: str) -> str:
-    """Its beginning and its end, in one line."""
-    line = " ".join(name.split())
-    half = (_LONGEST_NAME - 1) // 2
-    return line if len(line) <= _LONGEST_NAME else f"{line[:half]}\N{HORIZONTAL ELLIPSIS}{line[-half:]}"
-
-
-def _short(value: float, _position: object) -> str:
-    for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{suffix}"
-    return f"{value:g}"
-
-
-_figures = iter(range(1, 1_000_000))
-
-
-def _svg(figure: Figure, label: str) -> str:
-    out = StringIO()
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "muster"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # the browser has other fonts
-        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
-    svg = out.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    prefix = f"plot{next(_figures)}-"  # ids are unique in the page, not only in the picture
-    svg = _TAG.sub(lambda tag: _in_page(tag[0], prefix), svg)
-    svg = re.sub(r'<svg ([^>]*?)\s*width="[^"]*"', r"<svg \1", svg, count=1)
-    svg = re.sub(r'(<svg [^>]*?)\s*height="[^"]*"', r"\1", svg, count=1)
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(label, quote=True)}" ', 1)
-
-
-def _in_page(tag: str, prefix: str) -> str:
-    for colour, variable in _VARIABLES.items():
-        tag = tag.replace(colour, f"var({variable})")
-    tag = re.sub(r'\bid="', f'id="{prefix}', tag)
-    return re.sub(r'(url\(#|href="#)', rf"\g<1>{prefix}", tag)
+    return names.index(name) % SERIES if name in names else SERIES

@@ -16,7 +16,8 @@ from spark.jobs.job import Plot
 
 CURVES = 4
 """As many as can be told from each other; also of parts of a bar."""
-BARS = 24
+BARS = 8
+"""As many as are seen at a glance."""
 STEPS = 400
 """Points of a curve, at most; about as many as the page shows pixels for."""
 

@@ -1,41 +1,50 @@
-"""The page of ``muster report`` and of ``--format html``: jobs' answers, with the plots that their sections ask for."""
+"""The page of ``muster report`` and of ``--format html``: the answers first, a screen per question, the rest folded.
+
+Top down: what has to be done, a line per question; then per question what was asked, its answer, one plot and the worst
+rows with the columns that decide; then, folded, every section of the job as it is.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from decimal import Decimal
-from typing import Any
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from spark.answer import Answer, Shown
 from spark.drawing import drawn, names_of
-from spark.findings import findings
 from spark.jobs.job import Options
 from spark.page import render_page
-from spark.showing import cell
+from spark.page_tables import PageTable, page_table
+from spark.screens import QUESTIONS
+from spark.screens.screen import MOST, Lead, Level, Question, Screen, counted
+from spark.units import lasting
 
 PAGE_ROWS = 200
 """Of one section; other formats have more."""
-TOP_ROWS = 10
-"""Of one section that are not folded away."""
-_BYTES = ("bytes", "KiB", "MiB", "GiB", "TiB")
-_LONG = 19
-"""More than a moment has; in characters."""
-_MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
+LEAD_ROWS = 6
+"""Of a screen's table."""
+_STALE = timedelta(minutes=10)
+"""Tables whose newest row is older than that, and than three steps, are said to have ended."""
+_NARROW_COLUMNS = 6
+_DECISIVE = (
+    *("group", "actor", "gateway", "verdict", "topic", "partition"),
+    *("lag_messages", "lag_seconds", "catch_up_seconds", "rule"),
+)
+"""First in a wide table, in this order, for what is at its other end may be out of sight."""
+_SENTENCES = ("rule", "evidence")
+"""Columns whose values may be broken over lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """A section on the page."""
+    """A section on the page, folded."""
 
     shown: Shown
-    top: Sequence[tuple[Any, ...]]
-    rest: Sequence[tuple[Any, ...]]
-    """Folded away."""
-    svg: str
+    table: PageTable
+    plot: str
+    """Empty: it has none, or the screen has it."""
     left_out: str
     """What of it the plot has not; empty: nothing."""
     more: str
@@ -44,8 +53,17 @@ class _Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _JobOnPage:
-    answer: Answer
-    findings: Sequence[str]
+    name: str
+    short: str
+    question: str
+    screen: Screen
+    more: Sequence[str]
+    """Further sentences of the screen."""
+    table: PageTable
+    """The worst rows."""
+    more_rows: int
+    plot: str
+    left_out: str
     parts: Sequence[_Part]
     empty: Sequence[str]
     """Titles of the sections without rows."""
@@ -53,116 +71,137 @@ class _JobOnPage:
 
 def render_answers(answers: Sequence[Answer], options: Options, damage: Sequence[str] = ()) -> str:
     """The page; ``damage`` says which jobs gave no answer, and why."""
-    zone = ZoneInfo(options.timezone)
     names = names_of(answers)
+    order = {question.job: place for place, question in enumerate(QUESTIONS)}
     jobs = [
-        _JobOnPage(
-            answer=answer,
-            findings=findings(answer),
-            parts=sorted(
-                (_part(section, options, names) for section in answer.sections if section.rows),
-                key=lambda part: not part.svg,
-            ),
-            empty=[section.title for section in answer.sections if not section.rows],
-        )
-        for answer in answers
+        _on_page(answer, options, names)
+        for answer in sorted(answers, key=lambda answer: order.get(answer.job, len(order)))
     ]
-    title = f"Consumer groups: {answers[0].title}" if len(answers) == 1 else "Consumer groups: report"
     return render_page(
         "answers.html.j2",
-        {"cell": cell_in, "is_long": _is_long},
-        title=title,
-        summary=_summary(answers, options),
-        facts=_facts(options, zone),
+        {},
+        title=f"Consumer groups: {jobs[0].short}" if len(jobs) == 1 else "Consumer groups",
+        verdict=_verdict(jobs, damage),
+        facts=_facts(answers, options),
+        stale=_stale(answers, options),
         jobs=jobs,
         damage=damage,
     )
 
 
-def _is_long(text: str) -> bool:
-    """It may be broken anywhere, so that its table is no wider than the page."""
-    return len(text) > _LONG
+def _on_page(answer: Answer, options: Options, names: Sequence[str]) -> _JobOnPage:
+    question = next((each for each in QUESTIONS if each.job == answer.job), None)
+    screen = _screen(answer, question)
+    plotted = _plotted(answer, question)
+    plot, left_out = drawn(plotted, plotted.plot, options, names) if plotted and plotted.plot else ("", "")
+    return _JobOnPage(
+        name=answer.job,
+        short=question.short if question else answer.job,
+        question=question.text if question else answer.title,
+        screen=screen,
+        more=screen.more[:MOST],
+        table=page_table(question.text if question else answer.title, screen.columns, screen.rows[:LEAD_ROWS]),
+        more_rows=len(screen.rows) - LEAD_ROWS,
+        plot=plot,
+        left_out=left_out,
+        parts=[
+            _part(section, options, names, drawn_above=section is plotted)
+            for section in answer.sections
+            if section.rows
+        ],
+        empty=[section.title for section in answer.sections if not section.rows],
+    )
 
 
-def cell_in(value: Any, column: str) -> str:
-    """A value for people, in units that its column's name tells: bytes, seconds, a share."""
-    if value is None or isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        return cell(value)
-    number = float(value)
-    if column.endswith("bytes_per_second"):
-        return f"{_sized(number)}/s"
-    if column.endswith("bytes"):
-        return _sized(number)
-    if column.endswith("seconds") and not column.endswith("partition_seconds"):
-        return _lasting(number)
-    if column.endswith("share"):
-        return f"{number:.1%}"
-    return cell(round(number, 2)) if isinstance(value, float) and abs(number) >= 1 else cell(value)
+def _screen(answer: Answer, question: Question | None) -> Screen:
+    """Of a job that asks no question, its tables alone."""
+    if question is None:
+        return Screen(level=Level.INFO, answer=answer.title)
+    return question.screen(answer)
 
 
-def _sized(size_bytes: float) -> str:
-    for unit in _BYTES[:-1]:
-        if abs(size_bytes) < 1024:
-            return f"{size_bytes:,.0f} B" if unit == "bytes" else f"{size_bytes:.1f} {unit}"
-        size_bytes /= 1024
-    return f"{size_bytes:,.1f} {_BYTES[-1]}"
+def _plotted(answer: Answer, question: Question | None) -> Shown | None:
+    """The section whose plot is on the screen."""
+    found = [section for section in answer.sections if section.plot is not None and section.rows]
+    wanted = [section for section in found if question is not None and section.name == question.plot]
+    return next(iter(wanted or found), None)
 
 
-def _lasting(seconds: float) -> str:
-    if abs(seconds) < _MINUTE_S:
-        return f"{cell(round(seconds, 3))} s"
-    whole = round(abs(seconds))
-    if whole < _HOUR_S:
-        text = f"{whole // _MINUTE_S} min {whole % _MINUTE_S} s"
-    elif whole < _DAY_S:
-        text = f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S} min"
-    else:
-        text = f"{whole // _DAY_S} d {whole % _DAY_S // _HOUR_S} h"
-    return f"-{text}" if seconds < 0 else text
+def _part(shown: Shown, options: Options, names: Sequence[str], *, drawn_above: bool) -> _Part:
+    has_plot = shown.plot is not None and not drawn_above
+    plot, left_out = drawn(shown, shown.plot, options, names) if has_plot and shown.plot else ("", "")
+    hidden = len(shown.rows) - PAGE_ROWS
+    order = [column.name for column in shown.columns]
+    columns = [
+        Lead(name=name, label=name.replace("_", " "), is_text=name in _SENTENCES) for name in _decisive_first(order)
+    ]
+    return _Part(
+        shown=shown,
+        table=page_table(shown.title, columns, [dict(zip(order, row, strict=True)) for row in shown.rows[:PAGE_ROWS]]),
+        plot=plot,
+        left_out=left_out,
+        more=f"{hidden:,} rows" + (" and others" if shown.cut else "") if hidden > 0 else "",
+    )
 
 
-def _summary(answers: Sequence[Answer], options: Options) -> str:
-    """What an operator asks first, in one line; of what the jobs did not answer, nothing."""
-    sections = {(answer.job, section.name): section for answer in answers for section in answer.sections}
+def _decisive_first(names: Sequence[str]) -> Sequence[str]:
+    if len(names) <= _NARROW_COLUMNS:
+        return names
+    first = [name for name in _DECISIVE if name in names]
+    return [*first, *(name for name in names if name not in first)]
+
+
+def _verdict(jobs: Sequence[_JobOnPage], damage: Sequence[str]) -> str:
+    levels = Counter(job.screen.level for job in jobs)
     said = []
-    if (steps := sections.get(("consumption", "per_bucket"))) is not None and steps.rows:
-        times = [at for at in (steps.plotted or steps).values("bucket") if at is not None]
-        said.append(f"{min(times):%Y-%m-%d %H:%M} to {max(times):%Y-%m-%d %H:%M %Z}")
-    if (charge := sections.get(("consumption", "chargeback"))) is not None:
-        said += _sent(charge, options)
-    if (lag := sections.get(("lag", "groups"))) is not None and lag.rows:
-        verdicts = Counter(lag.values("verdict"))
-        bad = [f"{count} {verdict}" for verdict, count in verdicts.most_common() if verdict != "OK"]
-        said.append(f"lag: {', '.join(bad) or 'all groups OK'}")
-    return " · ".join(said)
+    if levels[Level.ACT]:
+        said.append(f"{counted(levels[Level.ACT], 'thing')} to act on")
+    if levels[Level.LOOK]:
+        said.append(f"{counted(levels[Level.LOOK], 'thing')} to look at")
+    if damage:
+        said.append(f"{counted(len(damage), 'question')} not answered")
+    return ", ".join(said).capitalize() or "Nothing to do"
 
 
-def _sent(charge: Shown, options: Options) -> list[str]:
-    sizes = list(zip(charge.values("group"), charge.values("bytes"), strict=True))
-    count = sum(group is not None for group, _ in sizes)
-    if charge.cut:
-        return [f"{count:,} groups and more"]
-    total = sum(size for _, size in sizes)
-    said = [f"{count:,} group{'' if count == 1 else 's'}, {_sized(total)} sent"]
-    if total and not options.groups:  # of some groups only, what has none is not asked for
-        said.append(f"{sum(size for group, size in sizes if group is None) / total:.1%} of it without a group")
-    return said
+def _facts(answers: Sequence[Answer], options: Options) -> str:
+    """What time and which groups were asked about, in a line."""
+    zone = ZoneInfo(options.timezone)
+    times = _times(answers)
+    spans = []
+    if times:
+        spans.append(f"rows from {_time(min(times), zone)} to {_time(max(times), zone)}")
+    asked = [f"{word} {_time(at, zone)}" for word, at in (("from", options.start), ("to", options.end)) if at]
+    if asked:
+        spans.append(f"asked {' '.join(asked)}")
+    if options.groups:
+        spans.append(f"of {', '.join(sorted(options.groups))}")
+    spans.append(f"as of {_time(options.now, zone)} {zone.key}")
+    return " · ".join(spans)
 
 
-def _facts(options: Options, zone: ZoneInfo) -> list[tuple[str, str]]:
-    start = _time(options.start, zone) if options.start else "the first row"
-    end = _time(options.end, zone) if options.end else "the last row"
-    groups = [("groups", ", ".join(sorted(options.groups)))] if options.groups else []
-    return [("time", f"{start} to {end}"), *groups, ("as of", _time(options.now, zone))]
+def _stale(answers: Sequence[Answer], options: Options) -> str:
+    times = _times(answers)
+    if not times or options.end is not None:
+        return ""
+    age = options.now - max(times)
+    if age <= max(_STALE, 3 * timedelta(seconds=options.bucket_seconds)):
+        return ""
+    newest = _time(max(times), ZoneInfo(options.timezone))
+    return (
+        f"The newest row is {lasting(age.total_seconds())} old ({newest}): is the cluster up? "
+        "Verdicts are as of now; --to asks about an earlier time."
+    )
+
+
+def _times(answers: Sequence[Answer]) -> list[datetime]:
+    return [at for answer in answers for section in answer.sections for at in _moments(section) if at is not None]
+
+
+def _moments(section: Shown) -> Iterable[datetime | None]:
+    if section.plot is None or section.plot.kind != "lines":
+        return ()
+    return (section.plotted or section).values(section.plot.x[0])
 
 
 def _time(moment: datetime, zone: ZoneInfo) -> str:
-    return f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S} {zone.key}"
-
-
-def _part(shown: Shown, options: Options, names: Sequence[str]) -> _Part:
-    svg, left_out = drawn(shown, shown.plot, options, names) if shown.plot is not None else ("", "")
-    hidden = len(shown.rows) - PAGE_ROWS
-    more = f"{hidden:,} rows" + (" and others" if shown.cut else "") if hidden > 0 else ""
-    top, rest = shown.rows[:TOP_ROWS], shown.rows[TOP_ROWS:PAGE_ROWS]
-    return _Part(shown=shown, top=top, rest=rest, svg=svg, left_out=left_out, more=more)
+    return f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S}"

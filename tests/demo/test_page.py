@@ -54,7 +54,7 @@ class _Page(HTMLParser):
         if values.get("id"):
             self.ids.append(str(values["id"]))
         self.links += [str(value) for name, value in attrs if name in {"src", "href", "xlink:href"}]
-        if tag == "svg":
+        if tag == "figure":
             self.images.append(str(values.get("aria-label")))
 
 

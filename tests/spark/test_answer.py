@@ -123,7 +123,7 @@ class _Page(HTMLParser):
         values = dict(attrs)
         self.links += [str(value) for name, value in attrs if name in {"src", "href", "xlink:href"}]
         self.ids += [str(values["id"])] if values.get("id") else []
-        self.images += [str(values["aria-label"])] if tag == "svg" else []
+        self.images += [str(values["aria-label"])] if tag == "figure" else []
         if tag in {"section", "table", "figure", "details", "main", "tr"}:
             self.open.append(tag)
 
@@ -144,8 +144,9 @@ def test_the_page_needs_no_network_and_says_in_words_what_its_plots_show(answer:
     assert "billing 1.5" in ranking
     assert "&lt;script&gt;alert(1)" in text
     assert "prefers-color-scheme: dark" in text
-    assert "Not answered: job lag: commits/x.parquet: is damaged" in text
-    assert "What is not: nothing." in text
+    assert "1 question not answered" in text
+    assert "job lag: commits/x.parquet: is damaged" in text
+    assert "Nothing: What is not." in text
 
 
 def test_of_what_is_too_much_to_fetch_the_plots_have_what_they_draw(
@@ -173,7 +174,7 @@ def test_of_what_is_too_much_to_fetch_the_plots_have_what_they_draw(
     assert max(lines.plotted.values("bucket")) - min(lines.plotted.values("bucket")) == timedelta(minutes=598)
     assert bars.plotted is not None
     assert bars.plotted.in_all == 600
-    assert sum(bars.plotted.values("bytes")) == 24 * 15
+    assert sum(bars.plotted.values("bytes")) == 8 * 15
     assert answer_of(job, spark, tmp_path, Options(now=NOON)).sections[0].plotted is None
 
 

@@ -1,0 +1,15 @@
+"""The questions of the page, a module each, in the order in which an operator asks them."""
+
+from __future__ import annotations
+
+from spark.screens import attribution, consumption, failover, lag, placement, rebalances
+from spark.screens.screen import Question
+
+QUESTIONS: tuple[Question, ...] = (
+    lag.QUESTION,
+    failover.QUESTION,
+    rebalances.QUESTION,
+    consumption.QUESTION,
+    attribution.QUESTION,
+    placement.QUESTION,
+)

@@ -1,0 +1,79 @@
+"""Can the numbers per group be trusted?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark.answer import Answer
+from spark.jobs.attribution_holes import INTERNAL
+from spark.screens.screen import Lead, Level, Question, Row, Screen, rows_of
+
+TOLERABLE_SHARE = 0.01
+"""Of the bytes whose group could not be told, before somebody should look."""
+
+_HAS_GROUP = "has a group"
+_MEANS = {
+    _HAS_GROUP: "counted for its group",
+    "no_group": "readers without a group: no group is known to have such a client; nothing to mend",
+    "ambiguous": "several groups may have read it; a client.id of its own for each service helps",
+    "unknown": "there are groups with such a client, and none owns the partition; a reader that borrows a client id?",
+    "not_member": "a reader beside a group's owner; a client.id of its own for it helps",
+    "expired": "given up early, since too much was waiting",
+    "overflow": "the group is known, but has no series of its own (metrics.max.group.series)",
+    "pending": "not decided yet when this was written",
+    INTERNAL: "Muster's own readers, who are in no share",
+}
+_NOT_IN_DOUBT = (_HAS_GROUP, "no_group", INTERNAL)
+_COLUMNS = (
+    Lead(name="reason", label="why it has no group"),
+    Lead(name="bytes", label="sent"),
+    Lead(name="share", label="of all"),
+    Lead(name="messages", label="messages"),
+    Lead(name="means", label="what that means", is_text=True, minor=True),
+)
+
+
+def _screen(answer: Answer) -> Screen:
+    reasons = [
+        {**row, "reason": reason, "means": _MEANS.get(reason)}
+        for row in rows_of(answer, "reasons")
+        for reason in (row["reason"] or _HAS_GROUP,)
+    ]
+    holes = rows_of(answer, "holes")
+    doubtful = sum(row["share"] or 0 for row in reasons if row["reason"] not in _NOT_IN_DOUBT)
+    return Screen(
+        level=Level.LOOK if holes or doubtful > TOLERABLE_SHARE else Level.WELL,
+        answer=_answer(reasons, doubtful, holes),
+        more=[_hole(row) for row in holes] if len(holes) > 1 else [],
+        columns=_COLUMNS,
+        rows=sorted(reasons, key=lambda row: (row["reason"] == _HAS_GROUP, -row["bytes"])),
+    )
+
+
+def _answer(reasons: Sequence[Row], doubtful: float, holes: Sequence[Row]) -> str:
+    shares = {row["reason"]: row["share"] or 0 for row in reasons}
+    if not any(shares.values()):
+        return "Nothing was sent." if not holes else _hole(holes[0])
+    said = [f"{shares.get(_HAS_GROUP, 0):.1%} of the bytes have a group"]
+    if shares.get("no_group"):
+        said.append(f"{shares['no_group']:.1%} went to readers without one")
+    if doubtful or not holes:
+        said.append(f"of {doubtful:.1%} nobody can tell" if doubtful else "none is in doubt")
+    jumps = f" At {len(holes):,} times a gateway's share without a group jumped." if len(holes) > 1 else ""
+    return f"{', '.join(said)}.{jumps or (' ' + _hole(holes[0]) if holes else '')}"
+
+
+def _hole(row: Row) -> str:
+    cause = row["cause"].replace("_", " ")
+    usual = "" if row["expected_share"] is None else f", where {row['expected_share']:.0%} was usual"
+    began = f"{row['began']:%Y-%m-%d %H:%M}"
+    return f"Gateway {row['gateway']} sent {row['share']:.0%} without a group from {began} on{usual}: {cause}."
+
+
+QUESTION = Question(
+    job="attribution",
+    short="attribution",
+    text="Can the numbers per group be trusted?",
+    plot="shares",
+    screen=_screen,
+)

@@ -1,0 +1,59 @@
+"""Who reads how much?"""
+
+from __future__ import annotations
+
+from spark.answer import Answer
+from spark.screens.screen import Lead, Level, Question, Row, Screen, counted, is_cut, listed, named, rows_of
+from spark.units import cell_in
+
+NOBODY = "(no group)"
+
+_COLUMNS = (
+    Lead(name="group", label="group"),
+    Lead(name="bytes", label="sent"),
+    Lead(name="share_percent", label="of all"),
+    Lead(name="messages", label="messages"),
+    Lead(name="resent", label="of them sent again"),
+    Lead(name="resent_percent", label="sent again, of distinct", minor=True),
+    Lead(name="mean_bytes", label="mean message", minor=True),
+)
+_COST = Lead(name="cost", label="cost")
+
+
+def _screen(answer: Answer) -> Screen:
+    again = {row["group"]: row for row in rows_of(answer, "groups")}
+    charged = rows_of(answer, "chargeback")
+    rows = sorted((_row(row, again.get(row["group"])) for row in charged), key=lambda row: -row["bytes"])
+    has_cost = any(row["cost"] is not None for row in charged)
+    return Screen(
+        level=Level.INFO,
+        answer=_answer(rows, cut=is_cut(answer, "chargeback")),
+        columns=(*_COLUMNS, *((_COST,) if has_cost else ())),
+        rows=rows,
+    )
+
+
+def _row(charge: Row, group: Row | None) -> Row:
+    messages = charge["messages"]
+    return {
+        **charge,
+        "group": NOBODY if charge["group"] is None else charge["group"],
+        "has_group": charge["group"] is not None,
+        "resent": group["resent"] if group else None,
+        "resent_percent": 100 * group["resent"] / group["distinct"] if group and group["distinct"] else None,
+        "mean_bytes": charge["bytes"] / messages if messages else None,
+    }
+
+
+def _answer(rows: list[Row], *, cut: bool) -> str:
+    groups = [row for row in rows if row["has_group"]]
+    whole = sum(row["bytes"] for row in rows)
+    if not whole:
+        return "Nobody was sent anything."
+    most = [f"{named(row['group'])} {row['bytes'] / whole:.0%}" for row in groups]
+    more = " and more" if cut else ""
+    told = f": {listed(most)}" if most else ""
+    return f"{counted(len(groups), 'group')}{more}, {cell_in(whole, 'bytes')} sent{told}."
+
+
+QUESTION = Question(job="consumption", short="who reads", text="Who reads how much?", plot="per_bucket", screen=_screen)

@@ -1,0 +1,84 @@
+"""Which groups rebalance too much, and who causes it?"""
+
+from __future__ import annotations
+
+from spark.answer import Answer
+from spark.screens.screen import Lead, Level, Question, Row, Screen, counted, listed, named, rows_of
+
+_COLUMNS = (
+    Lead(name="group", label="group"),
+    Lead(name="rebalances", label="rebalances"),
+    Lead(name="per_hour", label="per hour"),
+    Lead(name="lost_partition_seconds", label="partition-seconds lost"),
+    Lead(name="max_seconds", label="longest", minor=True),
+    Lead(name="caused_by", label="caused most by"),
+    Lead(name="caused", label="caused", minor=True),
+    Lead(name="cause", label="most often because", minor=True),
+    Lead(name="advice", label="what would help", is_text=True, minor=True),
+)
+
+
+def _screen(answer: Answer) -> Screen:
+    culprits, advice = rows_of(answer, "culprits"), rows_of(answer, "advice")
+    storms, flapping = rows_of(answer, "storms"), rows_of(answer, "flapping")
+    groups = [_with_cause(row, culprits, advice) for row in rows_of(answer, "groups")]
+    troubled = list(dict.fromkeys(row["group"] for row in (*storms, *flapping)))
+    return Screen(
+        level=Level.LOOK if troubled or advice else Level.WELL,
+        answer=_answer(groups, culprits, troubled, advised=bool(advice)),
+        more=[
+            f"{named(row['group'])}: {row['advice']} ({row['setting']}). {_sentence(row['evidence'])}" for row in advice
+        ],
+        columns=_COLUMNS,
+        rows=groups,
+    )
+
+
+def _answer(groups: list[Row], culprits: list[Row], troubled: list[str], *, advised: bool) -> str:
+    if not groups:
+        return "No group rebalanced." if not culprits else _culprit(culprits[0])
+    total = sum(row["rebalances"] for row in groups)
+    whole = f"{counted(total, 'rebalance')} of {counted(len(groups), 'group')}"
+    if troubled:
+        verb = "rebalances" if len(troubled) == 1 else "rebalance"
+        of = [row for row in culprits if row["group"] in troubled]
+        who = f" {_culprit(of[0])}" if of else ""
+        return f"{listed([named(group) for group in troubled])} {verb} again and again.{who}"
+    return f"{whole}: {'nobody again and again, but they could cost less' if advised else 'no group too often'}."
+
+
+def _culprit(row: Row) -> str:
+    cost = row["lost_partition_seconds"]
+    spent = "" if cost is None else f", which cost {cost:,.0f} partition-seconds"
+    times = counted(row["rebalances"], "rebalance")
+    return f"{named(_client(row))} at {row['host']} caused {times} of {named(row['group'])}{spent}."
+
+
+def _with_cause(group: Row, culprits: list[Row], advice: list[Row]) -> Row:
+    of = max(
+        (row for row in culprits if row["group"] == group["group"]), key=lambda row: row["rebalances"], default=None
+    )
+    helps = [f"{row['advice']} ({row['setting']})" for row in advice if row["group"] == group["group"]]
+    return {
+        **group,
+        "caused_by": None if of is None else _client(of),
+        "caused": None if of is None else of["rebalances"],
+        "advice": "; ".join(dict.fromkeys(helps)) or None,
+    }
+
+
+def _client(row: Row) -> str:
+    return row["group_instance_id"] or row["client_id"] or "A client without an id"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+QUESTION = Question(
+    job="rebalances",
+    short="rebalances",
+    text="Which groups rebalance too much, and who causes it?",
+    plot="over_time",
+    screen=_screen,
+)

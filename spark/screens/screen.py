@@ -1,0 +1,109 @@
+"""What the page says first of a job: a question, its answer in a sentence or two, and the rows that decide it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from actors.terminal import printable
+from spark.answer import Answer
+
+Row = Mapping[str, Any]
+
+MOST = 3
+"""Of one kind in a sentence; the tables have the others."""
+_LONGEST_NAME, _END = 48, 12
+"""In a sentence; the tables have it whole."""
+
+
+class Level(StrEnum):
+    """What a reader has to do."""
+
+    ACT = "act"
+    LOOK = "look"
+    WELL = "well"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lead:
+    """A column of a screen's table."""
+
+    name: str
+    """In the rows; what it ends with is the unit."""
+    label: str
+    minor: bool = False
+    """Left out where the page is narrow."""
+    is_right: bool = False
+    """Set as numbers are, also where words stand for them."""
+    is_text: bool = False
+    """A sentence, which may be broken over lines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screen:
+    level: Level
+    answer: str
+    """One or two sentences."""
+    more: Sequence[str] = ()
+    """Further sentences, the worst first."""
+    columns: Sequence[Lead] = ()
+    rows: Sequence[Row] = ()
+    """Worst first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Of a job; how its answer becomes a screen."""
+
+    job: str
+    short: str
+    """In a word or two, for links."""
+    text: str
+    plot: str
+    """The section whose plot is on the screen."""
+    screen: Callable[[Answer], Screen]
+
+
+def rows_of(answer: Answer, name: str) -> list[Row]:
+    """Of the section of that name; none if the answer has no such section."""
+    return list(_of_section(answer, name))
+
+
+def _of_section(answer: Answer, name: str) -> Iterator[Row]:
+    for section in answer.sections:
+        if section.name == name:
+            for row in section.rows:
+                yield dict(zip((column.name for column in section.columns), row, strict=True))
+
+
+def is_cut(answer: Answer, name: str) -> bool:
+    """The section has more rows than the answer."""
+    return any(section.cut for section in answer.sections if section.name == name)
+
+
+def named(text: str) -> str:
+    """In a sentence: not too long, and set apart from it where it may be written from right to left."""
+    shown = printable(text)
+    if len(shown) > _LONGEST_NAME:
+        shown = f"{shown[: _LONGEST_NAME - _END - 1]}\N{HORIZONTAL ELLIPSIS}{shown[-_END:]}"
+    return (
+        shown
+        if shown.replace("\N{HORIZONTAL ELLIPSIS}", "").isascii()
+        else f"\N{FIRST STRONG ISOLATE}{shown}\N{POP DIRECTIONAL ISOLATE}"
+    )
+
+
+def listed(texts: Sequence[str], *, most: int = MOST) -> str:
+    """``a, b and 3 more``."""
+    shown, left = texts[:most], len(texts) - most
+    if left > 0:
+        return f"{', '.join(shown)} and {left:,} more"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+
+
+def counted(number: int, thing: str) -> str:
+    """``1 group``, ``2 groups``."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

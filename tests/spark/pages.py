@@ -1,0 +1,38 @@
+"""Answers of jobs for tests of the page, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from spark.answer import Answer, Column, Shown
+
+
+def section(name: str, *rows: dict[str, Any], columns: Sequence[str] = ()) -> Shown:
+    names = list(rows[0]) if rows else list(columns)
+    return Shown(
+        name=name,
+        title=name,
+        note="",
+        columns=[Column(column, "string", bool(rows) and isinstance(rows[0][column], int | float)) for column in names],
+        rows=[tuple(row.values()) for row in rows],
+        cut=False,
+    )
+
+
+def answer(job: str, *sections: Shown) -> Answer:
+    return Answer(job=job, title=job, sections=sections)
+
+
+def standing(group: str, verdict: str = "OK", lag: int | None = 0, **changes: Any) -> dict[str, Any]:
+    return {
+        "group": group,
+        "verdict": verdict,
+        "lag_messages": lag,
+        "lag_seconds": 0.0 if lag == 0 else 90.0,
+        "catch_up_seconds": 0.0 if lag == 0 else None,
+        "consumed_per_second": 10.0,
+        "produced_per_second": 10.0,
+        "lost_messages": 0,
+        "rule": "by some rule",
+    } | changes
