@@ -2,9 +2,10 @@
 
 Names the gateway on the node where the group's actor runs, and starts the actor if it never ran. Since any
 gateway forwards for any group, an answer never goes stale in a way that hurts. There is no coordinator of share
-groups (key type 2), which a Kafka broker without one answers with INVALID_REQUEST, and none of transactions (1):
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED is what every client reports at once; librdkafka asks on after INVALID_REQUEST
-until init_transactions() times out.
+groups (key type 2), which a Kafka broker without one answers with INVALID_REQUEST, and none of transactions (1): the
+first that a transactional producer asks. librdkafka, which asks in v2 at most, tries again after most errors until
+init_transactions() times out; TRANSACTIONAL_ID_AUTHORIZATION_FAILED ends it at once, with the message that is here.
+Others end with any error that is not retriable, and Java's shows the message of most, but not of that one.
 
 v1-3 carry Kafka's words for the error, and "NONE" | v4 several keys; the message is "" but for an unknown key type
 """
@@ -16,15 +17,18 @@ from typing import Any
 
 from actors.wire.codec import ErrorCode, field
 from gateway.registry import Call, Reply, api
+from gateway.transactions import NOT_SERVED, tell
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _WORDS = {
     ErrorCode.none: "NONE",
     ErrorCode.coordinator_not_available: "The coordinator is not available.",
-    ErrorCode.transactional_id_authorization_failed: "Transactions are not served.",
+    ErrorCode.transactional_id_authorization_failed: NOT_SERVED,
+    ErrorCode.unsupported_version: NOT_SERVED,
     ErrorCode.invalid_request: "This most likely occurs because of a request being malformed by the client library or "
     "the message was sent to an incompatible broker. See the broker logs for more details.",
 }
+_LAST_OF_LIBRDKAFKA = 2
 _START_S = 15.0
 """How long a first FindCoordinator waits for the group's actor to start."""
 
@@ -50,9 +54,12 @@ async def _find(call: Call, key: str, key_type: int) -> dict[str, Any]:
         return await _find_group(call, key)
     if key_type == SHARE:
         return _failed(key, ErrorCode.invalid_request)
-    is_transaction = key_type == TRANSACTION
-    error = ErrorCode.transactional_id_authorization_failed if is_transaction else ErrorCode.invalid_request
-    return _failed(key, error, _WORDS[error])
+    if key_type == TRANSACTION:
+        tell(call, key)
+        is_old = call.header.api_version <= _LAST_OF_LIBRDKAFKA
+        error = ErrorCode.transactional_id_authorization_failed if is_old else ErrorCode.unsupported_version
+        return _failed(key, error, _WORDS[error])
+    return _failed(key, ErrorCode.invalid_request, _WORDS[ErrorCode.invalid_request])
 
 
 async def _find_group(call: Call, key: str) -> dict[str, Any]:

@@ -3,10 +3,9 @@
 v3 producer id and epoch of a producer that wants a higher epoch (KIP-360) | v6 two-phase commit (KIP-939)
 A producer without a transactional id always gets a new id with epoch 0, whatever it had before: Kafka does the same.
 
-Transactions come with a later version. Of the errors that say so, TRANSACTIONAL_ID_AUTHORIZATION_FAILED is the one
-that every client takes as final at once: Java's TransactionManager and librdkafka's rd_kafka_idemp_check_error stop
-the producer with it, while librdkafka goes on asking after INVALID_REQUEST or UNSUPPORTED_VERSION until
-init_transactions() times out. COORDINATOR_LOAD_IN_PROGRESS, while the controller is away, is retried by all.
+Transactions come with a later version; FindCoordinator says so before a client comes here. One that does all the same
+gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client takes as final at once (there is no place for words).
+COORDINATOR_LOAD_IN_PROGRESS, while the controller is away, is retried by all.
 """
 
 from __future__ import annotations
@@ -16,13 +15,17 @@ from typing import Any
 from actors.wire.codec import ErrorCode, field
 from gateway.registry import Call, Reply, api
 from gateway.server import ControllerUnavailable
+from gateway.transactions import tell
 
 _NO_ID, _NO_EPOCH = -1, -1
 
 
 @api(22, "InitProducerId")
 async def init_producer_id(call: Call) -> Reply | None:
-    if (error := _error(call.entity())) is not ErrorCode.none:
+    request = call.entity()
+    if (error := _error(request)) is not ErrorCode.none:
+        if request.transactional_id:
+            tell(call, request.transactional_id)
         return call.reply(_body(error, _NO_ID, _NO_EPOCH))
     try:
         producer_id = await call.gateway.next_producer_id()

@@ -1,0 +1,27 @@
+"""What is said of a client that wants transactions, which come with a later version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gateway.registry import Call
+
+NOT_SERVED = "Muster does not serve transactions yet; idempotent producers, without transactional.id, are served"
+_MOST_CHARS = 100
+
+
+def tell(call: Call, transactional_id: str) -> None:
+    """Say it in the gateway's log, limited: the error that the client gets reads as if it lacked rights."""
+    connection = call.connection
+    client_id = (call.header.client_id or "")[:_MOST_CHARS]
+    call.gateway.complaints.warning(
+        "transactions",
+        f"{client_id!r} of {connection.host}",
+        "client %r of %s:%d is refused with transactional.id %r: %s",
+        client_id,
+        connection.host,
+        connection.port,
+        transactional_id[:_MOST_CHARS],
+        NOT_SERVED,
+    )
