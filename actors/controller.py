@@ -258,9 +258,9 @@ class Controller:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def cluster_id(self) -> str:
-        """Which cluster this controller is of; answered also while it starts."""
-        return self._settings.cluster_id
+    async def identity(self) -> tuple[str, str]:
+        """Cluster id and storage path of the cluster that this controller is of; answered also while it starts."""
+        return self._settings.cluster_id, self._settings.storage
 
     async def ready(self) -> list[dict[str, Any]]:
         """Wait until every actor of the start serves. RuntimeError naming those that do not, and why."""

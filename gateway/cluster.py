@@ -31,8 +31,7 @@ class ClusterError(RuntimeError):
 
 
 def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) -> ClusterReady:
-    """Start every actor and wait until all serve. ClusterError if one cannot, or if another Muster runs here."""
-    _clear(settings, progress)
+    """Start every actor and wait until all serve, where :func:`take_over` was called. ClusterError if one cannot."""
     controller = detached(Controller, "controller", settings.namespace, settings, secrets.token_bytes(32), GatewayActor)
     try:
         ray.get(controller.start.remote())
@@ -48,25 +47,30 @@ def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) ->
     )
 
 
-def _clear(settings: ClusterSettings, progress: Callable[[str], None]) -> None:
-    """Stop what a killed ``muster up`` on this storage left on a Ray that is not its own."""
+def take_over(settings: ClusterSettings, progress: Callable[[str], None]) -> None:
+    """Stop what a killed ``muster up`` on this storage left on this Ray. ClusterError if another Muster runs here."""
     if not _actors(settings.namespace):
         return
-    running = _cluster_id(settings.namespace)
-    if running is not None and running != settings.cluster_id:
+    if (other := _other(settings.cluster_id, settings.namespace)) is not None:
         raise ClusterError(
-            f"another Muster (cluster {running}) runs on this Ray; stop it with muster down on its storage first"
+            f"another Muster runs on this Ray, on storage {other}; stop it with muster down --storage {other}"
         )
-    progress("stopping the actors that an earlier muster up left")
-    stop_cluster(settings)
+    progress("taking over from a muster up that was killed: stopping its actors")
+    stop_cluster(settings.namespace)
 
 
-def _cluster_id(namespace: str) -> str | None:
-    """Of the Muster that runs in the namespace; None if its controller does not answer."""
-    try:
-        return str(ray.get(ray.get_actor("controller", namespace).cluster_id.remote(), timeout=_IDENTITY_S))
-    except (ValueError, RayError, TimeoutError):
-        return None
+def is_left_of(cluster_id: str, namespace: str = NAMESPACE) -> bool:
+    """Whether actors of that cluster are on this Ray; those of a controller that does not answer may be its."""
+    return bool(_actors(namespace)) and _other(cluster_id, namespace) is None
+
+
+def _other(cluster_id: str, namespace: str) -> str | None:
+    """Storage of the Muster that runs in the namespace if it is not that cluster; None if nobody says so."""
+    with contextlib.suppress(ValueError, RayError, TimeoutError):
+        controller = ray.get_actor("controller", namespace)
+        identity: Any = ray.get(controller.identity.remote(), timeout=_IDENTITY_S)
+        return str(identity[1]) if identity[0] != cluster_id else None
+    return None
 
 
 def _actors(namespace: str) -> list[str]:
@@ -74,15 +78,15 @@ def _actors(namespace: str) -> list[str]:
     return [actor["name"] for actor in found if actor["namespace"] == namespace]
 
 
-def stop_cluster(settings: ClusterSettings) -> None:
+def stop_cluster(namespace: str = NAMESPACE) -> None:
     """Stop in order; what does not stop in time is killed. Nothing happens when nothing runs."""
     with contextlib.suppress(ValueError, RayError, TimeoutError):
-        ray.get(ray.get_actor("controller", settings.namespace).stop.remote(), timeout=_STOP_S)
-    names = _actors(settings.namespace)
+        ray.get(ray.get_actor("controller", namespace).stop.remote(), timeout=_STOP_S)
+    names = _actors(namespace)
     for name in sorted(
         names, key=lambda name: name != "controller"
     ):  # the controller first: it would start others anew
-        _kill(name, settings.namespace)
+        _kill(name, namespace)
 
 
 def _kill(name: str, namespace: str) -> None:

@@ -12,6 +12,7 @@ import psutil
 from gateway.cli import storage
 from gateway.cli.errors import CliError
 from gateway.cli.output import Progress
+from gateway.cli.running import connect_to_left
 
 _PAUSE_S = 0.1
 
@@ -25,18 +26,41 @@ _PAUSE_S = 0.1
     help="Storage directory of the Muster that is meant. Default ./muster-data.",
 )
 @click.option("--timeout", "timeout_s", type=float, default=60.0, show_default=True, help="Seconds to wait for it.")
-def down(directory: Path, timeout_s: float) -> None:
+@click.option("--if-running", is_flag=True, help="Be content if none runs.")
+def down(directory: Path, timeout_s: float, if_running: bool) -> None:
     """Stop the muster up that uses a storage directory, and wait until it is gone.
 
-    It must run on this host. Data stay in the directory.
+    It must run on this host. If it was killed, and its actors serve on, on a Ray that was not its own, they are
+    stopped. Data stay in the directory.
     """
-    pid = storage.holder(directory)
-    if pid is None:
-        raise CliError(f"no muster runs on storage {directory}; say which with --storage")
     with Progress() as progress:
-        progress.step(f"stopping the muster up with pid {pid}")
-        _stop(pid, timeout_s)
+        if (pid := storage.holder(directory)) is not None:
+            progress.step(f"stopping the muster up with pid {pid}")
+            _stop(pid, timeout_s)
+        elif not _stop_left(directory, progress):
+            if if_running:
+                return
+            raise CliError(f"no muster runs on storage {directory}; say which with --storage")
         progress.step("stopped")
+
+
+def _stop_left(directory: Path, progress: Progress) -> bool:
+    """End the actors of a ``muster up`` that was killed; whether there were any."""
+    left = storage.read_state(directory)
+    if left is None or left.is_own_ray:
+        return False
+    with storage.locked(directory):
+        if not connect_to_left(left, directory):
+            return False
+        import ray
+
+        from gateway import cluster
+
+        progress.step(f"stopping the actors that the killed muster up with pid {left.pid} left on {left.ray_address}")
+        cluster.stop_cluster()
+        ray.shutdown()
+        storage.remove_state(directory)
+    return True
 
 
 def _stop(pid: int, timeout_s: float) -> None:

@@ -6,6 +6,7 @@ watchdog (:mod:`gateway.cli.watchdog`) ends the rest and removes the temporary d
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import shutil
@@ -17,11 +18,14 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import psutil
 
 from actors.settings import NAMESPACE
 from gateway.cli.errors import CliError
+
+log = logging.getLogger(__name__)
 
 _TEMP_PREFIX = "muster-ray-"
 _LONGEST_TEMP_ROOT = 30
@@ -30,6 +34,7 @@ _OBJECT_STORE_BYTES = 100_000_000
 """Muster keeps nothing in the object store; RayDP moves a little through it."""
 _STOP_TIMEOUT_S = 15
 _CONNECT_S = 5
+_LISTENS_S = 1
 _MAX_ACTORS_STARTING = "64"
 """Ray expects one process per core and warns of more on the terminal; ours mostly wait, and take turns to start."""
 _MARKER = "MUSTER_UP_ID"
@@ -64,6 +69,7 @@ class OwnRay:
         import ray
 
         self._ray = ray
+        keep_stdout()
         try:
             context = ray.init(
                 address="local",
@@ -82,8 +88,9 @@ class OwnRay:
         self._vital = [child for child in started if _name(child) in ("gcs_server", "raylet")]
 
     def missing(self) -> str | None:
-        """Name of a process of Ray's head that has ended; None while all are alive."""
-        return next((_name(process) for process in self._vital if not _alive(process)), None)
+        """Which process of Ray's head has ended by itself; None while all are alive."""
+        ended = (_name(process) for process in self._vital if not is_alive(process))
+        return next((f"{name} ended by itself" for name in ended), None)
 
     def stop(self) -> None:
         """End Ray and every actor on it, also when it started only in part; remove its temporary directory."""
@@ -104,6 +111,7 @@ def connect(address: str, token_path: str | None) -> None:
     _check_listens(address)
     import ray
 
+    keep_stdout()
     try:
         ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
     except Exception as error:
@@ -111,6 +119,20 @@ def connect(address: str, token_path: str | None) -> None:
             f"no Ray answers at {address}: {first_line(error)}; "
             "check the address, and RAY_AUTH_MODE=token if that Ray wants a token"
         ) from error
+
+
+def keep_stdout() -> None:
+    """Keep stdout for results: Ray writes there what any raylet or autoscaler of the cluster complains of.
+
+    Every driver does so, whatever ``log_to_driver`` says. They are in Ray's own logs; ``muster -v`` shows them.
+    """
+    from ray._private import worker
+
+    def to_log(data: Mapping[str, Any], ignore_prefix: bool) -> None:
+        for line in data["lines"]:
+            log.debug("%s: %s", data.get("pid"), line)
+
+    worker.print_to_stdstream = to_log
 
 
 def _check_listens(address: str) -> None:
@@ -122,6 +144,16 @@ def _check_listens(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
     except (OSError, OverflowError) as error:
         raise CliError(f"no Ray answers at {address}: {error}; check the address") from error
+
+
+def listens(address: str) -> bool:
+    """Whether somebody listens at HOST:PORT; False also where nobody says so within a second."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_LISTENS_S).close()
+    except (OSError, OverflowError):
+        return False
+    return True
 
 
 def use_token(token_path: Path) -> None:
@@ -173,7 +205,8 @@ def _guarded(marker: str, temp_dir: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def _alive(process: psutil.Process) -> bool:
+def is_alive(process: psutil.Process) -> bool:
+    """Also False for one that has ended and whose parent has not asked for its exit code."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

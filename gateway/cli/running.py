@@ -47,13 +47,21 @@ def by_bootstrap(command: F) -> F:
 
 
 def state_of(directory: Path) -> storage.RunState:
-    """What the Muster that uses the directory says of itself. CliError if none does."""
-    state = storage.read_state(directory) if storage.holder(directory) else None
-    if state is None:
-        raise CliError(
-            f"no muster runs on storage {directory}; start one with muster up, or say which with --storage or --address"
-        )
+    """What the Muster that uses the directory says of itself. CliError if none does.
+
+    Also what a ``muster up`` said that was killed on a Ray that goes on: its actors may serve on.
+    """
+    state = storage.read_state(directory)
+    if state is None or (state.is_own_ray and storage.holder(directory) is None):
+        raise nothing_runs(directory)
     return state
+
+
+def nothing_runs(directory: Path) -> CliError:
+    """What is said where no Muster uses the directory."""
+    return CliError(
+        f"no muster runs on storage {directory}; start one with muster up, or say which with --storage or --address"
+    )
 
 
 def bootstrap_servers(bootstrap_server: str | None, directory: Path, address: str | None) -> str:
@@ -94,14 +102,41 @@ def status_of(directory: Path, address: str | None) -> dict[str, Any]:
 @contextlib.contextmanager
 def connected(directory: Path, address: str | None) -> Iterator[None]:
     """Within, this process is connected to the Ray of the Muster that is meant. CliError."""
-    if address is None:
-        state = state_of(directory)
-        own_ray.connect(state.ray_address, state.ray_token_path)
-    else:
+    if address is not None:
         own_ray.connect(address, os.environ.get("RAY_AUTH_TOKEN_PATH"))
+    else:
+        _connect_to(state_of(directory), directory)
     import ray
 
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _connect_to(state: storage.RunState, directory: Path) -> None:
+    if storage.holder(directory) is not None:
+        own_ray.connect(state.ray_address, state.ray_token_path)
+        return
+    if not connect_to_left(state, directory):
+        raise nothing_runs(directory)
+    click.echo(
+        f"muster: the muster up with pid {state.pid} was killed, its actors serve on; "
+        "muster down ends them, muster up on the same storage and Ray takes over",
+        err=True,
+    )
+
+
+def connect_to_left(state: storage.RunState, directory: Path) -> bool:
+    """Connect to the Ray of a ``muster up`` that was killed; whether that Ray runs, with actors of that storage."""
+    if not own_ray.listens(state.ray_address):
+        return False
+    own_ray.connect(state.ray_address, state.ray_token_path)
+    import ray
+
+    from gateway import cluster
+
+    if cluster.is_left_of(storage.cluster_id(directory)):
+        return True
+    ray.shutdown()
+    return False

@@ -17,7 +17,8 @@ from actors.settings import NAMESPACE, ClusterReady, ClusterSettings
 from actors.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError
 from gateway.cli import own_ray, storage
 from gateway.cli.errors import CliError
-from gateway.cli.output import Progress
+from gateway.cli.given_ray import GivenRay
+from gateway.cli.output import Progress, counted
 from gateway.cli.ports import Ports
 from gateway.security.credentials import CredentialsError
 from gateway.security.session import Sasl
@@ -26,20 +27,28 @@ from placement import zookeeper
 _ZOOKEEPER_TIMEOUT_S = 10
 _LOOPBACK = "127.0.0.1"
 _WATCH_INTERVAL_S = 1.0
+_NODES_TIMEOUT_S = 300
 
 
 class Start:
     """One start of Muster. ``undo`` takes back whatever was started, in reverse order."""
 
     def __init__(
-        self, config: MusterConfig, address: str | None, progress: Progress, undo: contextlib.ExitStack
+        self,
+        config: MusterConfig,
+        address: str | None,
+        progress: Progress,
+        undo: contextlib.ExitStack,
+        nodes: int = 1,
     ) -> None:
-        """``address``: of a Ray that runs already; None to start one."""
+        """``address``: of a Ray that runs already; None to start one. ``nodes``: how many it should have first."""
         self._config = config
         self._address = address
+        self._nodes = nodes
         self._progress = progress
         self._undo = undo
         self._storage = Path(config.storage_path).absolute()
+        self._given: GivenRay | None = None
         self._checks: list[Callable[[], str | None]] = []
 
     def run(self) -> ClusterReady:
@@ -47,13 +56,17 @@ class Start:
         _check_users(self._config)
         cluster_id = storage.prepare(self._storage)
         self._undo.enter_context(storage.locked(self._storage))
-        self._forget_the_killed()
+        if self._address is not None:
+            self._given = self._given_ray(self._address)
+        self._forget_the_killed(self._given.address if self._given else None)
+        if self._given is not None:
+            self._await_nodes(self._given, cluster_id)
         ports = Ports(self._host() or "")
         self._undo.callback(ports.release)
         gateway_ports, metrics_ports = self._choose(ports)
         environment = _java()
         hosts = self._zookeeper()
-        state = self._ray(environment, hosts, cluster_id)
+        state = self._given_state(self._given, hosts) if self._given else self._own_ray(environment, hosts)
         settings = ClusterSettings(
             config=self._config,
             storage=str(self._storage),
@@ -77,7 +90,7 @@ class Start:
         while not stopping():
             for check in self._checks:
                 if (missing := check()) is not None:
-                    raise CliError(f"{missing} ended by itself; see the logs in {self._storage}, then start again")
+                    raise CliError(f"{missing}; see the logs in {self._storage}, then start again")
             time.sleep(_WATCH_INTERVAL_S)
 
     def _host(self) -> str | None:
@@ -108,12 +121,10 @@ class Start:
         except ZooKeeperStartError as error:
             raise CliError(str(error)) from error
         self._undo.callback(server.stop)
-        self._checks.append(lambda: None if server.alive else "ZooKeeper")
+        self._checks.append(lambda: None if server.alive else "ZooKeeper ended by itself")
         return server.hosts
 
-    def _ray(self, environment: dict[str, str], hosts: str, cluster_id: str) -> storage.RunState:
-        if self._address is not None:
-            return self._given_ray(self._address, hosts, cluster_id)
+    def _own_ray(self, environment: dict[str, str], hosts: str) -> storage.RunState:
         self._progress.step("starting Ray")
         own = own_ray.OwnRay(self._storage, environment)
         self._undo.callback(own.stop)
@@ -129,22 +140,31 @@ class Start:
             zookeeper=hosts,
         )
 
-    def _given_ray(self, address: str, hosts: str, cluster_id: str) -> storage.RunState:
+    def _given_ray(self, address: str) -> GivenRay:
         self._progress.step(f"connecting to Ray at {address}")
-        own_ray.connect(address, None)
-        import ray
+        given = GivenRay(address)
+        self._undo.callback(given.close)
+        _take_signals_back()
+        self._checks.append(given.missing)
+        return given
 
+    def _await_nodes(self, given: GivenRay, cluster_id: str) -> None:
+        """As many as there should be, or those that came in time; all see the storage."""
         from gateway.cli.shared_storage import check_every_node
 
-        self._undo.callback(ray.shutdown)
-        _take_signals_back()
+        if self._nodes > 1:
+            self._progress.step(f"waiting for {self._nodes} nodes, {_NODES_TIMEOUT_S} s at most")
+            if (found := given.wait_for_nodes(self._nodes, _NODES_TIMEOUT_S)) < self._nodes:
+                self._progress.step(f"going on with {counted(found, 'node')}; others get their gateway when they come")
         self._progress.step(f"checking that every node sees {self._storage}")
         check_every_node(self._storage, cluster_id)
+
+    def _given_state(self, given: GivenRay, hosts: str) -> storage.RunState:
         return storage.RunState(
             pid=os.getpid(),
             namespace=NAMESPACE,
-            ray_address=ray.get_runtime_context().gcs_address,
-            ray_token_path=os.environ.get("RAY_AUTH_TOKEN_PATH"),
+            ray_address=given.address,
+            ray_token_path=given.token_path,
             ray_temp_dir=None,
             zookeeper=hosts,
         )
@@ -153,7 +173,11 @@ class Start:
         from gateway import cluster  # imports ray, which reads its environment only then
 
         self._progress.step("starting controller, log actors, reconciler and gateways")
-        self._undo.callback(cluster.stop_cluster, settings)
+        try:
+            cluster.take_over(settings, self._progress.step)
+        except cluster.ClusterError as error:  # what runs here is not ours to stop
+            raise CliError(str(error)) from error
+        self._undo.callback(self._stop_cluster, settings.namespace)
         try:
             return cluster.start_cluster(settings, self._progress.step)
         except cluster.ClusterError as error:
@@ -161,11 +185,28 @@ class Start:
                 f"the cluster did not come up: {error}; see the logs in {log_folder(self._storage)}"
             ) from error
 
-    def _forget_the_killed(self) -> None:
-        """Remove what a ``muster up`` left that was killed. We hold the lock: it is not there any more."""
+    def _stop_cluster(self, namespace: str) -> None:
+        """In order; nothing where Ray is gone, and all actors with it."""
+        from gateway import cluster
+
+        if self._given is None or self._given.answers:
+            cluster.stop_cluster(namespace)
+
+    def _forget_the_killed(self, ray_address: str | None) -> None:
+        """Remove what a ``muster up`` left that was killed. We hold the lock: it is not there any more.
+
+        Its actors serve on if its Ray was not its own. Who starts on that Ray takes over, on any other is refused.
+        """
         left = storage.read_state(self._storage)
-        if left and left.ray_temp_dir:
-            own_ray.remove_temp_dir(Path(left.ray_temp_dir))
+        if left is None or (not left.is_own_ray and left.ray_address == ray_address):
+            return
+        if left.is_own_ray:
+            own_ray.remove_temp_dir(Path(left.ray_temp_dir or ""))
+        elif own_ray.listens(left.ray_address):
+            raise CliError(
+                f"a muster up on storage {self._storage} was killed, and its actors serve on, on Ray at "
+                f"{left.ray_address}; take over with --address {left.ray_address}, or end them with muster down first"
+            )
         storage.remove_state(self._storage)
 
 

@@ -34,12 +34,17 @@ class RunState:
     namespace: str
     ray_address: str
     ray_token_path: str | None
-    """File with Ray's authentication token; None for a Ray that is not Muster's own."""
+    """File with Ray's authentication token; None for a Ray without one."""
     ray_temp_dir: str | None
     bootstrap: tuple[str, ...] = ()
     """Empty until the cluster serves."""
     metrics: tuple[str, ...] = ()
     zookeeper: str = ""
+
+    @property
+    def is_own_ray(self) -> bool:
+        """Whether Ray ends with the ``muster up``; any other keeps the actors if that is killed."""
+        return self.ray_temp_dir is not None
 
 
 def prepare(storage: Path) -> str:
@@ -52,7 +57,7 @@ def prepare(storage: Path) -> str:
         (storage / "run").mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=storage):
             pass
-        return _cluster_id(storage / "meta.properties")
+        return cluster_id(storage)
     except OSError as error:
         raise CliError(
             f"storage path {storage} cannot be written: {error.strerror}; "
@@ -60,14 +65,16 @@ def prepare(storage: Path) -> str:
         ) from error
 
 
-def _cluster_id(meta: Path) -> str:
+def cluster_id(storage: Path) -> str:
+    """Of the cluster whose data are there, drawn if there are none yet. CliError if the format is too new."""
+    meta = storage / "meta.properties"
     if not meta.exists():
         made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         write_atomically(meta, javaproperties.dumps({"version": str(FORMAT_VERSION), "cluster.id": made}))
         return made
     properties = javaproperties.loads(meta.read_text(encoding="utf-8"))
     try:
-        version, cluster_id = int(properties["version"]), properties["cluster.id"]
+        version, known = int(properties["version"]), properties["cluster.id"]
     except (KeyError, ValueError):
         raise CliError(f"{meta} is damaged: version and cluster.id are expected in it") from None
     if version > FORMAT_VERSION:
@@ -75,7 +82,7 @@ def _cluster_id(meta: Path) -> str:
             f"storage path {meta.parent} has format version {version}, this Muster reads up to "
             f"{FORMAT_VERSION}; use a newer Muster or another --storage"
         )
-    return cluster_id
+    return known
 
 
 @contextlib.contextmanager

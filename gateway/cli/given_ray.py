@@ -1,0 +1,93 @@
+"""A Ray that ran before ``muster up --address`` and goes on after it. It may also end before: that is noticed here.
+
+Ray itself ends a driver whose GCS it cannot reach, hard and after a minute; a driver whose raylet has ended goes
+on for ever. We look every second and end in order before that.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from pathlib import Path
+
+import psutil
+
+from gateway.cli import own_ray
+
+_POLL_S = 0.5
+_RAY_PATIENCE = "RAY_gcs_rpc_server_reconnect_timeout_s"
+_RAY_PATIENCE_S = 60.0
+"""Its default. When it is over, Ray ends a driver that has lost its GCS."""
+
+
+class GivenRay:
+    """This process's connection to such a Ray. CliError if none answers at the address, or it does not let us in."""
+
+    def __init__(self, address: str) -> None:
+        own_ray.connect(address, None)
+        import ray
+
+        context = ray.get_runtime_context()
+        self.address: str = context.gcs_address
+        self._raylet = _raylet(context.get_node_id())
+        self._patience_s = float(os.environ.get(_RAY_PATIENCE, _RAY_PATIENCE_S)) / 2
+        self._answered_at = time.monotonic()
+
+    def missing(self) -> str | None:
+        """Why this Ray is taken for gone; None while it is there. A GCS that is away for a moment is waited for."""
+        if self._has_no_raylet():
+            return f"Ray at {self.address} is gone: its raylet on this host has ended"
+        if self._listens():
+            self._answered_at = time.monotonic()
+        elif time.monotonic() - self._answered_at > self._patience_s:
+            return f"Ray at {self.address} is gone: nobody has listened there for {self._patience_s:g} s"
+        return None
+
+    @property
+    def token_path(self) -> str | None:
+        """File with the token that we show to this Ray, for other commands; None if it is open or not in a file."""
+        if os.environ.get("RAY_AUTH_MODE") != "token" or "RAY_AUTH_TOKEN" in os.environ:
+            return None
+        return os.environ.get("RAY_AUTH_TOKEN_PATH", str(Path.home() / ".ray/auth_token"))
+
+    @property
+    def answers(self) -> bool:
+        """Whether it can be asked for anything now; a call to a GCS that is away would not return."""
+        return not self._has_no_raylet() and self._listens()
+
+    def wait_for_nodes(self, count: int, timeout_s: float) -> int:
+        """Wait until Ray has so many live nodes; how many it has then, fewer if the time is over or Ray is gone."""
+        import ray
+
+        until = time.monotonic() + timeout_s
+        while True:
+            alive = sum(node["Alive"] for node in ray.nodes())  # type: ignore[no-untyped-call]
+            if alive >= count or time.monotonic() > until or not self.answers:
+                return alive
+            time.sleep(_POLL_S)
+
+    def close(self) -> None:
+        """Leave it."""
+        import ray
+
+        if self.answers:
+            ray.shutdown()
+        else:
+            atexit.unregister(ray.shutdown)  # it would wait for those who are gone
+
+    def _has_no_raylet(self) -> bool:
+        return self._raylet is not None and not own_ray.is_alive(self._raylet)
+
+    def _listens(self) -> bool:
+        return own_ray.listens(self.address)
+
+
+def _raylet(node_id: str) -> psutil.Process | None:
+    """The raylet of that node; None if it does not run where we can see it."""
+    argument = f"--node_id={node_id}"
+    return next((process for process in psutil.process_iter(["cmdline"]) if argument in _arguments(process)), None)
+
+
+def _arguments(process: psutil.Process) -> list[str]:
+    return process.info["cmdline"] or []
