@@ -57,7 +57,13 @@ def test_head_and_workers_agree_on_how_ray_runs(config: dict[str, Any]) -> None:
 def test_the_numbers_of_hosts_agree(config: dict[str, Any]) -> None:
     workers = len(config["provider"]["worker_ips"])
     assert config["min_workers"] == config["max_workers"] == workers
-    assert f"wait-for-nodes {workers + 1} " in _with("muster up", config["head_start_ray_commands"])
+    assert f"--nodes {workers + 1} " in _with("muster up", config["head_start_ray_commands"])
+
+
+def test_the_muster_that_is_stopped_is_the_one_that_is_started(config: dict[str, Any]) -> None:
+    commands = config["head_start_ray_commands"]
+    down, up = (re.findall(r"--storage (\S+)", _with(f"muster {verb}", commands)) for verb in ("down", "up"))
+    assert down == up
 
 
 def _with(text: str, commands: list[str]) -> str:
@@ -115,7 +121,8 @@ def test_ray_up_sends_token_checkout_and_commands_in_order(sent: Sent) -> None:
     copied = [" ".join(call) for call in sent.rsync]
     assert any("auth_token" in call and "10.0.0.10" in call for call in copied)
     assert any("dist/muster" in call and "10.0.0.10" in call for call in copied)
-    steps = ["venv ~/muster-venv", "--require-hashes", "--no-deps", "ray start --head", "muster up --address auto"]
+    steps = ["venv ~/muster-venv", "--require-hashes", "--no-deps", "muster down", "ray stop"]
+    steps += ["ray start --head", "muster up --address auto"]
     found = [next((index for index, call in enumerate(sent.ssh) if step in call), None) for step in steps]
     assert None not in found, found
     assert found == sorted(found, key=lambda index: index or 0)
@@ -127,5 +134,5 @@ def test_ray_up_starts_the_head_with_token_and_autoscaling(sent: Sent) -> None:
     assert "--autoscaling-config=~/ray_bootstrap_config.yaml" in head
     (up,) = (call for call in sent.ssh if "muster up" in call)
     assert "RAY_AUTH_MODE=token" in up
-    assert all(option in up for option in ("--storage /srv/muster", "--ready-file", "nohup setsid", "~/muster.log"))
+    assert all(option in up for option in ("--storage /srv/muster", "--ready-file", "--detach ~/muster.log"))
     assert not any(host in call for call in sent.ssh for host in ("10.0.0.11", "10.0.0.12")), "workers: the head's job"

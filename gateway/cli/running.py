@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from actors import terminal
 from gateway.cli import own_ray, storage
 from gateway.cli.errors import CliError
 from gateway.cli.login import with_login
@@ -120,7 +121,7 @@ def _connect_to(state: storage.RunState, directory: Path) -> None:
         return
     if not connect_to_left(state, directory):
         raise nothing_runs(directory)
-    click.echo(
+    terminal.line(
         f"muster: the muster up with pid {state.pid} was killed, its actors serve on; "
         "muster down ends them, muster up on the same storage and Ray takes over",
         err=True,

@@ -14,6 +14,7 @@ import click
 
 from actors import terminal
 from gateway.cli import storage
+from gateway.cli.detach import detach
 from gateway.cli.errors import CliError, StopRequested
 from gateway.cli.names import NAME
 from gateway.cli.options import read_config
@@ -41,6 +42,14 @@ _STOPPING = "stopping; a second signal ends at once"
     "--zookeeper", "hosts", type=NAME, metavar="HOSTS", help="HOST:PORT[,...] of a ZooKeeper. Default: its own."
 )
 @click.option("--address", type=NAME, metavar="RAY_ADDRESS", help="A Ray that runs already, or auto. Default: its own.")
+@click.option("--nodes", metavar="N", type=click.IntRange(1), help="With --address: first wait for N nodes, or 5 min.")
+@click.option(
+    "--detach",
+    "log_file",
+    metavar="LOG",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Go on in the background when it serves; what it says is appended to LOG.",
+)
 @click.option(
     "--ready-file", type=click.Path(dir_okay=False, path_type=Path), help="Written as JSON when everything serves."
 )
@@ -52,6 +61,8 @@ def up(
     directory: str | None,
     hosts: str | None,
     address: str | None,
+    nodes: int | None,
+    log_file: Path | None,
     ready_file: Path | None,
 ) -> None:
     """Start Muster and serve until SIGINT or SIGTERM.
@@ -63,13 +74,17 @@ def up(
     """
     flags = {"gateway.count": gateways, "port": port, "storage.path": directory, "zookeeper.connect": hosts}
     config = read_config(file, sets, flags)
+    if nodes is not None and address is None:
+        raise click.UsageError("--nodes is for --address: a Ray of its own has one node")
     if ready_file:
         _remove_old(ready_file)
+    if log_file:
+        detach(log_file)
     with Progress() as progress, _stopping_on_signals() as signals, contextlib.ExitStack() as undo:
         try:
             from gateway.cli.start import Start
 
-            start = Start(config, address, progress, undo)
+            start = Start(config, address, progress, undo, nodes=nodes or 1)
             ready = start.run()
             progress.rest()
             if ready_file:

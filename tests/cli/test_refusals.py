@@ -108,6 +108,26 @@ def test_nothing_runs_here(muster: Muster, command: list[str]) -> None:
     assert "no muster runs on storage muster-data" in one_line(muster(*command))
 
 
+def test_down_if_running_is_content(muster: Muster) -> None:
+    assert (done := muster("down", "--if-running")).returncode == 0, done.stderr
+
+
+def test_what_goes_wrong_in_the_background_is_told_where_it_was_started(muster: Muster, tmp_path: Path) -> None:
+    (tmp_path / "up.log").write_text("before\n")
+    done = muster("up", "--storage", "/proc/data", "--detach", "up.log")
+    assert done.returncode == 1
+    assert "muster: storage path /proc/data cannot be written" in one_line(done)
+    assert (tmp_path / "up.log").read_text() == "before\n" + done.stderr
+
+
+def test_a_log_that_cannot_be_written(muster: Muster) -> None:
+    assert "log /proc/up.log cannot be written" in one_line(muster("up", "--detach", "/proc/up.log"))
+
+
+def test_nodes_are_waited_for_on_a_given_ray_only(muster: Muster) -> None:
+    assert "--nodes is for --address" in one_line(muster("up", "--nodes", "2"))
+
+
 def test_no_gateway_answers(muster: Muster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         server = f"127.0.0.1:{closed.getsockname()[1]}"

@@ -1,0 +1,140 @@
+"""A host of its own on this machine: own processes, network, /srv and home, without root or docker (namespaces).
+
+In it the start commands of cluster.yaml can be run as they are: fixed ports and `ray stop`, which ends whatever
+Ray it finds in the process table, touch nothing else. With it goes everything that was started in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ADDRESS = "10.77.0.10"
+_STOP_S = 30
+_PS = "ps -eo pid=,stat=,args="
+_UNSHARE = ["unshare", "--user", "--map-root-user", "--net", "--pid", "--mount", "--fork", "--kill-child"]
+# The shell is process 1 and reaps; Ray learns the host's address from the default route.
+_SET_UP = f"""
+set -e
+ip link set lo up
+ip addr add {ADDRESS}/32 dev lo
+ip route add default dev lo src {ADDRESS}
+mount --bind "$1" /srv
+shift
+"$@"
+"""
+
+
+class LoneHost:
+    """``with LoneHost(folder) as host``: ``folder`` holds its home, its /srv and what Ray writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.srv = folder / "srv"
+        self._folder = folder
+
+    def __enter__(self) -> LoneHost:
+        if (refused := _refused()) is not None:
+            pytest.skip(f"this machine lets nobody make namespaces: {refused}")
+        for made in (self.home / ".ray", self.srv):
+            made.mkdir(parents=True)
+        token = self.home / ".ray/auth_token"
+        token.write_text("0123456789abcdef" * 4)
+        token.chmod(0o600)
+        (self.home / "muster-venv").symlink_to(sys.prefix)
+        self._ray = tempfile.TemporaryDirectory(prefix="muster-host-", dir="/tmp")  # short: sockets are in it
+        environment = {
+            "HOME": str(self.home),
+            "PATH": f"{sys.prefix}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "PYTHONPATH": str(ROOT),
+            "RAY_TMPDIR": self._ray.name,
+            "TMPDIR": self._ray.name,
+        }
+        set_up = ["bash", "-c", _SET_UP, "host", str(self.srv), sys.executable, "-m", __name__]
+        self._process = subprocess.Popen(
+            [*_UNSHARE, "--mount-proc", *set_up],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()  # and with it its process 1, and so all others
+        self._process.wait(_STOP_S)
+        self._ray.cleanup()
+
+    def run(self, command: str, timeout_s: float = 240) -> tuple[int, str]:
+        """Exit code and output of a shell command; -9 if it takes too long."""
+        code, output = self._ask(command, timeout_s)
+        return code, output
+
+    def done(self, command: str) -> str:
+        """Output of a shell command that has to succeed."""
+        code, output = self.run(command)
+        assert code == 0, f"{command}: exit code {code}\n{output}"
+        return output
+
+    def processes(self) -> dict[int, str]:
+        """Command line of every process that was started here and lives, by pid."""
+        rows = [line.split(None, 2) for line in self.done(_PS).splitlines()]
+        return {
+            int(pid): args
+            for pid, state, args in rows
+            if not state.startswith("Z") and __name__ not in args and _PS not in args
+        }
+
+    def _ask(self, *question: Any) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(question) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, f"the host has ended with exit code {self._process.wait(_STOP_S)}"
+        return json.loads(line)
+
+
+def _refused() -> str | None:
+    """Why there can be no such host; None if there can."""
+    try:
+        tried = subprocess.run([*_UNSHARE, "ip", "link"], capture_output=True, text=True)
+    except OSError as error:
+        return str(error)
+    return tried.stderr.strip() or "unshare failed" if tried.returncode else None
+
+
+def main() -> None:
+    """Inside: a command and its timeout per line in, its exit code and output out. Files take output: daemons stay."""
+    for line in sys.stdin:
+        command, timeout_s = json.loads(line)
+        with tempfile.TemporaryFile() as output:
+            shell = subprocess.Popen(
+                ["bash", "-c", command],
+                cwd=os.environ["HOME"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+            try:
+                code = shell.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                os.killpg(shell.pid, signal.SIGKILL)
+                code = shell.wait()
+            output.seek(0)
+            print(json.dumps([code, output.read().decode(errors="replace")]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

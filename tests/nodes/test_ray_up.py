@@ -1,0 +1,110 @@
+"""What `ray up` and `ray down` do to the head, by the commands of cluster.yaml themselves, on a host of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.muster_process import eventually
+from tests.nodes.lone_host import ADDRESS, ROOT, LoneHost
+
+pytestmark = pytest.mark.cluster
+
+BOOTSTRAP = f"{ADDRESS}:9092"
+ZOOKEEPER = "ZooKeeperServerMain"
+WAIT_S = 60
+
+
+class Head(LoneHost):
+    """With one node alone, and what `ray up` and `ray down` run there."""
+
+    @property
+    def start_commands(self) -> list[str]:
+        """Those of a head without hosts; the autoscaler has nothing to do for it."""
+        commands = yaml.safe_load((ROOT / "cluster.yaml").read_text())["head_start_ray_commands"]
+        autoscaling = "--autoscaling-config=~/ray_bootstrap_config.yaml"
+        return [command.replace("--nodes 3", "--nodes 1").replace(autoscaling, "") for command in commands]
+
+    def ray_up(self) -> str:
+        """All start commands in order, each of which has to succeed; what the last one says."""
+        return [self.done(command) for command in self.start_commands][-1]
+
+    def ray_down(self) -> None:
+        self.done("ray stop")
+
+    def muster_up(self) -> int:
+        """Pid of the muster up that runs here."""
+        (pid,) = (pid for pid, line in self.processes().items() if "muster up" in line)
+        return pid
+
+    def kill_muster_up(self) -> None:
+        """SIGKILL; returns when its ZooKeeper is gone, too."""
+        self.done(f"kill -9 {self.muster_up()}")
+        eventually(self.processes, lambda left: not any(ZOOKEEPER in line for line in left.values()), "ZooKeeper ends")
+
+    def until_nothing_runs(self) -> None:
+        eventually(self.processes, lambda left: not left, "every process has ended", WAIT_S)
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Iterator[Head]:
+    with Head(tmp_path) as host:
+        yield host
+
+
+@pytest.mark.timeout(900)
+def test_ray_up_twice_and_ray_down_and_up(head: Head) -> None:
+    said = head.ray_up()
+    assert f"muster ready bootstrap={BOOTSTRAP} " in said
+    head.done(f"python -m tests.nodes.records write {BOOTSTRAP} 0")
+    first = head.muster_up()
+
+    assert "muster ready" in head.ray_up()
+    assert head.muster_up() != first
+    assert sum(ZOOKEEPER in line for line in head.processes().values()) == 1
+    head.done(f"python -m tests.nodes.records read {BOOTSTRAP} 100")
+    head.done(f"python -m tests.nodes.records write {BOOTSTRAP} 100")
+
+    head.ray_down()
+    head.until_nothing_runs()
+    assert not (head.home / "muster-ready.json").exists()
+    assert not (head.srv / "muster/run/cluster.json").exists()
+    last = (head.home / "muster.log").read_text().splitlines()[-1]
+    assert last.startswith(f"muster: Ray at {ADDRESS}:6379 is gone: its raylet on this host has ended; "), last
+
+    assert "muster ready" in head.ray_up()
+    head.done(f"python -m tests.nodes.records read {BOOTSTRAP} 200")
+
+
+@pytest.mark.timeout(900)
+def test_a_killed_muster_up_is_told_of_ended_and_taken_over(head: Head) -> None:
+    """Its actors serve on, without its ZooKeeper."""
+    head.ray_up()
+    head.done(f"python -m tests.nodes.records write {BOOTSTRAP} 0")
+    head.kill_muster_up()
+    head.done(f"python -m tests.nodes.records read {BOOTSTRAP} 100")
+    status = head.done("muster status --storage /srv/muster")
+    assert "was killed, its actors serve on" in status
+    assert "gateway-1" in status
+    code, said = head.run("muster up --storage /srv/muster --port 0")
+    assert code == 1
+    assert f"its actors serve on, on Ray at {ADDRESS}:6379; take over with --address" in said
+    code, said = head.run("RAY_AUTH_MODE=token muster up --address auto --storage /srv/other --port 0")
+    assert code == 1
+    assert "runs on this Ray, on storage /srv/muster; stop it with muster down --storage /srv/muster" in said
+    head.done(f"python -m tests.nodes.records read {BOOTSTRAP} 100")
+
+    assert "taking over" in head.done(head.start_commands[-1])
+    head.done(f"python -m tests.nodes.records read {BOOTSTRAP} 100")
+
+    head.kill_muster_up()
+    assert "stopping the actors that the killed muster up" in head.done("muster down --storage /srv/muster")
+    for command in ("status", "down"):
+        code, said = head.run(f"muster {command} --storage /srv/muster")
+        assert code == 1
+        assert "no muster runs on storage /srv/muster" in said
+    serving = [line for line in head.processes().values() if line.startswith("ray::") and "Actor" in line]
+    assert not serving
