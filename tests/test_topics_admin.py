@@ -10,6 +10,7 @@ import pytest
 from actors.admin import NewTopic
 from actors.config import MusterConfig
 from actors.topics_admin import TopicsAdmin
+from placement.configs import ConfigRegistry
 from placement.topics import TopicRegistry
 from placement.view import OFFSETS_TOPIC
 from placement.zookeeper import ZooKeeperClient
@@ -20,7 +21,7 @@ __all__ = ["zk", "zk_hosts", "zookeeper"]
 
 def topics_admin(zk: ZooKeeperClient, **properties: str) -> TopicsAdmin:
     config = MusterConfig.from_properties({name.replace("_", "."): value for name, value in properties.items()})
-    admin = TopicsAdmin(TopicRegistry(zk), config, lambda: None)
+    admin = TopicsAdmin(TopicRegistry(zk), ConfigRegistry(zk), config, lambda: None)
     admin.load()
     return admin
 
