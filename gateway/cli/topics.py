@@ -9,6 +9,7 @@ import click
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
+    ClusterMetadata,
     ConfigResource,
     ConfigSource,
     NewTopic,
@@ -39,8 +40,7 @@ def topics() -> None:
 def list_(bootstrap_server: str | None, directory: Path, address: str | None, as_json: bool) -> None:
     """Show every topic and how many partitions it has."""
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
-    with refused("topics cannot be listed"):
-        found = client.list_topics(timeout=TIMEOUT_S).topics
+    found = _metadata(client).topics
     rows = [
         {"name": name, "partitions": len(topic.partitions), "internal": name in _INTERNAL}
         for name, topic in sorted(found.items())
@@ -77,6 +77,8 @@ def create(
 def delete(name: str, bootstrap_server: str | None, directory: Path, address: str | None) -> None:
     """Delete the topic NAME with all that is in it."""
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
+    if name not in _metadata(client).topics:
+        raise _unknown(name)
     result(client.delete_topics([name], request_timeout=TIMEOUT_S)[name], f"topic {name} cannot be deleted")
     terminal.line(f"deleted {name}", err=True)
 
@@ -104,11 +106,19 @@ def describe(name: str, bootstrap_server: str | None, directory: Path, address: 
     )
 
 
+def _metadata(client: AdminClient) -> ClusterMetadata:
+    with refused("topics cannot be listed"):
+        return client.list_topics(timeout=TIMEOUT_S)  # all: asking for one by name would create it
+
+
+def _unknown(name: str) -> CliError:
+    return CliError(f"there is no topic {name}; muster topics list shows those that are")
+
+
 def _partitions(client: AdminClient, name: str) -> list[dict[str, Any]]:
-    with refused(f"topic {name} cannot be described"):
-        metadata = client.list_topics(timeout=TIMEOUT_S)  # all: asking for one by name would create it
+    metadata = _metadata(client)
     if name not in metadata.topics:
-        raise CliError(f"there is no topic {name}; muster topics list shows those that are")
+        raise _unknown(name)
     found = metadata.topics[name].partitions
     hosts = {broker.id: host_port(str(broker.host), broker.port) for broker in metadata.brokers.values()}
     earliest, latest = (end_offsets(client, name, sorted(found), spec) for spec in (_EARLIEST, _LATEST))

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from gateway.cli import main
 from tests.gateway.group_client import Member, find
 from tests.gateway.serving import Client
-from tests.muster_process import Muster
+from tests.muster_process import Muster, eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -66,7 +66,11 @@ def odd(muster: Muster) -> Iterator[Odd]:
     producer.produce(topic, ODD.encode(), key=ODD.encode(), headers={ODD: ODD.encode()})
     assert producer.flush(WAIT_S) == 0
     committed = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 0, ODD)])
-    admin.alter_consumer_group_offsets([committed])[group].result(WAIT_S)
+    eventually(  # the coordinator may be starting, which librdkafka hands on
+        lambda: admin.alter_consumer_group_offsets([committed])[group].result(WAIT_S).topic_partitions,
+        lambda found: [each.error for each in found] == [None],
+        "the offset is committed",
+    )
     port = int(muster.bootstrap.split(",")[0].rpartition(":")[2])
     with ExitStack() as stack:
         client = stack.enter_context(Client(port, ODD))
@@ -149,3 +153,10 @@ def test_json_has_them_exactly(odd: Odd) -> None:
     (member,) = told["describe"]["members"]
     assert (member["client_id"], member["group_instance_id"]) == (ODD, ODD)
     assert told["history"]["entries"][0]["culprit"]["client_id"] == ODD
+
+
+@pytest.mark.parametrize("command", ["delete", "describe"])
+def test_a_topic_that_does_not_exist(muster: Muster, command: str) -> None:
+    with redirect_stderr(io.StringIO()) as err:
+        code = main._run(["topics", command, "nope", "--storage", str(muster.storage)])
+    assert (code, err.getvalue()) == (1, "muster: there is no topic nope; muster topics list shows those that are\n")
