@@ -37,8 +37,8 @@ def describe(group: str, bootstrap_server: str | None, directory: Path, address:
     """Show the group GROUP: state, protocol, members, and for each partition how far it is behind.
 
     LAG is in messages. LAG (S) is how many seconds ago the first message that is not consumed was appended to the
-    log, by the log's own clock; it is empty where that is not known. Of a group of Kafka Connect, ASSIGNMENT is its
-    connectors and tasks; of other protocol types than that and consumer, its size.
+    log, by the log's own clock; - where that is not known. ASSIGNMENT is the partitions of a consumer, or the
+    connectors and tasks of a Kafka Connect worker; of a member of any other protocol type, its size.
     """
     bootstrap = bootstrap_servers(bootstrap_server, directory, address)
     client = admin(bootstrap)

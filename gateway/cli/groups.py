@@ -32,7 +32,11 @@ def groups() -> None:
     """List, describe and change consumer groups."""
 
 
-@groups.command("list", epilog="Example: muster groups list --state Empty --json")
+@groups.command(
+    "list",
+    short_help="Show every group, its state and protocol type.",
+    epilog="Example: muster groups list --state Empty --json",
+)
 @by_bootstrap
 @click.option(
     "--state",
@@ -46,7 +50,7 @@ def groups() -> None:
 def list_(
     bootstrap_server: str | None, directory: Path, address: str | None, states: tuple[str, ...], as_json: bool
 ) -> None:
-    """Show every group, its state and its protocol type: consumer, connect..., or none where only offsets are there."""
+    """Show every group, its state and its protocol type: consumer, connect or another; none if it never had members."""
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
     rows = [
         {
