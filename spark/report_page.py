@@ -166,7 +166,7 @@ def _verdict(jobs: Sequence[_JobOnPage], damage: Sequence[str]) -> str:
 def _facts(answers: Sequence[Answer], options: Options) -> str:
     """What time and which groups were asked about, in a line."""
     zone = ZoneInfo(options.timezone)
-    times = _times(answers)
+    times = [min(at, options.now) for at in _times(answers)]  # a step's end may be yet to come
     spans = []
     if times:
         spans.append(f"rows from {_time(min(times), zone)} to {_time(max(times), zone)}")

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from spark.answer import Answer
+from spark.jobs.lag import RULES
 from spark.jobs.lag_verdicts import ENDED, OK, REWIND, STALLED, STOPPED, WARNING
 from spark.screens.screen import Lead, Level, Question, Row, Screen, counted, is_cut, listed, named, rows_of
 from spark.units import lasting
 
 _BAD = (REWIND, STALLED, STOPPED)
+_BEHIND_S = RULES.recent_ms / 1000
+"""Of a group that keeps up, the lag comes and goes, and is younger than that."""
 _COLUMNS = (
     Lead(name="group", label="group"),
     Lead(name="verdict", label="verdict"),
@@ -29,14 +32,14 @@ def _screen(answer: Answer) -> Screen:
         ({**row, "catches_up": _catches_up(row)} for row in rows_of(answer, "groups")),
         key=lambda row: (_rank(row), -(row["lag_messages"] or 0), row["group"]),
     )
-    lost = any(row["lost_messages"] for row in groups)
+    lost = [row for row in groups if row["lost_messages"] and row["verdict"] != ENDED]
     bad = [row for row in groups if row["verdict"] in _BAD]
     behind = [row for row in groups if _falls_behind(row)]
     ended = [row for row in groups if row["verdict"] == ENDED]
     return Screen(
-        level=Level.ACT if bad else Level.LOOK if behind else Level.WELL,
+        level=Level.ACT if bad else Level.LOOK if behind or lost else Level.WELL,
         answer=_answer(groups, bad, behind, cut=is_cut(answer, "groups")),
-        more=_more(bad, behind, ended),
+        more=_more(lost, ended),
         columns=[lead for lead in _COLUMNS if lost or lead.name != "lost_messages"],
         rows=groups,
     )
@@ -59,9 +62,8 @@ def _answer(groups: Sequence[Row], bad: Sequence[Row], behind: Sequence[Row], *,
     return " ".join(said)
 
 
-def _more(bad: Sequence[Row], behind: Sequence[Row], ended: Sequence[Row]) -> list[str]:
+def _more(lost: Sequence[Row], ended: Sequence[Row]) -> list[str]:
     said = []
-    lost = [row for row in (*bad, *behind) if row["lost_messages"]]
     if lost:
         names = [f"{named(row['group'])} {row['lost_messages']:,}" for row in lost]
         said.append(f"Deleted before they were consumed: {listed(names)} messages.")
@@ -84,10 +86,10 @@ def _gets(verb: str, rows: Sequence[Row]) -> str:
 
 
 def _falls_behind(row: Row) -> bool:
-    """By Burrow's rules, or because more is produced than it consumes."""
+    """By Burrow's rules, or because it is late and more is produced than it consumes."""
     if row["verdict"] == WARNING:
         return True
-    return row["verdict"] == OK and bool(row["lag_messages"]) and _is_slower(row)
+    return row["verdict"] == OK and (row["lag_seconds"] or 0) >= _BEHIND_S and _is_slower(row)
 
 
 def _is_slower(row: Row) -> bool:
@@ -105,6 +107,8 @@ def _catches_up(row: Row) -> str:
         return "now"
     if row["catch_up_seconds"] is not None:
         return lasting(round(row["catch_up_seconds"]))
+    if row["verdict"] == OK and row["lag_seconds"] is not None and row["lag_seconds"] < _BEHIND_S:
+        return "keeps up"
     return "never" if _is_slower(row) else "not known"
 
 

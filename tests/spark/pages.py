@@ -29,7 +29,7 @@ def standing(group: str, verdict: str = "OK", lag: int | None = 0, **changes: An
         "group": group,
         "verdict": verdict,
         "lag_messages": lag,
-        "lag_seconds": 0.0 if lag == 0 else 90.0,
+        "lag_seconds": 0.0 if lag == 0 else 120.0,
         "catch_up_seconds": 0.0 if lag == 0 else None,
         "consumed_per_second": 10.0,
         "produced_per_second": 10.0,

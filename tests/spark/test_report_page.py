@@ -59,6 +59,7 @@ def test_the_page_begins_with_what_has_to_be_done_and_who_ended_on_purpose_is_no
         return html.unescape(render_answers(answers, options).split("</header>")[0])
 
     well = top(moved, ended)
+    assert "<title>Consumer groups: Nothing to do</title>" in well
     assert '<p class="verdict">Nothing to do</p>' in well
     assert "Nobody falls behind: 2 groups." in well
     assert "STOPPED" not in well
@@ -87,13 +88,14 @@ def test_who_is_behind_and_will_they_catch_up() -> None:
         standing("slow", "WARNING", 400),
         standing("slower", "OK", 300, consumed_per_second=1.0),
         standing("catches up", "OK", 200, catch_up_seconds=80.4),
-        standing("cron", "ENDED", 900),
+        standing("cron", "ENDED", 900, lost_messages=5),
+        standing("keeps up", "OK", 3, consumed_per_second=9.9, lag_seconds=0.4),
         standing("well"),
     ]
     found = screen("lag", section("groups", *groups))
     assert found.level == Level.ACT
     assert found.answer == (
-        "1 of 6 groups gets no further: crashed (STOPPED). 2 fall behind: slow (400 behind) and slower (300 behind)."
+        "1 of 7 groups gets no further: crashed (STOPPED). 2 fall behind: slow (400 behind) and slower (300 behind)."
     )
     assert found.more == [
         "Deleted before they were consumed: crashed 7 messages.",
@@ -104,11 +106,13 @@ def test_who_is_behind_and_will_they_catch_up() -> None:
         ("slow", "not known"),
         ("slower", "never"),
         ("catches up", "1 min 20 s"),
+        ("keeps up", "keeps up"),
         ("cron", "ended"),
         ("well", "now"),
     ]
     assert screen("lag", section("groups", *groups[1:])).level == Level.LOOK
     assert screen("lag", section("groups", *groups[3:])).level == Level.WELL
+    assert screen("lag", section("groups", standing("too late", lost_messages=1))).level == Level.LOOK
     assert screen("lag", section("groups")).answer == "No group has committed anything."
 
 
