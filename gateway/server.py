@@ -89,7 +89,8 @@ class Gateway:
         """The account's sink, where KoP's rule runs beside ours."""
         self._accepted = 0
         self._producer_ids = ProducerIds(controller.producer_ids)
-        self._limited_log = LimitedLog(log)
+        self.limited_log = LimitedLog(log)
+        """What else clients can cause."""
         self._activating: dict[int, asyncio.Task[None]] = {}
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -203,7 +204,7 @@ class Gateway:
             await self.controller.activate(partition)
         except ControllerUnavailable as error:
             actor = f"offsets-{partition}"
-            self._limited_log.warning("start", actor, "%s cannot be started now: %s", actor, error)
+            self.limited_log.warning("start", actor, "%s cannot be started now: %s", actor, error)
 
     async def coordinator_ready(self, partition: int, timeout_s: float) -> bool:
         """Whether the partition's actor is there, started if it was not; waits for it."""
@@ -229,7 +230,7 @@ class Gateway:
         for connection in list(self.connections.values()):
             connection.close()
         self.complaints.flush()
-        self._limited_log.flush()
+        self.limited_log.flush()
         if self.sasl is not None:
             self.sasl.close()
         self.forwarder.close()

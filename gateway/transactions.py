@@ -15,7 +15,7 @@ def tell(call: Call, transactional_id: str) -> None:
     """Say it in the gateway's log, limited: the error that the client gets reads as if it lacked rights."""
     connection = call.connection
     client_id = (call.header.client_id or "")[:_MOST_CHARS]
-    call.gateway.complaints.warning(
+    call.gateway.limited_log.warning(
         "transactions",
         f"{client_id!r} of {connection.host}",
         "client %r of %s:%d is refused with transactional.id %r: %s",
