@@ -35,12 +35,18 @@ def line(text: str = "", *, err: bool = False) -> None:
     stream.flush()
 
 
-def json_text(text: str) -> None:
+def text(lines: str, *, err: bool = False) -> None:
+    """Write lines of our own, such as a help text, to stdout or to stderr."""
+    for each in lines.split("\n"):
+        line(each, err=err)
+
+
+def json_text(content: str) -> None:
     """Write JSON that is ASCII (``ensure_ascii``) to stdout, exactly. ValueError if it is not."""
-    text = text.replace("\x7f", "\\u007f")  # the one control character that JSON does not escape
-    if not text.isascii() or not text.replace("\n", "").isprintable():
-        raise ValueError(f"not ASCII: {text[:100]!a}")
-    sys.stdout.write(f"{text}\n")
+    content = content.replace("\x7f", "\\u007f")  # the one control character that JSON does not escape
+    if not content.isascii() or not content.replace("\n", "").isprintable():
+        raise ValueError(f"not ASCII: {content[:100]!a}")
+    sys.stdout.write(f"{content}\n")
     sys.stdout.flush()
 
 

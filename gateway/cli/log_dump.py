@@ -93,10 +93,13 @@ def _read(path: Path, offset: int) -> Iterator[_Found]:
 
 
 def _say_that_nothing_is_there(path: Path, offset: int) -> None:
-    """CliError for an offset that the log has not reached; an empty log is no error."""
-    ends = [batch.header.next_offset for segment in _segments(path) for batch in inspection.read_batches(segment)]
+    """CliError for an offset that the log has not reached, and for what is no log; an empty one is no error."""
+    segments = _segments(path)
+    ends = [batch.header.next_offset for segment in segments for batch in inspection.read_batches(segment)]
     if ends:
         raise CliError(f"nothing is at offset {offset} or behind it: the last record of {path} is at {max(ends) - 1}")
+    if any(segment.stat().st_size for segment in segments):
+        raise CliError(f"{path} is no segment file, or damaged from its beginning")
     if offset:
         raise CliError(f"nothing is at offset {offset} or behind it: {path} holds no batch")
     terminal.line(f"{path} holds no batch", err=True)

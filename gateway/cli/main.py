@@ -102,6 +102,9 @@ def _run(arguments: list[str]) -> int:
     try:
         code = cli.main(args=arguments, prog_name="muster", standalone_mode=False)
         return code if isinstance(code, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        terminal.text(error.format_message(), err=True)
+        return error.exit_code
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "muster"
         return _fail(f"{_sentence(error.format_message())} See: {command} --help", error.exit_code)

@@ -40,8 +40,8 @@ def user() -> None:
 @click.password_option(type=NAME, help="Asked for if it is not given; a command line can be seen by others.")
 def add(name: str, file: Path, iterations: int, password: str) -> None:
     """Let NAME log in with a password, of which the file gets salted hashes. Gateways see it at the next login."""
-    if not 0 < len(name) <= MAX_NAME_CHARS or "\0" in name or not password:
-        raise CliError(f"a name has 1 to {MAX_NAME_CHARS} characters, and a password at least one")
+    if not 0 < len(name) <= MAX_NAME_CHARS or not name.isprintable() or not password:
+        raise CliError(f"a name has 1 to {MAX_NAME_CHARS} printable characters, and a password at least one character")
     users = _read(file)
     try:
         users[name] = {one: ScramCredential.of_password(one, password, iterations) for one in SCRAM_MECHANISMS}

@@ -221,6 +221,13 @@ def test_dump_says_that_nothing_is_there(storage: Path) -> None:
     assert beyond.output.rstrip().endswith("flights-0 is at 19")
 
 
+def test_dump_of_what_is_no_log(storage: Path) -> None:
+    (storage / "notes").write_text("not a batch")
+    done = muster(storage, "dump", str(storage / "notes"))
+    assert done.exit_code == 1
+    assert "notes is no segment file, or damaged from its beginning" in done.output
+
+
 def test_json_of_headers_is_exact(storage: Path) -> None:
     builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 24)
     builder.append(0, NOW_MS, "鍵".encode(), b"\x1b[31m", [("\x1b\n", b"\xff")])

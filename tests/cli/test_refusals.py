@@ -151,6 +151,19 @@ def test_wrong_usage_points_to_the_help(muster: Muster, arguments: str, command:
     assert re.fullmatch(rf"muster: [A-Z-][^?]*[^?.][.?] See: {command} --help", one_line(done))
 
 
+@pytest.mark.parametrize("arguments", ["", "groups", "fault"])
+def test_without_a_command_there_is_the_help(muster: Muster, arguments: str) -> None:
+    done = muster(*arguments.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[0].startswith(f"Usage: muster {arguments}".strip())
+    assert "Commands:" in done.stderr.splitlines()
+
+
+def test_a_user_whose_name_drives_a_terminal(muster: Muster) -> None:
+    line = one_line(muster("user", "add", "\x1b[31mann", "--file", "users", "--password", "x"))
+    assert "a name has 1 to 255 printable characters" in line
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
