@@ -232,22 +232,16 @@ class Controller:
         return make
 
     def _manage_gateways(self, left: set[int]) -> None:
-        ports = self._settings.gateway_ports
-        if ports is not None:
-            metrics = self._settings.metrics_ports or tuple(self._metrics_port(number) for number in range(len(ports)))
-            for number, (port, metrics_port) in enumerate(zip(ports, metrics, strict=True)):
-                self._manage(f"gateway-{number + 1}", self._gateway_class, number + 1, port, metrics_port)
+        settings = self._settings
+        if settings.gateway_ports is None or settings.metrics_ports is None:
+            for number in sorted(left):
+                self._manage_gateway_on(None, number)
             return
-        for number in sorted(left):
-            self._manage_gateway_on(None, number)
-
-    def _metrics_port(self, number: int) -> int:
-        first = self._settings.config.metrics_port
-        return first + number if first else 0
+        for number, ports in enumerate(zip(settings.gateway_ports, settings.metrics_ports, strict=True), 1):
+            self._manage(f"gateway-{number}", self._gateway_class, number, *ports)
 
     def _manage_gateway_on(self, node_id: str | None, number: int) -> None:
-        config = self._settings.config
-        arguments = (number, self._settings.port, config.metrics_port)
+        arguments = (number, self._settings.port, self._settings.metrics_port)
         self._manage(f"gateway-{number}", self._gateway_class, *arguments, node_id=node_id)
 
     def _manage_standby_on(self, node_id: str | None, number: int) -> None:

@@ -109,7 +109,8 @@ class Actor:
         if _is_loopback(self.settings.host):
             host = "127.0.0.1"
         path = socket_path(self.settings.cluster_id, name)
-        endpoint = await server.start(node_id=node_id, host=host, path=path)
+        ports = self.settings.config.actor_ports
+        endpoint = await server.start(node_id=node_id, host=host, path=path, ports=ports)
         return Started(pid=os.getpid(), node_id=node_id, endpoint=endpoint, epoch=epoch)
 
     async def _zookeeper(self) -> ZooKeeperClient:

@@ -30,7 +30,9 @@ class ClusterSettings:
     gateway_ports: tuple[int, ...] | None
     """Port of each gateway; their number is the number of gateways. None: one gateway on every node, at ``port``."""
     metrics_ports: tuple[int, ...] | None
-    """Port of /metrics of each gateway, in the same order; 0: a free one. None: ``config.metrics_port`` on each."""
+    """Port of /metrics of each gateway, in the same order; 0: a free one. None: ``metrics_port`` on each."""
+    metrics_port: int
+    """Port of /metrics of a gateway where ``gateway_ports`` is None; 0: a free one."""
     namespace: str = NAMESPACE
 
 

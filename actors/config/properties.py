@@ -31,6 +31,7 @@ from actors.config.types import (
 )
 
 DEFAULT_PORT = 9092
+DEFAULT_METRICS_PORT = 9404
 _SASL_PLAINTEXT = "SASL_PLAINTEXT"
 _MAX_INT = 2**31 - 1
 _MAX_LONG = 2**63 - 1
@@ -246,8 +247,18 @@ class MusterConfig(BaseModel):
         None, ge=1, description="Gateways; none: one, or one per node of a Ray that is not Muster's own."
     )
     log_actors: Int = Field(2, ge=1, description="Actors that share the topic partitions.")
-    metrics_port: Int = Field(
-        0, ge=0, le=65535, description="Port of the first gateway's /metrics, the others count up; 0: free ports."
+    metrics_port: Int | None = Field(
+        None,
+        ge=0,
+        le=65535,
+        description="Port of the first gateway's /metrics, the others count up; 0: free ports. Where there is one "
+        f"gateway on each node, all have this port. none: free ports, but {DEFAULT_METRICS_PORT} with --address and a "
+        "port that is not 0.",
+    )
+    actor_port_range: Text | None = Field(
+        None,
+        description="FIRST-LAST: ports at which actors listen for the gateways of other nodes, where a firewall is "
+        "between them. none: any free port.",
     )
     reconciler_interval_ms: Long = Field(
         10_000, ge=100, description="How often the client-to-group mapping is compared and repaired, in ms."
@@ -380,6 +391,13 @@ class MusterConfig(BaseModel):
             _advertised(text)
         return text
 
+    @field_validator("actor_port_range")
+    @classmethod
+    def _range(cls, text: str | None) -> str | None:
+        if text is not None:
+            _port_range(text)
+        return text
+
     @field_validator("zookeeper_connect")
     @classmethod
     def _not_empty(cls, hosts: str | None) -> str | None:
@@ -442,6 +460,20 @@ class MusterConfig(BaseModel):
         """Host ("" if none is named) and port of ``listeners``."""
         return _listener(self.listeners)
 
+    def first_metrics_port(self, *, on_cluster: bool) -> int:
+        """Of the first gateway, or of all where each is on a node of its own; 0: free ones.
+
+        Fixed on a cluster, whose Prometheus has a list of hosts and ports.
+        """
+        if self.metrics_port is not None:
+            return self.metrics_port
+        return DEFAULT_METRICS_PORT if on_cluster and self.listener[1] else 0
+
+    @property
+    def actor_ports(self) -> range:
+        """``actor.port.range``; 0 alone where any port will do."""
+        return range(1) if self.actor_port_range is None else _port_range(self.actor_port_range)
+
     def advertised(self, gateway: int, host: str, port: int) -> tuple[str, int]:
         """What clients are told of a gateway: the address given, as ``advertised.listeners`` changes it.
 
@@ -463,6 +495,13 @@ def _listener(text: str) -> tuple[str, int]:
     if found[1] not in (None, "PLAINTEXT", _SASL_PLAINTEXT):
         raise ValueError(f"{found[1]} comes with a later version; PLAINTEXT and SASL_PLAINTEXT are what there is")
     return found[2].strip("[]"), int(found[3])
+
+
+def _port_range(text: str) -> range:
+    found = re.fullmatch(r"(\d{1,5})-(\d{1,5})", text)
+    if not found or not 0 < int(found[1]) <= int(found[2]) <= 65535:
+        raise ValueError("is not FIRST-LAST, two ports")
+    return range(int(found[1]), int(found[2]) + 1)
 
 
 def _advertised(text: str) -> tuple[str, int | None]:

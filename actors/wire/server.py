@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -144,17 +146,30 @@ class Server:
         self._servers: list[asyncio.Server] = []
         self._path: Path | None = None
 
-    async def start(self, *, node_id: str, host: str, path: Path) -> Endpoint:
-        """Listen; ``host`` is this node's address, ``path`` the socket file (replaced if it is there)."""
+    async def start(self, *, node_id: str, host: str, path: Path, ports: Sequence[int] = (0,)) -> Endpoint:
+        """Listen; ``host`` is this node's address, ``path`` the socket file (replaced if it is there).
+
+        ``ports``: on one of these, 0 being any free one. OSError if all are taken.
+        """
         loop = asyncio.get_running_loop()
         _make_room(path)
-        local = await loop.create_unix_server(self._accept, str(path))
-        os.chmod(path, 0o600)  # noqa: PTH101 - the socket was made just now
-        remote = await loop.create_server(self._accept, host, 0)
-        self._servers = [local, remote]
         self._path = path
+        self._servers = [await loop.create_unix_server(self._accept, str(path))]
+        os.chmod(path, 0o600)  # noqa: PTH101 - the socket was made just now
+        remote = await self._on_one_of(ports, host)
+        self._servers.append(remote)
         port = remote.sockets[0].getsockname()[1]
         return Endpoint(node_id=node_id, host=host, port=port, path=str(path), secret=self.secret)
+
+    async def _on_one_of(self, ports: Sequence[int], host: str) -> asyncio.Server:
+        start = os.getpid() % len(ports)  # actors that start side by side do not all try the same
+        for port in [*ports[start:], *ports[:start]]:
+            try:
+                return await asyncio.get_running_loop().create_server(self._accept, host, port)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+        raise OSError(errno.EADDRINUSE, f"all ports from {ports[0]} to {ports[-1]} of {host} are taken")
 
     def _accept(self) -> Peer:
         peer = Peer(self)

@@ -76,6 +76,7 @@ class Start:
             port=self._config.listener[1],
             gateway_ports=gateway_ports,
             metrics_ports=metrics_ports,
+            metrics_port=self._config.first_metrics_port(on_cluster=self._address is not None),
         )
         self._undo.callback(storage.remove_state, self._storage)
         storage.write_state(self._storage, state)
@@ -99,7 +100,8 @@ class Start:
 
     def _choose(self, ports: Ports) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
         """Ports of Kafka and of /metrics. On a Ray of many nodes only the nodes know what is free."""
-        count, first, metrics = self._config.gateway_count, self._config.listener[1], self._config.metrics_port
+        count, first = self._config.gateway_count, self._config.listener[1]
+        metrics = self._config.first_metrics_port(on_cluster=self._address is not None)
         if self._address is None:
             return (
                 ports.take(first, count or 1, "choose another with --port, or --port 0 for free ones"),

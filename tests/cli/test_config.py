@@ -38,6 +38,9 @@ from gateway.cli.options import read_config
         ({"listeners": "SASL_PLAINTEXT://:9093"}, "listeners=SASL_PLAINTEXT://:9093 needs sasl.enabled.mechanisms"),
         ({"log.flush.scheduler.interval.ms": "1"}, "log.flush.scheduler.interval.ms has no effect in Muster"),
         ({"replica.lag.time.max.ms": "1"}, "replica.lag.time.max.ms has no effect in Muster"),
+        ({"actor.port.range": "21000"}, "actor.port.range=21000 is not FIRST-LAST, two ports"),
+        ({"actor.port.range": "2-1"}, "actor.port.range=2-1 is not FIRST-LAST, two ports"),
+        ({"actor.port.range": "1-65536"}, "actor.port.range=1-65536 is not FIRST-LAST, two ports"),
         (
             {"group.min.session.timeout.ms": "2000000"},
             "group.min.session.timeout.ms must not be greater than group.max.session.timeout.ms (2000000 > 1800000)",
@@ -53,6 +56,28 @@ def test_a_wrong_property_is_refused_by_name(properties: dict[str, str], message
         MusterConfig.from_properties(properties)
     assert str(refused.value).startswith(message)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("properties", "alone", "on_cluster"),
+    [
+        ({}, 0, 9404),
+        ({"listeners": "PLAINTEXT://:0"}, 0, 0),
+        ({"metrics.port": "0"}, 0, 0),
+        ({"metrics.port": "9999", "listeners": "PLAINTEXT://:0"}, 9999, 9999),
+    ],
+)
+def test_metrics_are_at_the_same_port_after_each_start_of_a_cluster(
+    properties: dict[str, str], alone: int, on_cluster: int
+) -> None:
+    config = MusterConfig.from_properties(properties)
+    assert config.first_metrics_port(on_cluster=False) == alone
+    assert config.first_metrics_port(on_cluster=True) == on_cluster
+
+
+def test_ports_of_actors() -> None:
+    assert list(MusterConfig.from_properties({}).actor_ports) == [0]
+    assert list(MusterConfig.from_properties({"actor.port.range": "21000-21002"}).actor_ports) == [21000, 21001, 21002]
 
 
 def test_every_wrong_property_is_named_at_once() -> None:

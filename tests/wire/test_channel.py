@@ -1,6 +1,8 @@
 """The internal socket for real: a server and channels over Unix domain sockets and TCP."""
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -184,3 +186,20 @@ def test_a_peer_that_proves_nothing_may_send_nothing_long(tmp_path: Path) -> Non
         assert echo.peers == []
 
     run(tmp_path, scenario)
+
+
+def test_an_actor_listens_within_its_range_of_ports(tmp_path: Path) -> None:
+    async def listen() -> None:
+        with contextlib.ExitStack() as stack:
+            taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+            ports = [held.getsockname()[1] for held in taken]
+            server = Server(Echo(), b"secret")
+            with pytest.raises(OSError, match=f"all ports from {ports[0]} to {ports[-1]} of 127.0.0.1 are taken"):
+                await server.start(node_id="here", host="127.0.0.1", path=tmp_path / "actor.sock", ports=ports)
+            await server.stop()
+            taken[1].close()
+            endpoint = await server.start(node_id="here", host="127.0.0.1", path=tmp_path / "actor.sock", ports=ports)
+            assert endpoint.port == ports[1]
+            await server.stop()
+
+    asyncio.run(listen())
