@@ -28,7 +28,7 @@ help:
 	@echo "make chaos SEED=1 MINUTES=3   real clients under random faults, checked; a bad run keeps its journals"
 	@echo "make chaos-planted   that its checker finds a bug that is planted in a whole Muster"
 	@echo "make lint    ruff and mypy"
-	@echo "make lock    write requirements.lock anew out of pyproject.toml"
+	@echo "make lock    write requirements.lock and requirements-hosts.lock anew out of pyproject.toml"
 	@echo "make dist    dist/muster: what the hosts of cluster.yaml install"
 	@echo "make clean   remove .venv, caches and what the demo wrote"
 
@@ -123,10 +123,13 @@ lint: setup
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 
+PIP_COMPILE := .venv/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
+# The second is a part of the first, and setuptools: what cluster.yaml installs on hosts.
 lock: setup
-	.venv/bin/pip-compile --quiet --all-extras --generate-hashes --allow-unsafe --strip-extras \
-	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	  --output-file requirements.lock pyproject.toml
+	$(PIP_COMPILE) --all-extras --output-file requirements.lock pyproject.toml
+	cp requirements.lock requirements-hosts.lock
+	$(PIP_COMPILE) --build-deps-for wheel --output-file requirements-hosts.lock pyproject.toml
 
 dist:
 	rm -rf dist/muster

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,21 @@ def test_the_muster_that_is_stopped_is_the_one_that_is_started(config: dict[str,
     commands = config["head_start_ray_commands"]
     down, up = (re.findall(r"--storage (\S+)", _with(f"muster {verb}", commands)) for verb in ("down", "up"))
     assert down == up
+
+
+def test_hosts_install_what_runs_and_no_tools(config: dict[str, Any]) -> None:
+    """In the versions that the tests have. setuptools is what builds Muster there."""
+    everything, hosts = _pins("requirements.lock"), _pins("requirements-hosts.lock")
+    assert hosts.items() <= everything.items(), "run: make lock"
+    assert not hosts.keys() & {"pytest", "hypothesis", "ruff", "mypy", "pip-tools", "aiokafka", "kafka-python"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    needed = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    assert {re.split(r"[^\w-]", requirement)[0].lower() for requirement in needed} <= hosts.keys(), "run: make lock"
+    assert "-r ~/muster/requirements-hosts.lock" in _with("--require-hashes", config["setup_commands"])
+
+
+def _pins(name: str) -> dict[str, str]:
+    return dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / name).read_text(), re.MULTILINE))
 
 
 def _with(text: str, commands: list[str]) -> str:
