@@ -24,10 +24,10 @@ import psutil
 
 from actors.settings import NAMESPACE
 from gateway.cli.errors import CliError
+from gateway.cli.find_ray import PRIVATE_PREFIX, find_ray
 
 log = logging.getLogger(__name__)
 
-_TEMP_PREFIX = "muster-ray-"
 _LONGEST_TEMP_ROOT = 30
 """Ray adds some 65 characters for its sockets, whose paths end at 107 bytes."""
 _OBJECT_STORE_BYTES = 100_000_000
@@ -35,6 +35,9 @@ _OBJECT_STORE_BYTES = 100_000_000
 _STOP_TIMEOUT_S = 15
 _CONNECT_S = 5
 _LISTENS_S = 1
+_HTTP2_SETTINGS = b"\x04"
+_HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0" + _HTTP2_SETTINGS + b"\0\0\0\0\0"
+"""What a client says first, and an empty frame of SETTINGS, the type that the server begins with (RFC 9113)."""
 _MAX_ACTORS_STARTING = "64"
 """Ray expects one process per core and warns of more on the terminal; ours mostly wait, and take turns to start."""
 _MARKER = "MUSTER_UP_ID"
@@ -104,11 +107,17 @@ class OwnRay:
 
 
 def connect(address: str, token_path: str | None) -> None:
-    """Connect to a Ray that runs already. CliError if there is none or it does not let us in."""
+    """Connect to a Ray that runs already, ``auto``: see :mod:`gateway.cli.find_ray`.
+
+    CliError if there is none or it does not let us in.
+    """
     if token_path:
         use_token(Path(token_path))
     make_importable()
-    _check_listens(address)
+    if address == "auto":
+        address = find_ray()
+        _use_token_of_user()
+    _check_answers(address)
     import ray
 
     keep_stdout()
@@ -135,15 +144,19 @@ def keep_stdout() -> None:
     worker.print_to_stdstream = to_log
 
 
-def _check_listens(address: str) -> None:
-    """CliError where nobody listens at HOST:PORT, which Ray itself takes minutes to say."""
+def _check_answers(address: str) -> None:
+    """CliError where nobody at HOST:PORT speaks HTTP/2, as a GCS does at once; Ray itself takes minutes to say."""
     host, _, port = address.rpartition(":")
-    if "://" in address or not host or not port.isdecimal():
+    if "://" in address or not host or not port.isdecimal() or os.environ.get("RAY_USE_TLS", "0") not in ("0", ""):
         return
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S) as peer:
+            peer.sendall(_HTTP2_PREFACE)
+            greeting = peer.recv(9, socket.MSG_WAITALL)
     except (OSError, OverflowError) as error:
         raise CliError(f"no Ray answers at {address}: {error}; check the address") from error
+    if greeting[3:4] != _HTTP2_SETTINGS:
+        raise CliError(f"no Ray answers at {address}: what listens there is no GCS; check the address")
 
 
 def listens(address: str) -> bool:
@@ -162,6 +175,15 @@ def use_token(token_path: Path) -> None:
     os.environ.pop("RAY_AUTH_TOKEN", None)
 
 
+def _use_token_of_user() -> None:
+    """As Ray does for ``auto``: a token that is there is shown, unless the environment says not to."""
+    has_token = {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys() or (
+        Path.home() / ".ray/auth_token"
+    ).exists()
+    if has_token:
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+
+
 def make_importable() -> None:
     """Let Ray's workers import Muster also where it runs from a checkout that is not installed."""
     root = str(Path(__file__).resolve().parents[2])
@@ -172,7 +194,7 @@ def make_importable() -> None:
 
 def remove_temp_dir(temp_dir: Path) -> None:
     """Remove what a Ray of ours left; anything else is left alone."""
-    if temp_dir.name.startswith(_TEMP_PREFIX):
+    if temp_dir.name.startswith(PRIVATE_PREFIX):
         shutil.rmtree(temp_dir, ignore_errors=True)
 
 
@@ -189,7 +211,7 @@ def _write_token(path: Path) -> None:
 
 def _make_temp_dir() -> Path:
     root = tempfile.gettempdir()
-    made = Path(tempfile.mkdtemp(prefix=_TEMP_PREFIX, dir=root if len(root) <= _LONGEST_TEMP_ROOT else "/tmp"))
+    made = Path(tempfile.mkdtemp(prefix=PRIVATE_PREFIX, dir=root if len(root) <= _LONGEST_TEMP_ROOT else "/tmp"))
     (made / "tmp").mkdir()
     return made
 

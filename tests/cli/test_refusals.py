@@ -187,5 +187,11 @@ def test_an_address_where_no_ray_listens(muster: Muster, command: str) -> None:
         assert f"no Ray answers at {address}: " in one_line(muster(*command.split(), "--address", address))
 
 
+def test_an_address_where_something_else_listens_and_says_nothing(muster: Muster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert f"no Ray answers at {address}: timed out" in one_line(muster("status", "--address", address))
+
+
 def test_without_a_muster_there_is_nothing_to_ask_over_http(muster: Muster) -> None:
     assert one_line(muster("groups", "waiting")).startswith("muster: no muster runs on storage muster-data;")

@@ -1,0 +1,79 @@
+"""Which Ray ``--address auto`` means.
+
+Ray's own ``auto`` takes any raylet of the machine, also that of another user's, or of a private ``muster up``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from gateway.cli.errors import CliError
+
+PRIVATE_PREFIX = "muster-ray-"
+"""How the temporary directory of a Ray of Muster's own begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRay:
+    """A raylet of this host."""
+
+    address: str
+    """HOST:PORT of its GCS."""
+    user: str
+    is_own: bool
+    """Of this user."""
+    is_private: bool = False
+    """A ``muster up`` started it for itself."""
+
+
+def find_ray() -> str:
+    """Address of the Ray that is meant: RAY_ADDRESS, else this user's on this host. CliError if there is none.
+
+    Of several it is the one that `ray start` wrote down last; CliError that names them if that is none of them.
+    """
+    return os.environ.get("RAY_ADDRESS") or choose(list(_local_rays()), _last_started())
+
+
+def choose(rays: Sequence[LocalRay], last_started: str | None) -> str:
+    """The address that is meant; see :func:`find_ray`. ``last_started`` may have ended."""
+    others = [ray for ray in rays if not ray.is_private]
+    addresses = sorted({ray.address for ray in others if ray.is_own})
+    if last_started in addresses:
+        return last_started
+    if len(addresses) == 1:
+        return addresses[0]
+    if addresses:
+        raise CliError(f"several Rays run on this host: {', '.join(addresses)}; say which with --address")
+    known = "".join(f", {ray.address} is that of {ray.user}" for ray in others)
+    raise CliError(
+        f"no Ray of this user answers on this host{known}; "
+        "start one with ray start, or say where one is with --address HOST:PORT"
+    )
+
+
+def _last_started() -> str | None:
+    """What `ray start` wrote; None if it never did, or where we may not look."""
+    root = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
+    try:
+        return (Path(root) / "ray/ray_current_cluster").read_text().strip()
+    except OSError:
+        return None
+
+
+def _local_rays() -> Iterator[LocalRay]:
+    for process in psutil.process_iter(["cmdline", "username", "uids"]):
+        arguments = dict(text.partition("=")[::2] for text in process.info["cmdline"] or [])
+        if "--raylet_socket_name" not in arguments or not (address := arguments.get("--gcs-address")):
+            continue
+        folders = Path(arguments.get("--temp_dir", "")).parts
+        yield LocalRay(
+            address=address,
+            user=process.info["username"] or "another user",
+            is_own=process.info["uids"] is not None and process.info["uids"].real == os.getuid(),
+            is_private=any(folder.startswith(PRIVATE_PREFIX) for folder in folders),
+        )
