@@ -87,12 +87,15 @@ class Start:
         return ready
 
     def watch(self, stopping: Callable[[], bool]) -> None:
-        """Until a signal comes. CliError if something that was started here has ended by itself."""
+        """Until a signal comes. CliError if something that everything rests on has ended by itself."""
         while not stopping():
-            for check in self._checks:
-                if (missing := check()) is not None:
-                    raise CliError(f"{missing}; see the logs in {self._storage}, then start again")
+            self._check()
             time.sleep(_WATCH_INTERVAL_S)
+
+    def _check(self) -> None:
+        for check in self._checks:
+            if (missing := check()) is not None:
+                raise CliError(f"{missing}; see the logs in {self._storage}, then start again")
 
     def _host(self) -> str | None:
         """Where gateways listen: what ``listeners`` says, else loopback unless other nodes are there to be reached."""
@@ -156,7 +159,9 @@ class Start:
 
         if self._nodes > 1:
             self._progress.step(f"waiting for {self._nodes} nodes, {_NODES_TIMEOUT_S} s at most")
-            if (found := given.wait_for_nodes(self._nodes, _NODES_TIMEOUT_S)) < self._nodes:
+            found = given.wait_for_nodes(self._nodes, _NODES_TIMEOUT_S)
+            self._check()
+            if found < self._nodes:
                 self._progress.step(f"going on with {counted(found, 'node')}; others get their gateway when they come")
         self._progress.step(f"checking that every node sees {self._storage}")
         check_every_node(self._storage, cluster_id)
