@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -35,6 +36,8 @@ def down(directory: Path, timeout_s: float, if_running: bool) -> None:
     """
     with Progress() as progress:
         if (pid := storage.holder(directory)) is not None:
+            if (host := storage.holder_host(directory)) not in (None, socket.gethostname()):
+                raise CliError(f"the muster up on storage {directory} runs on host {host}; run muster down there")
             progress.step(f"stopping the muster up with pid {pid}")
             _stop(pid, timeout_s)
         elif not _stop_left(directory, progress):

@@ -1,8 +1,8 @@
 """The storage directory: its format, who uses it, and what is running on it.
 
 ``meta.properties`` says the format version and the cluster id, as Kafka's file of that name does.
-``run/lock`` is held (flock) by the ``muster up`` that uses the directory and holds its pid; ``run/cluster.json``
-tells the other commands where the cluster is.
+``run/lock`` is held (flock) by the ``muster up`` that uses the directory and holds its pid and host;
+``run/cluster.json`` tells the other commands where the cluster is.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import json
 import os
+import socket
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -92,31 +93,38 @@ def locked(storage: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            pid, host = _read_holder(storage)
+            where = f" on host {host}" if host not in (None, socket.gethostname()) else ""
             raise CliError(
-                f"storage path {storage} is in use by the muster up with pid {_read_pid(storage) or 'unknown'}; "
-                "stop it with muster down or say another with --storage"
+                f"storage path {storage} is in use by the muster up with pid {pid or 'unknown'}{where}; "
+                "stop it there with muster down or say another with --storage"
             ) from None
         lock.truncate(0)
-        lock.write(str(os.getpid()))
+        lock.write(f"{os.getpid()} {socket.gethostname()}")
         lock.flush()
         yield
 
 
 def holder(storage: Path) -> int | None:
-    """Pid of the ``muster up`` that uses the directory now; None if there is none."""
+    """Pid of the ``muster up`` that uses the directory now, on :func:`holder_host`; None if there is none."""
     try:
         with (storage / "run" / "lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return None
     except BlockingIOError:
-        return _read_pid(storage)
+        return _read_holder(storage)[0]
     return None
 
 
-def _read_pid(storage: Path) -> int | None:
-    text = (storage / "run" / "lock").read_text(encoding="utf-8").strip()
-    return int(text) if text.isdigit() else None
+def holder_host(storage: Path) -> str | None:
+    """Name of the host where the last ``muster up`` ran that used the directory, which hosts may share."""
+    return _read_holder(storage)[1]
+
+
+def _read_holder(storage: Path) -> tuple[int | None, str | None]:
+    pid, _, host = (storage / "run" / "lock").read_text(encoding="utf-8").strip().partition(" ")
+    return int(pid) if pid.isdigit() else None, host or None
 
 
 def write_state(storage: Path, state: RunState) -> None:

@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import socket
+import subprocess
 import time
 from pathlib import Path
 
@@ -56,6 +57,19 @@ def test_a_storage_path_in_use(muster: Muster, tmp_path: Path) -> None:
         lock.write("4711")
         lock.flush()
         assert "in use by the muster up with pid 4711" in one_line(muster("up", "--storage", "."))
+
+
+def test_storage_in_use_on_another_host(muster: Muster, tmp_path: Path) -> None:
+    """Its pid means nothing here: it may be that of any process."""
+    (tmp_path / "run").mkdir()
+    with (tmp_path / "run/lock").open("w") as lock, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as bystander:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(f"{bystander.pid} elsewhere")
+        lock.flush()
+        in_use = one_line(muster("up", "--storage", "."))
+        assert f"in use by the muster up with pid {bystander.pid} on host elsewhere" in in_use
+        assert "runs on host elsewhere; run muster down there" in one_line(muster("down", "--storage", "."))
+        assert bystander.poll() is None
 
 
 def listener_behind_a_free_port() -> socket.socket:
