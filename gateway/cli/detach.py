@@ -19,9 +19,9 @@ _POLL_S = 0.1
 def detach(log_file: Path) -> None:
     """Return in a child process that nobody's terminal or session ends, with its output at the end of the file.
 
-    The parent never returns: it shows what the child says, and ends when that is ready (exit code 0), or with the
-    child's exit code. Interrupted, it ends the child. To be called before there are threads. CliError if the file
-    cannot be written.
+    The parent never returns: it shows what the child says, and ends with 0 when that is ready. If the child ends
+    before, it ends with another code: the child's, or 130 when it was interrupted, which ends the child. To be called
+    before there are threads. CliError if the file cannot be written.
     """
     try:
         log = log_file.open("ab")
@@ -41,7 +41,7 @@ def detach(log_file: Path) -> None:
 
 def _follow(child: int, said: BinaryIO) -> int:
     """Show each line that the child writes until it serves or has ended; the exit code."""
-    rest = b""
+    rest, interrupted = b"", False
     while True:
         try:
             ended, status = os.waitpid(child, os.WNOHANG)
@@ -52,7 +52,8 @@ def _follow(child: int, said: BinaryIO) -> int:
                 return 0
             if ended:
                 code = os.waitstatus_to_exitcode(status)
-                return code if code >= 0 else 128 - code
+                return 130 if interrupted else 128 - code if code < 0 else code or 1
             time.sleep(_POLL_S)
         except KeyboardInterrupt:
+            interrupted = True
             os.kill(child, signal.SIGTERM)

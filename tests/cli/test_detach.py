@@ -1,0 +1,68 @@
+"""``--detach``: the parent ends when the child serves, or with what went wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.cli.conftest import ROOT
+
+END_S = 60
+WAITS = "import signal, sys; signal.pause()"
+
+
+def detached(log: Path, then: str) -> subprocess.Popen[str]:
+    """A program that goes on in the background and does that there."""
+    program = f"from pathlib import Path; from gateway.cli.detach import detach; detach(Path({str(log)!r})); {then}"
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_it_goes_on_when_the_parent_has_ended(tmp_path: Path) -> None:
+    serve = f"import os; print('a step'); print('muster ready', os.getpid(), os.getsid(0), flush=True); {WAITS}"
+    parent = detached(tmp_path / "log", serve)
+    said, steps = parent.communicate(timeout=END_S)
+    assert parent.returncode == 0
+    assert steps == "a step\n"
+    assert (tmp_path / "log").read_text() == steps + said
+    pid, session = map(int, said.removeprefix("muster ready").split())
+    child = psutil.Process(pid)
+    assert session == pid, "whoever ends the parent's session does not end it"
+    open_files = {Path(f"/proc/{pid}/fd/{number}").readlink() for number in (0, 1, 2)}
+    assert open_files == {Path(os.devnull), tmp_path / "log"}
+    child.kill()
+    child.wait(END_S)
+
+
+@pytest.mark.parametrize(
+    ("then", "code"),
+    [
+        ("raise SystemExit(3)", 3),
+        ("pass", 1),  # told to stop before it served
+        ("import os; os.kill(os.getpid(), 9)", 137),
+    ],
+    ids=["failed", "stopped", "killed"],
+)
+def test_it_ended_before_it_served(tmp_path: Path, then: str, code: int) -> None:
+    assert detached(tmp_path / "log", then).wait(END_S) == code
+
+
+def test_an_interrupt_is_for_the_child(tmp_path: Path) -> None:
+    parent = detached(tmp_path / "log", f"print('a step', flush=True); {WAITS}")
+    assert parent.stderr
+    assert parent.stderr.readline() == "a step\n"
+    (child,) = psutil.Process(parent.pid).children()
+    parent.send_signal(signal.SIGINT)
+    assert parent.wait(END_S) == 130
+    assert not child.is_running()
