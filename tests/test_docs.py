@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from gateway.cli.main import cli
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+_CONFIG = MusterConfig.from_properties({})
+PROPERTIES = {row.name for row in (*describe_broker(_CONFIG), *describe_topic(_CONFIG, {}))}
 _SPAN = re.compile(r"`([^`\n]+)`")
 _BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -90,9 +93,31 @@ def test_make_has_the_targets(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_modules_exist(page: Path) -> None:
+    """Those that are run with ``python -m``, or named as one of ours."""
+    text = page.read_text()
+    said = set(re.findall(r"python\s-m\s([\w.]+)", text))
+    said |= {
+        name for span in spans(page) for name in re.findall(r"^((?:actors|gateway|placement|spark)(?:\.\w+)+)", span)
+    }
+    assert not {name for name in said if name not in PROPERTIES and not exists(name)}
+
+
+def exists(name: str) -> bool:
+    """A module or package of the repository, a name in one, or a module of somebody else's that is installed."""
+    path = ROOT / name.replace(".", "/")
+    if path.is_dir() or path.with_suffix(".py").exists():
+        return True
+    holder, _, attribute = name.rpartition(".")
+    if not holder:
+        return importlib.util.find_spec(name) is not None
+    folder = ROOT / holder.replace(".", "/")
+    sources = [folder.with_suffix(".py"), folder / "__init__.py"]
+    return any(re.search(rf"\b{attribute}\b", source.read_text()) for source in sources if source.exists())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_properties_exist(page: Path) -> None:
     """Those that are set on the command line, or that begin as one of ours does."""
-    config = MusterConfig.from_properties({})
-    known = {row.name for row in describe_broker(config)} | {row.name for row in describe_topic(config, {})}
     said = set(re.findall(r"--set ([a-z][\w.]*)=", page.read_text()))
-    assert said <= known
+    assert said <= PROPERTIES
