@@ -54,6 +54,8 @@ class Withdrawal:
     offsets_partition: int
     epoch: int
     sequence: int
+    left: bool = False
+    """The client sent LeaveGroup, so it had stopped to fetch. If not, it may not know yet that it is none any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -217,7 +217,7 @@ class Coordinator:
             case SyncGroup():
                 sync.sync(shard, request, context, token)
             case LeaveGroup():
-                leave.leave(shard, request, token)
+                leave.leave(shard, request, context, token)
             case OffsetDelete():
                 offsets.delete(shard, request, token)
             case ListGroups():

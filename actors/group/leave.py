@@ -16,11 +16,11 @@ from actors.group.messages import LeaveGroup, LeaveGroupResponse, LeavingMember,
 from actors.group.rebalance import complete_if_all_joined, prepare
 from actors.group.shard import Shard
 from actors.group.state import Group, GroupState, Member
-from actors.group.types import Token
+from actors.group.types import Context, Token
 
 
-def leave(shard: Shard, request: LeaveGroup, token: Token) -> None:
-    """Remove the members that the request names, then rebalance once."""
+def leave(shard: Shard, request: LeaveGroup, context: Context, token: Token) -> None:
+    """Remove the members that the request names, its sender's or (as an admin) others', then rebalance once."""
     group = shard.groups.get(request.group_id)
     results: list[LeftMember] = []
     removed: list[tuple[Member, str | None]] = []
@@ -32,7 +32,7 @@ def leave(shard: Shard, request: LeaveGroup, token: Token) -> None:
             continue
         results.append(_result(leaving, ErrorCode.none))
         if group is not None and member is not None:
-            drop(shard, group, member)
+            drop(shard, group, member, left=_is_client_of(member, context))
             shard.report(
                 MemberLeft(
                     group=group.id,
@@ -60,6 +60,16 @@ def _find(shard: Shard, group: Group | None, leaving: LeavingMember) -> Member |
     if not member_id and leaving.group_instance_id is not None:
         member_id = group.static_members.get(leaving.group_instance_id, member_id)
     return check_member(group, member_id, leaving.group_instance_id)
+
+
+def _is_client_of(member: Member, context: Context) -> bool:
+    """Whether the request is the member's own, by where it comes from."""
+    own = member.context
+    return own is not None and (own.host, own.client_id, own.principal) == (
+        context.host,
+        context.client_id,
+        context.principal,
+    )
 
 
 def _after_leaving(shard: Shard, group: Group, removed: list[tuple[Member, str | None]]) -> None:

@@ -40,8 +40,8 @@ def meet(shard: Shard, group: Group, member: Member, context: Context) -> None:
         shard.say(shard.registry.met(group, member))
 
 
-def drop(shard: Shard, group: Group, member: Member) -> None:
-    """Remove a member. Requests of it that are parked are answered UNKNOWN_MEMBER_ID."""
+def drop(shard: Shard, group: Group, member: Member, *, left: bool = False) -> None:
+    """Remove a member; ``left``: by its own word. Requests of it that are parked are answered UNKNOWN_MEMBER_ID."""
     if join := group.take_parked_join(member):
         shard.reply(join.token, JoinGroupResponse(error=ErrorCode.unknown_member_id, member_id=NO_MEMBER))
     if member.parked_sync is not None:
@@ -49,7 +49,7 @@ def drop(shard: Shard, group: Group, member: Member) -> None:
         member.parked_sync = None
     shard.timers.cancel(session_timer(group, member))
     group.remove(member)
-    shard.say(shard.registry.gone(group.id, member.id))
+    shard.say(shard.registry.gone(group.id, member.id, left=left))
 
 
 def evict(shard: Shard, group: Group, member: Member, cause: Removal) -> None:

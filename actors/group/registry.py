@@ -90,8 +90,8 @@ class Registry:
             sequence=self._next(),
         )
 
-    def gone(self, group: GroupId, member_id: str) -> Withdrawal | None:
-        """The client is no longer of the group. None if it was not registered."""
+    def gone(self, group: GroupId, member_id: str, *, left: bool = False) -> Withdrawal | None:
+        """The client is no longer of the group; ``left``: by its own word. None if it was not registered."""
         members = self._known.get(group, {})
         self._speakers.forget(group, member_id)
         if members.pop(member_id, None) is None:
@@ -104,6 +104,7 @@ class Registry:
             offsets_partition=self._partition,
             epoch=self._epoch,
             sequence=self._next(),
+            left=left,
         )
 
     def members_of(self, group: GroupId) -> tuple[str, ...]:

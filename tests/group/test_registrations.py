@@ -67,6 +67,16 @@ def test_an_assignment_of_another_type_is_not_read(driver: Driver) -> None:
     assert _registered(driver) == {a: None}
 
 
+def test_only_its_own_word_says_that_a_member_left(driver: Driver) -> None:
+    """Who is expelled, by its session's end or an admin, goes on fetching until it knows."""
+    own, expelled, expired = driver.stable(3)
+    driver.ask(leave(own))
+    driver.ask(leave(expelled), host="10.9.9.9", client="adminclient-1")
+    driver.advance(60_000)
+    withdrawn = {s.member_id: s.left for s in driver.statements if isinstance(s, Withdrawal)}
+    assert withdrawn == {own: True, expelled: False, expired: False}
+
+
 def test_members_that_go_are_withdrawn(driver: Driver) -> None:
     a, b = driver.stable(2)
     driver.ask(leave(a))
