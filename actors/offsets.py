@@ -109,6 +109,7 @@ class OffsetsPartition:
             cleaner_interval_ms=partition_log.config.log_cleaner_backoff_ms,
         )
         self._questions = Questions()
+        self.answers["heard"] = lambda question: {}
         self.answers["metrics"] = self._metrics.answer
         self.answers["append_times"] = lambda question: append_times(question, self._log_of, now_ms)
 
@@ -246,12 +247,12 @@ class OffsetsPartition:
 
     def _apply(self, outcome: Outcome) -> None:
         fits = outcome.write is None or self._begin_write(outcome.records, outcome.write)
+        if outcome.statements:  # before the answers: nobody acts on one that the gateways have not been told of
+            self._tell(outcome.statements)
         for token, response in outcome.replies:
             asked = self._asked.pop(token, None)
             if asked is not None:
                 self._answer(asked, response)
-        if outcome.statements:
-            self._tell(outcome.statements)
         self._report(outcome.events)
         if outcome.write is not None and not fits:
             # A refusal, not a failure of the log: nothing later depends on this step yet.

@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
         self.context = b""
         self.sasl = SaslSession(gateway.sasl) if gateway.sasl is not None else None
         self.last_active_s = time.monotonic()
-        self.attribution = ConnectionState()
+        self.attribution = ConnectionState(opened_ms=gateway.now_ms())
         self._framer = Framer(gateway.config.socket_request_max_bytes)
         if self.sasl is not None:
             self._framer.limit_bytes = min(MAX_FRAME_BYTES, gateway.config.socket_request_max_bytes)

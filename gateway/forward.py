@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from actors.wire.channel import Channel, OnStatements, connect
+from actors.wire.channel import Channel, ChannelLost, OnStatements, connect
 from placement.view import ClusterView, Endpoint
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,13 @@ class Forwarder:
     def offsets(self, partition: int) -> Channel | None:
         """The channel to ``offsets-<partition>``, or None while it is down or was never started."""
         return self._usable(("offsets", partition))
+
+    def coordinators(self) -> list[Channel]:
+        """The channels to all offsets partitions that were started. ChannelLost while one of them is down."""
+        channels = [self._usable(key) for key in self._wanted if key[0] == "offsets"]
+        if None in channels:
+            raise ChannelLost("a coordinator is down")
+        return [channel for channel in channels if channel is not None]
 
     def _usable(self, key: Key) -> Channel | None:
         channel = self._channels.get(key)

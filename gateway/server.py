@@ -15,7 +15,9 @@ from actors.config import MusterConfig, group_config, in_force
 from actors.config.altering import Alteration
 from actors.limited_log import LimitedLog
 from actors.runtime import now_ms
+from actors.wire.channel import ChannelLost
 from gateway.attribution.account import Account
+from gateway.attribution.table import HEAR_MS
 from gateway.connection import Cause, Complaint, Connection
 from gateway.forward import Forwarder
 from gateway.metrics import GatewayMetrics
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _IDLE_SWEEP_S, _LEAST_SWEEP_S = 10.0, 0.05
+_HEAR_AGAIN_S = 0.02
 
 
 class Controller(Protocol):
@@ -95,6 +98,9 @@ class Gateway:
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._view_changed = asyncio.Event()
+        self._hearing: asyncio.Task[None] | None = None
+        self._hears_again = False
+        account.on_begun = self._hear
         self.forwarder.follow(view)
 
     async def listen(self, host: str, port: int) -> int:
@@ -178,6 +184,27 @@ class Gateway:
             self.account.replace(partition, epoch, registrations, now_ms())
         else:
             self.account.statements(statements, now_ms())
+
+    def _hear(self) -> None:
+        """Tell the books up to when they know all that coordinators said. What asks meanwhile comes next."""
+        if self._hearing is not None and not self._hearing.done():
+            self._hears_again = True
+        else:
+            self._hearing = asyncio.get_running_loop().create_task(self._ask_coordinators())
+
+    async def _ask_coordinators(self) -> None:
+        """A coordinator tells what it decides before it answers anything later: so an answer says that all came."""
+        self._hears_again = True
+        while self._hears_again:
+            self._hears_again, asked_ms = False, now_ms()
+            try:
+                async with asyncio.timeout(HEAR_MS / 1000):
+                    await asyncio.gather(*(channel.ask({"ask": "heard"}) for channel in self.forwarder.coordinators()))
+            except (ChannelLost, TimeoutError) as error:
+                log.debug("not all coordinators can be heard: %s", error)
+            else:
+                self.account.heard(asked_ms)
+            await asyncio.sleep(_HEAR_AGAIN_S)
 
     def topic(self, name: str | None, topic_id: UUID | None) -> Topic | None:
         """The topic by name or, where the request has none, by id."""

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from gateway.attribution.ambiguity import AmbiguousClients
 from gateway.attribution.connection import ConnectionState
 from gateway.attribution.fetches import Fetches
+from gateway.attribution.identity import PATIENCE_MS
 from gateway.attribution.ladder import Ladder
 from gateway.attribution.ledger import MAX_SENDS, PENDING_MS, Amount, Ledger, Pending, Settlement
 from gateway.attribution.series import (
@@ -45,6 +46,18 @@ Part = tuple[str, int, int, int, int, int, int, int]
 """What a Fetch answer carries of one partition: topic, partition, fetch offset, first offset (the larger of the fetch
 offset and the first batch's base offset), last offset (of the last batch, inclusive), messages, bytes and entries
 (record batches). The last three are of whole batches, as sent."""
+
+
+class End(NamedTuple):
+    """How far a client of a group was sent a partition before the gateway was started anew: the next offset."""
+
+    group: str
+    member_id: str | None
+    host: str
+    client_id: str | None
+    topic: str
+    partition: int
+    offset: int
 
 
 class Run(Protocol):
@@ -148,7 +161,9 @@ class Account(Generic[T]):
         series_retention_ms: int = RETENTION_MS,
     ) -> None:
         self.table = RegistrationTable(grace_ms=grace_ms, memory_ms=pending_ms + 1_000)
-        self._ladder = Ladder(self.table, memory_ms=grace_ms + pending_ms)
+        self._ladder = Ladder(
+            self.table, memory_ms=grace_ms + pending_ms, pair_after_ms=max(PATIENCE_MS, pending_ms // 2)
+        )
         self._fetchers = self._ladder.fetchers
         self._ledger = Ledger(self._ladder, pending_ms=pending_ms, max_sends=max_pending_sends)
         self._sink = sink
@@ -159,6 +174,8 @@ class Account(Generic[T]):
         self._unfolded: list[_Stream] = []
         """Those with something that is not in the totals yet: no longer than a settle."""
         self._now_ms = 0
+        self.on_begun: Callable[[], None] | None = None
+        """Called when a client of somebody begins to fetch a partition: have coordinators asked (:meth:`heard`)."""
 
     def sent(
         self,
@@ -266,11 +283,14 @@ class Account(Generic[T]):
         began, is evidence.
         """
         connection.saw_client(client_id)
-        self._fetchers.saw(connection, host, client_id, offsets, now_ms)
+        begins = self._fetchers.saw(connection, host, client_id, offsets, now_ms)
+        if begins and self.on_begun is not None:
+            self.table.asks(now_ms)
+            self.on_begun()
 
     def fetching_again(self, fetches: Fetches, now_ms: int) -> None:
         """A Fetch came in that names what the one before on its connection did, for that client id (``current``)."""
-        fetches.last_active_ms = now_ms
+        fetches.before_last_ms, fetches.last_active_ms = fetches.last_active_ms, now_ms
         self._fetchers.tick(now_ms)
 
     def closed(self, connection: ConnectionState) -> None:
@@ -304,6 +324,21 @@ class Account(Generic[T]):
         """Take in a coordinator's snapshot (:meth:`RegistrationTable.replace`), and settle what waited for it."""
         changed = self.table.replace(offsets_partition, epoch, registrations, now_ms, sequence=sequence)
         self._changed(changed, now_ms)
+
+    def heard(self, asked_ms: int) -> None:
+        """All coordinators were asked at that time or later, and all that they had said by then is here.
+
+        So whatever they state from now on they had not said then, nor had anybody acted on it.
+        """
+        self.table.heard(asked_ms)
+        self._close(self._ledger.changed(self._ladder.heard()))
+
+    def resumes(self, ends: Iterable[End], now_ms: int) -> None:
+        """Take in where streams ended that clients will go on with: before the first connection."""
+        for end in ends:
+            self.table.positions.add_one(
+                (end.host, end.client_id), (end.topic, end.partition), end.offset, end.group, now_ms
+            )
 
     def settle(self, now_ms: int) -> None:
         """Give up what has waited too long, forget old tenures and groups. Call it about once a second."""

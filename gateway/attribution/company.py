@@ -81,6 +81,10 @@ class Company:
         ]
         if len(company) < seats:
             return True
+        now_ms = self._fetchers.now_ms
+        if any(self._table.may_hear_of(each.first_ms(place), now_ms) for each in company):
+            self._watch(fetches)  # another group may be known in a moment that has one of them
+            return False
         ranks = {each: self._rank(each, place, group, owners) for each in (fetches, *company)}
         ranked = sorted(ranks, key=ranks.__getitem__)
         seated, others = ranked[:seats], ranked[seats:]

@@ -12,9 +12,11 @@ ANONYMOUS = "User:ANONYMOUS"
 class ConnectionState:
     """One per client connection; it outlives the connection only in what waits for evidence."""
 
-    __slots__ = ("_client_ids", "_groups", "fetches", "is_open", "principal")
+    __slots__ = ("_client_ids", "_groups", "fetches", "is_open", "opened_ms", "principal")
 
-    def __init__(self, principal: str = ANONYMOUS) -> None:
+    def __init__(self, principal: str = ANONYMOUS, *, opened_ms: int = 0) -> None:
+        """``opened_ms``: by the gateway's clock; 0 if it is not known."""
+        self.opened_ms = opened_ms
         self.principal = principal
         """Who sends on it. Not to be changed after the first request of a consumer."""
         self._groups: set[tuple[str | None, str]] = set()

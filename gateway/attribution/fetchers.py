@@ -35,8 +35,8 @@ class Fetchers:
 
     def saw(
         self, connection: ConnectionState, host: str, client_id: str | None, offsets: Mapping[Place, int], now_ms: int
-    ) -> None:
-        """A Fetch names exactly these partitions and fetch offsets."""
+    ) -> bool:
+        """A Fetch names exactly these partitions and fetch offsets; whether it begins to fetch any of them."""
         if now_ms > self.now_ms:
             self.now_ms = now_ms
         fetches = connection.fetches.get(client_id)
@@ -44,6 +44,7 @@ class Fetchers:
             fetches = self.of(connection, host, client_id)
         if fresh := fetches.saw(offsets, now_ms):
             self._index(fetches, fresh)
+        return bool(fresh)
 
     def sent(
         self, connection: ConnectionState, host: str, client_id: str | None, place: Place, offset: int, now_ms: int

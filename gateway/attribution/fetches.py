@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gateway.attribution.slot import Key, Observation, Place
+from gateway.attribution.slot import Key, Observation, Place, Reader
 from gateway.attribution.verdict import Evidence
 
 if TYPE_CHECKING:
@@ -36,11 +36,8 @@ class Identity:
     """What tells it from the other groups: whichever may have fetched this too is a rival."""
     over: frozenset[str] = frozenset()
     """Rivals that other evidence than the basis decided against."""
-
-    @property
-    def is_guess(self) -> bool:
-        """Better evidence may replace it."""
-        return self.evidence is Evidence.ONE_TO_ONE
+    is_guess: bool = False
+    """Better evidence may replace it."""
 
 
 @dataclass(slots=True)
@@ -56,6 +53,7 @@ class Fetches:
     __slots__ = (
         "_seen",
         "after",
+        "before_last_ms",
         "connection",
         "current",
         "doubts",
@@ -104,12 +102,20 @@ class Fetches:
         """What its last Fetch named that was not like the one before, with the fetch offsets."""
         self.last_active_ms = 0
         """When it fetched last."""
+        self.before_last_ms = 0
+        """When it fetched before that. A client has one Fetch at a time under way on a connection, so it has sent the
+        last one after the one before was answered: certainly after this time."""
         self.streams: dict[Place, Any] = {}
         """The account's verdicts about it, while they are current."""
 
     @property
     def principal(self) -> str:
         return self.connection.principal
+
+    @property
+    def reader(self) -> Reader:
+        """What it shows of itself by now."""
+        return Reader(self.connection.principal, self.connection.opened_ms, self.before_last_ms)
 
     def places(self) -> list[Place]:
         """Partitions fetched of late."""
@@ -148,13 +154,13 @@ class Fetches:
     def saw(self, offsets: Mapping[Place, int], now_ms: int) -> list[Place]:
         """A Fetch names these partitions and offsets, and no others. Returns those that are new, or new again."""
         if offsets.keys() == self.current.keys():
-            self.last_active_ms = now_ms
+            self.before_last_ms, self.last_active_ms = self.last_active_ms, now_ms
             return []
         for place in self.current:
             self._seen[place].last_ms = self.last_active_ms
         fresh = self._note(offsets, now_ms)
         self.current = offsets
-        self.last_active_ms = now_ms
+        self.before_last_ms, self.last_active_ms = self.last_active_ms, now_ms
         return fresh
 
     def saw_one(self, place: Place, offset: int, now_ms: int) -> list[Place]:

@@ -3,15 +3,26 @@
 A client is of one group, and does not change it on a live connection. So what tells the group for one partition tells
 it for all that the connection fetches for that client id, and tells it for good: until a rival turns up that may have
 been meant all along, or the group turns out not to own what is fetched for it.
+
+What tells groups apart is, besides what they own and where they were told to begin, when they could (``Slot.absent``):
+
+* a connection that was opened after a member had left is not that member's;
+* one that began to fetch a partition before a group owned it is not that group's;
+* one that goes on fetching after all of a group have left is not that group's;
+* one that is fetched from beside the connection of a group's only owner is not that group's.
+
+All of it is told by the order in which the gateway saw things. That a registration had not been made yet is known for
+certain where all coordinators were asked in between (``RegistrationTable.heard``), and else held to be so after LAG_MS.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gateway.attribution.connection import ConnectionState
 from gateway.attribution.fetchers import Fetchers
 from gateway.attribution.fetches import Fetches, Identity, all_overlap, may_overlap, overlap
+from gateway.attribution.matching import pairs, viable
 from gateway.attribution.slot import LAG_MS, Key, Observation, Place, Slot
 from gateway.attribution.table import RegistrationTable
 from gateway.attribution.verdict import Evidence
@@ -19,8 +30,10 @@ from gateway.attribution.verdict import Evidence
 SETTLED_MS = 2_000
 """A partition says who fetches it only so long after it was fetched first: registrations may come a little late."""
 PATIENCE_MS = 5_000
-"""How long bytes wait for better evidence before connections and groups are paired."""
+"""How long bytes wait for better evidence before connections and groups are paired, at least."""
 _MAX_DOUBTS = 16
+_MOST_MATCHED = 50
+"""Connections of one key that are compared with each other at a time."""
 _WAIT_MS = 60_000
 """How much longer than it lives a connection is asked about."""
 
@@ -28,10 +41,12 @@ _WAIT_MS = 60_000
 class Identities:
     """Finds, keeps and gives up the identities of all :class:`Fetches`."""
 
-    def __init__(self, table: RegistrationTable, fetchers: Fetchers) -> None:
+    def __init__(self, table: RegistrationTable, fetchers: Fetchers, *, pair_after_ms: int = PATIENCE_MS) -> None:
         self._table = table
         self._fetchers = fetchers
+        self._pair_after_ms = pair_after_ms
         self._waiting: dict[Key, dict[Fetches, None]] = {}
+        self._guesses: dict[Fetches, None] = {}
         self._news: set[Key] = set()
         self._successors: dict[Fetches, None] = {}
         """Those whose ``after`` is not empty."""
@@ -87,11 +102,7 @@ class Identities:
     def closed(self, connection: ConnectionState) -> None:
         """Whoever fetched the same beside it is another client, whatever becomes of this one."""
         for fetches in connection.fetches.values():
-            if fetches.identity is not None:
-                for place in fetches.known():
-                    for other in self._fetchers.beside(fetches, place):
-                        if overlap(fetches, other, place):
-                            other.not_of.add(fetches.identity.group)
+            self._set_apart(fetches)
 
     def wait(self, fetches: Fetches, at_ms: int) -> None:
         """Bytes wait for its identity."""
@@ -106,12 +117,20 @@ class Identities:
                 self._drop(fetches)
             if fetches.identity is None or not any(other.connection.is_open for other in fetches.after):
                 del self._successors[fetches]
+        for fetches in list(self._guesses):
+            if fetches.connection.is_open and fetches.identity is not None and fetches.identity.is_guess:
+                self.of(fetches)
+            else:
+                del self._guesses[fetches]
         for key, waiting in list(self._waiting.items()):
-            visited: set[tuple[str, Place]] = set()
             for fetches in list(waiting):
                 if self.of(fetches) is not None or self._fetchers.now_ms - fetches.last_active_ms > _WAIT_MS:
-                    del waiting[fetches]
-                    fetches.waiting_since_ms = None
+                    self._wait_no_more(fetches)
+            self._match([each for each in waiting if each.identity is None])
+            visited: set[tuple[str, Place]] = set()
+            for fetches in list(waiting):
+                if fetches.identity is not None and not fetches.doubts:
+                    self._wait_no_more(fetches)
                     continue
                 for place in fetches.places():
                     if (fetches.principal, place) not in visited:
@@ -122,22 +141,41 @@ class Identities:
         news, self._news = self._news, set()
         return news
 
+    def _wait_no_more(self, fetches: Fetches) -> None:
+        del self._waiting[fetches.key][fetches]
+        fetches.waiting_since_ms = None
+
+    def _set_apart(self, fetches: Fetches) -> None:
+        """It is closed, and what was fetched beside it is not its group's; nor what still waits of others closed."""
+        if fetches.identity is None or fetches.identity.is_guess:
+            return
+        group = fetches.identity.group
+        for place in fetches.known():
+            for other in self._others(fetches, place):
+                if overlap(fetches, other, place) and len(self._seats(other, place, group)) <= 1:
+                    other.not_of.add(group)
+
     def _by_session(self, fetches: Fetches) -> Identity | None:
         """All that is fetched is one group's and no other one's."""
-        seen = fetches.observations(begun_by_ms=self._fetchers.now_ms - SETTLED_MS)
+        settled_ms = max(self._fetchers.now_ms - SETTLED_MS, self._table.heard_ms)
+        seen = fetches.observations(begun_by_ms=settled_ms)
         fitting = self._fitting(fetches, seen)
-        return Identity(fitting.pop(), Evidence.SESSION, tuple(seen)) if len(fitting) == 1 else None
+        options = fitting - self._absent(fetches, fitting, seen)
+        if len(options) != 1:
+            return None
+        return Identity(min(options), Evidence.SESSION, tuple(seen), frozenset(fitting - options))
 
     def _by_offsets(self, fetches: Fetches) -> Identity | None:
         """It began where clients of one group were told to, and of no other; nobody else began there too."""
         seen = fetches.observations()
         fitting = self._fitting(fetches, seen)
+        options = fitting - self._absent(fetches, fitting, seen)
         told: set[str] = set()
         for observation in seen:
             place, offset = observation.place, fetches.first_offset(observation.place)
             groups = self._table.positions.groups_at(
                 fetches.key, place, offset, observation.first_ms, fetches.principal
-            ).intersection(fitting)
+            ).intersection(options)
             if len(groups) == 1 and not self._has_twin(fetches, place, offset):
                 told |= groups
         if len(told) != 1:
@@ -145,11 +183,81 @@ class Identities:
         [group] = told
         return Identity(group, Evidence.OFFSET_CONTINUITY, tuple(seen), frozenset(fitting - told))
 
+    def _options(self, fetches: Fetches, seen: Sequence[Observation] | None = None) -> set[str]:
+        """The groups that it may be of, without those that have another connection for what it fetches."""
+        seen = fetches.observations() if seen is None else seen
+        fitting = self._fitting(fetches, seen)
+        held = {
+            other.identity.group
+            for place in (observation.place for observation in seen)
+            for other in self._others(fetches, place)
+            if other.identity is not None
+            and not other.identity.is_guess
+            and overlap(fetches, other, place)
+            and self._has_one_seat(fetches, place, other.identity.group)
+        }
+        return fitting - held - self._absent(fetches, fitting, seen)
+
+    def _others(self, fetches: Fetches, place: Place) -> Iterator[Fetches]:
+        """Connections that fetch the partition beside it, and closed ones that did, as far as bytes wait for them."""
+        yield from self._fetchers.beside(fetches, place)
+        for other in self._waiting.get(fetches.key, ()):
+            is_other = other is not fetches and other.principal == fetches.principal
+            if is_other and not other.connection.is_open and other.knows(place):
+                yield other
+
+    def _seats(self, fetches: Fetches, place: Place, group: str) -> dict[str, bool]:
+        """The owners that the group has there, and whether they are members, as such a connection may see it."""
+        slot = self._table.slot(*fetches.key)
+        claims = [] if slot is None else slot.owners(*place, fetches.last_ms(place), fetches.reader)
+        return {claim.member_id: claim.of_member for claim in claims if claim.group == group}
+
+    def _has_one_seat(self, fetches: Fetches, place: Place, group: str) -> bool:
+        """Whether one connection at a time fetches the partition for the group."""
+        return list(self._seats(fetches, place, group).values()) == [True]
+
     def _has_twin(self, fetches: Fetches, place: Place, offset: int) -> bool:
         return any(
             other.identity is None and other.first_offset(place) == offset and may_overlap(fetches, other, place)
             for other in self._fetchers.beside(fetches, place)
         )
+
+    def _match(self, waiting: Iterable[Fetches]) -> None:
+        """Give each its group that can be only that one's, given that those side by side are all of different groups.
+
+        What a connection was fetching when another one began stands for both: of intervals that overlap pairwise, all
+        have the begin of one in common.
+        """
+        settled_ms = max(self._fetchers.now_ms - SETTLED_MS, self._table.heard_ms)
+        some = [each for each in waiting if not each.is_shared][:_MOST_MATCHED]
+        seen = {each: these for each in some if (these := each.observations(begun_by_ms=settled_ms))}
+        options = {each: self._options(each, these) for each, these in seen.items()}
+        sides = self._sides(options)
+        is_news = True
+        while is_news:
+            is_news = False
+            for side in sides:
+                for each, left in (viable({each: options[each] for each in side}) or {}).items():
+                    is_news |= left != options[each]
+                    options[each] = left
+        for each, left in options.items():
+            waited_ms = self._fetchers.now_ms - max(each.first_ms(observation.place) for observation in seen[each])
+            if len(left) == 1 and waited_ms >= SETTLED_MS and not self._is_taken(each, group := min(left)):
+                over = frozenset(self._fitting(each, seen[each]) - left)
+                self._settle(each, Identity(group, Evidence.ONE_TO_ONE, tuple(seen[each]), over))
+
+    def _sides(self, options: Mapping[Fetches, set[str]]) -> set[frozenset[Fetches]]:
+        """Those that fetched one partition at one time, where each of their groups has but one member that may."""
+        at: dict[tuple[str, Place], list[Fetches]] = {}
+        for each, groups in options.items():
+            for place in each.places():
+                if groups and all(self._has_one_seat(each, place, group) for group in groups):
+                    at.setdefault((each.principal, place), []).append(each)
+        sides = set()
+        for (_, place), these in at.items():
+            for began_ms in {each.first_ms(place) for each in these}:
+                sides.add(frozenset(each for each in these if each.first_ms(place) <= began_ms < each.last_ms(place)))
+        return {side for side in sides if len(side) > 1}
 
     def _pair(self, fetches: Fetches, place: Place) -> None:
         """One connection to one group, where there are as many of both: certain for the last one that is left."""
@@ -159,17 +267,17 @@ class Identities:
         open_ = [each for each in here if self._standing(each) is None and not each.is_shared]
         if slot is None or not open_ or (len(here) > 1 and not all_overlap(here, place)):
             return
-        groups = slot.possible(place, now_ms, fetches.principal)
+        groups = {group for each in here for group in slot.possible(place, now_ms, each.reader)}
         held = {each.identity.group for each in here if each.identity is not None}
-        left = groups - held
         if len(groups) < 2 or len(here) > len(groups) or not held <= groups:
             return
+        options = [self._options(each) - held for each in open_]
+        left = set().union(*options)
         waited_ms = now_ms - max(max(each.first_ms(place), each.waiting_since_ms or 0) for each in open_)
         can_eliminate = bool(held) and waited_ms >= SETTLED_MS
-        can_pair = len(open_) == len(left) and waited_ms >= PATIENCE_MS
+        can_pair = len(open_) == len(left) and waited_ms >= self._pair_after_ms and _began_alike(open_)
         if not can_eliminate and not can_pair:
             return
-        options = [self._fitting(each, each.observations()) & left for each in open_]
         lone = [(each, groups) for each, groups in zip(open_, options, strict=True) if len(groups) == 1]
         if can_eliminate and lone:
             for each, only in lone:
@@ -183,7 +291,8 @@ class Identities:
         if group not in held:
             seen = fetches.observations()
             over = frozenset(self._fitting(fetches, seen) - {group})
-            self._settle(fetches, Identity(group, Evidence.ONE_TO_ONE, tuple(seen), over))
+            self._settle(fetches, Identity(group, Evidence.ONE_TO_ONE, tuple(seen), over, is_guess=True))
+            self._guesses[fetches] = None
 
     def _is_taken(self, fetches: Fetches, group: str) -> bool:
         """Whether another client that fetches one of the same partitions is certainly the group's."""
@@ -227,14 +336,15 @@ class Identities:
             return None
         version = self._table.version(*fetches.key)
         if version != fetches.stood:
-            if not self._fitting(fetches, identity.basis) <= identity.over | {identity.group}:
+            rivals = self._fitting(fetches, identity.basis) - identity.over - {identity.group}
+            if rivals - self._absent(fetches, rivals, identity.basis):
                 self._drop(fetches)
                 return None
             fetches.stood = version
         slot = self._table.slot(*fetches.key)
         while fetches.doubts and self._fetchers.now_ms - fetches.doubts[0][1] >= LAG_MS:
             place, at_ms = fetches.doubts.pop(0)
-            owners = slot.possible(place, at_ms, fetches.principal) if slot is not None else set()
+            owners = slot.possible(place, at_ms, fetches.reader) if slot is not None else set()
             if identity.group not in owners:
                 fetches.is_shared = bool(owners)
                 self._drop(fetches)
@@ -244,7 +354,11 @@ class Identities:
 
     def _fitting(self, fetches: Fetches, seen: Iterable[Observation]) -> set[str]:
         slot: Slot | None = self._table.slot(*fetches.key)
-        return set() if slot is None else slot.fitting(seen, fetches.principal) - fetches.not_of - fetches.outside_of
+        return set() if slot is None else slot.fitting(seen, fetches.reader) - fetches.not_of - fetches.outside_of
+
+    def _absent(self, fetches: Fetches, groups: set[str], seen: Iterable[Observation]) -> set[str]:
+        slot = self._table.slot(*fetches.key)
+        return set() if slot is None or not groups else slot.absent(groups, seen, fetches.reader)
 
     def _settle(self, fetches: Fetches, identity: Identity) -> None:
         for other in self._neighbours(fetches):
@@ -258,6 +372,8 @@ class Identities:
         fetches.after = [] if identity.evidence is Evidence.BINDING else self._past(fetches, identity.group)
         if fetches.after:
             self._successors[fetches] = None
+        if not fetches.connection.is_open:
+            self._set_apart(fetches)
         if is_news:
             self.tell(fetches)
         fetches.stood = self._table.version(*fetches.key)
@@ -274,19 +390,10 @@ class Identities:
         self._news.add(fetches.key)
 
 
-def pairs(options: Sequence[set[str]]) -> list[str] | None:
-    """One group for each, all different, the same for the same options; None if there is no such choice."""
-    owner: dict[str, int] = {}
-
-    def place(number: int, tried: set[str]) -> bool:
-        for group in sorted(options[number] - tried, key=lambda group: (group in owner, group)):
-            tried.add(group)
-            if group not in owner or place(owner[group], tried):
-                owner[group] = number
-                return True
-        return False
-
-    if not all(place(number, set()) for number in range(len(options))):
-        return None
-    chosen = {number: group for group, number in owner.items()}
-    return [chosen[number] for number in range(len(options))]
+def _began_alike(these: Iterable[Fetches]) -> bool:
+    """Each partition from the same offset on, so that to take one for another makes no large difference."""
+    began: dict[Place, set[int]] = {}
+    for each in these:
+        for place in each.places():
+            began.setdefault(place, set()).add(each.first_offset(place))
+    return all(len(offsets) == 1 for offsets in began.values())

@@ -4,7 +4,8 @@ A Fetch request names no group in any version (apache/kafka FetchRequest.json). 
 registrations and what they answered, what the connection has shown, and the partition itself. The rungs are tried
 strongest first; each one needs the group to be *possible*: one of its members with this principal, host and client id
 owns the partition, or owned it until a grace time ago (a Fetch may be answered after the reassignment, F31), or has an
-assignment that is not known. A wrong label is worse than none, so whatever stays possible for two groups is left open.
+assignment that is not known; and had not left before this connection was opened (F16). A wrong label is worse than
+none, so whatever stays possible for two groups is left open.
 
 1. **same connection**: this connection carried group requests of exactly one group and one client id, and that
    group is possible. Exact, but only clients that share one connection for both (sarama) ever show it.
@@ -19,12 +20,16 @@ Where several are possible, the connection tells (:mod:`gateway.attribution.iden
 4. **binding**: what it fetched before was certainly one group's, by rung 2 or 3, and could not be the others'. A
    registration that comes up to LAG_MS after the bytes counts as having been there, one from a snapshot as having
    always been there.
-5. **session**: one member owns all that the connection fetches of late, and of no other group does any.
+5. **session**: one member owns all that the connection fetches of late, and of no other group does any; or did when
+   the connection began, or is there still (``Slot.absent``).
 6. **offset_continuity**: it began to fetch where a client of one group was told that its committed offset is
-   (OffsetFetch), and of no other, and no other connection began there.
+   (OffsetFetch), or where its stream ended before the gateway was started anew; and of no other, and no other
+   connection began there.
 7. **one_to_one**: other connections are certain to be the other groups'; or nothing tells as many connections as
    groups apart, and they are paired. If that is wrong, each group still gets one stream of the same partition, and
    totals differ by no more than the distance of the positions.
+
+No certainty comes before it is heard that no registration is on its way (``RegistrationTable.may_hear_of``): a moment.
 
 What has waited in vain with no candidate at all may still be **assignment** (a member on the other address family, F17)
 or **derived** (:mod:`gateway.attribution.last_resort`). F numbers are explained in docs/attribution.md.
@@ -35,9 +40,10 @@ from __future__ import annotations
 from gateway.attribution.company import Company
 from gateway.attribution.connection import ConnectionState
 from gateway.attribution.fetchers import Fetchers
+from gateway.attribution.fetches import Fetches
 from gateway.attribution.identity import PATIENCE_MS, Identities
 from gateway.attribution.last_resort import derived, other_family
-from gateway.attribution.slot import Claim, Key
+from gateway.attribution.slot import Claim, Key, Place, Reader
 from gateway.attribution.table import GRACE_MS, MEMORY_MS, RegistrationTable
 from gateway.attribution.verdict import Evidence, Reason, Verdict
 
@@ -53,12 +59,16 @@ _INTERNAL = Verdict.none(Reason.INTERNAL)
 class Ladder:
     """Judges by the registrations and by what the connections show."""
 
-    def __init__(self, table: RegistrationTable, *, memory_ms: int = GRACE_MS + MEMORY_MS) -> None:
+    def __init__(
+        self, table: RegistrationTable, *, memory_ms: int = GRACE_MS + MEMORY_MS, pair_after_ms: int = PATIENCE_MS
+    ) -> None:
         self.fetchers = Fetchers()
         self._memory_ms = memory_ms
         self._table = table
-        self._identities = Identities(table, self.fetchers)
+        self._identities = Identities(table, self.fetchers, pair_after_ms=pair_after_ms)
         self._company = Company(table, self.fetchers, self._identities)
+        self._unheard: set[Key] = set()
+        """Of which bytes wait until coordinators have told what they said."""
 
     def judge(
         self, connection: ConnectionState, host: str, client_id: str | None, topic: str, partition: int, at_ms: int
@@ -73,11 +83,12 @@ class Ladder:
         slot = self._table.slot(host, client_id)
         if slot is None:
             return _NO_GROUP
-        owners = slot.owners(topic, partition, at_ms, connection.principal)
-        opaque = slot.opaque(at_ms, connection.principal)
+        place, fetches = (topic, partition), self.fetchers.of(connection, host, client_id)
+        by = fetches.reader
+        owners = slot.owners(topic, partition, at_ms, by)
+        opaque = slot.opaque(at_ms, by)
         possible = {claim.group for claim in owners}
         possible.update(claim.group for claim in opaque)
-        place, fetches = (topic, partition), self.fetchers.of(connection, host, client_id)
 
         seen = connection.group_of(client_id)
         if seen is not None and seen in possible:
@@ -90,14 +101,18 @@ class Ladder:
             self._identities.doubt(fetches, place, at_ms)
             self._identities.wait(fetches, at_ms)
             return _AMBIGUOUS
-        if not possible and not slot.has_other(None, at_ms, connection.principal):
+        if not possible and not slot.has_other(None, at_ms, by):
             return _NO_GROUP
         group = next(iter(possible), None)
-        is_alone = group is not None and not slot.has_other(group, at_ms, connection.principal)
+        is_alone = group is not None and not slot.has_other(group, at_ms, by)
         if group is None or not (owners or is_alone):
             self._identities.doubt(fetches, place, at_ms)
             return _UNKNOWN
-        if not self._company.admits(fetches, place, group, owners, opaque):
+        if fetches.identity is None and fetches.knows(place) and self._may_hear_of(fetches, place):
+            return _UNKNOWN
+        anybody = Reader(connection.principal)
+        of_all = slot.owners(topic, partition, at_ms, anybody), slot.opaque(at_ms, anybody)
+        if not self._company.admits(fetches, place, group, *of_all):
             return _NOT_MEMBER if group in fetches.outside_of else _UNKNOWN
         self._identities.certain(fetches, place, group, at_ms)
         evidence = Evidence.UNIQUE_CANDIDATE if is_alone else Evidence.ASSIGNMENT
@@ -134,7 +149,24 @@ class Ladder:
         self.fetchers.tick(now_ms)
         self.fetchers.prune(now_ms - self._memory_ms)
         self._company.settle()
-        return self._identities.settle()
+        return self._identities.settle() | self.heard()
+
+    def heard(self) -> set[Key]:
+        """The keys that wait for what coordinators may have said, if that is here, or has not come for long."""
+        asked_ms = self._table.asked_ms
+        if asked_ms is not None and self._table.may_hear_of(asked_ms, self.fetchers.now_ms):
+            return set()
+        unheard, self._unheard = self._unheard, set()
+        for key in unheard:
+            self._table.touch(key)
+        return unheard
+
+    def _may_hear_of(self, fetches: Fetches, place: Place) -> bool:
+        """Whether another group may have been given the partition before that began, and is not known yet."""
+        may_hear = self._table.may_hear_of(fetches.first_ms(place), self.fetchers.now_ms)
+        if may_hear:
+            self._unheard.add(fetches.key)
+        return may_hear
 
 
 def _member_of(group: str, owners: list[Claim], opaque: list[Claim]) -> str | None:

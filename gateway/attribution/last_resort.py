@@ -57,9 +57,9 @@ def other_family(
         slot = table.slot(other, client_id)
         if slot is None:
             continue
-        if slot.opaque(at_ms, fetches.principal):
+        if slot.opaque(at_ms, fetches.reader):
             return None
-        for claim in slot.owners(*place, at_ms, fetches.principal):
+        for claim in slot.owners(*place, at_ms, fetches.reader):
             found[claim.group, claim.member_id] = (other, slot)
     if len(found) != 1:
         return None
@@ -67,6 +67,6 @@ def other_family(
     seen = fetches.observations()
     if fetchers.was_fetched((other, client_id), fetches.principal, place, at_ms):
         return None
-    if group not in slot.fitting(seen, fetches.principal):
+    if group not in slot.fitting(seen, fetches.reader):
         return None
     return Verdict.of(group, member_id, Evidence.ASSIGNMENT)

@@ -1,4 +1,7 @@
-"""Where groups begin to fetch, as their coordinators answered it (OffsetFetch); first fetch offsets are held to it."""
+"""Where groups begin to fetch: as their coordinators answered it (OffsetFetch), or where this gateway left off before.
+
+First fetch offsets are held to it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from placement.registration import Position
 
 POSITION_MS = 60_000
 """How long after it was told its committed offset a client may begin to fetch there, at most."""
-_MAX_PER_PARTITION = 8
+_MAX_PER_PARTITION = 64
 """As many times as one partition may be given to members of a group within POSITION_MS, to be judged by."""
 
 
@@ -33,11 +36,17 @@ class Positions:
         """A client of that key was told so just now."""
         key = (position.host, position.client_id)
         for topic, partition, offset in position.positions:
-            where = (key, (topic, partition))
-            told = self._told.setdefault(where, [])
-            told.append(_Told(now_ms, offset, position.group, position.principal))
-            del told[:-_MAX_PER_PARTITION]
-            self._ages.append((now_ms, where))
+            self.add_one(key, (topic, partition), offset, position.group, now_ms, position.principal)
+
+    def add_one(
+        self, key: Key, place: Place, offset: int, group: str, now_ms: int, principal: str | None = None
+    ) -> None:
+        """A client of that key and group is about to fetch the partition from there."""
+        where = (key, place)
+        told = self._told.setdefault(where, [])
+        told.append(_Told(now_ms, offset, group, principal))
+        del told[:-_MAX_PER_PARTITION]
+        self._ages.append((now_ms, where))
 
     def groups_at(self, key: Key, place: Place, offset: int, first_ms: int, principal: str | None) -> set[str]:
         """The groups of which a client that began there at ``first_ms`` was told to."""

@@ -2,6 +2,9 @@
 
 The principal is the third part of the key. It is compared claim by claim, since a registration whose principal is not
 known (None) is every principal's; and so is a question that names none.
+
+All times are of the gateway's clock; of a statement it is when it was heard of. That is after what it tells of, so what
+the gateway saw after hearing that a member left was done after it had left, whatever other clocks say.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 Key = tuple[str, str | None]
 """(host, client id). The host is canonical text; None and "" are different client ids."""
@@ -20,6 +24,20 @@ LAG_MS = 5_000
 SIMPLE_MS = 10_000
 """How long a simple consumer may fetch a partition before it commits it, or asks for its offset."""
 _MAX_ENDED = 8
+
+
+class Reader(NamedTuple):
+    """Who fetches, as far as the connection shows it."""
+
+    principal: str | None = None
+    """None: anybody."""
+    opened_ms: int = 0
+    """When the connection was opened; 0: not known."""
+    active_ms: int = 0
+    """A time after which it has sent a Fetch."""
+
+
+ANYBODY = Reader()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +60,8 @@ class Tenure:
     since_ms: int
     """When it was heard of; 0 when it began at an unknown time before that."""
     principal: str | None = None
+    heard_ms: int = -1
+    """It began later than this, for certain: all that coordinators had said by then was here without it."""
     until_ms: int = FOREVER_MS
 
     @property
@@ -52,6 +72,11 @@ class Tenure:
         first commit, any time later; and a snapshot tells nothing of the time before.
         """
         return max(0, self.since_ms - LAG_MS) if self.member else 0
+
+    @property
+    def begin_ms(self) -> int:
+        """Who fetched a partition before this time did not begin to by this right."""
+        return max(self.first_ms, self.heard_ms + 1) if self.member else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +91,17 @@ class Claim:
     last_ms: int
     of_member: bool
     """As in :class:`Tenure`."""
+    begin_ms: int
+    """As in :class:`Tenure`."""
+    left_ms: int
+    """When the member had left by its own word; a connection that was opened later is not its."""
 
-    def holds(self, at_ms: int, principal: str | None) -> bool:
-        return self.first_ms <= at_ms <= self.last_ms and same_principal(self.principal, principal)
+    def holds(self, at_ms: int, by: Reader) -> bool:
+        return (
+            self.first_ms <= at_ms <= self.last_ms
+            and by.opened_ms <= self.left_ms
+            and same_principal(self.principal, by.principal)
+        )
 
 
 def same_principal(one: str | None, other: str | None) -> bool:
@@ -80,6 +113,21 @@ def same_principal(one: str | None, other: str | None) -> bool:
 class _History:
     current: Tenure | None = None
     ended: tuple[Tenure, ...] = ()
+    left_ms: int = FOREVER_MS
+    """When the member had left by its own word: it had stopped to fetch before."""
+
+
+@dataclass(slots=True)
+class _Presence:
+    """Of all candidates of one group and principal."""
+
+    first_ms: int
+    last_ms: int
+    left_ms: int
+    """When the last of them had left by its own word; FOREVER_MS if one is there, or went otherwise."""
+
+    def holds(self, at_ms: int, opened_ms: int = 0) -> bool:
+        return self.first_ms <= at_ms <= self.last_ms and opened_ms <= self.left_ms
 
 
 @dataclass(slots=True)
@@ -87,17 +135,18 @@ class _Index:
     owners: dict[Place, list[Claim]] = field(default_factory=dict)
     opaque: list[Claim] = field(default_factory=list)
     simple: list[Claim] = field(default_factory=list)
-    groups: dict[tuple[str, str | None], tuple[int, int]] = field(default_factory=dict)
-    """(group, principal) -> lowest first_ms and highest last_ms of its candidates."""
+    groups: dict[tuple[str, str | None], _Presence] = field(default_factory=dict)
+    """By (group, principal)."""
     changes: dict[str, list[int]] = field(default_factory=dict)
     """Group -> when its tenures began and ended."""
     boundaries: list[int] = field(default_factory=list)
     """Times at which claims lapse, ascending."""
 
     def add(self, claim: Claim, tenure: Tenure) -> None:
-        owner = (claim.group, claim.principal)
-        first, last = self.groups.get(owner, (claim.first_ms, claim.last_ms))
-        self.groups[owner] = (min(first, claim.first_ms), max(last, claim.last_ms))
+        known = self.groups.setdefault((claim.group, claim.principal), _Presence(claim.first_ms, claim.last_ms, 0))
+        known.first_ms = min(known.first_ms, claim.first_ms)
+        known.last_ms = max(known.last_ms, claim.last_ms)
+        known.left_ms = max(known.left_ms, claim.left_ms)
         ended = () if tenure.until_ms == FOREVER_MS else (tenure.until_ms,)
         self.changes.setdefault(claim.group, []).extend((tenure.since_ms, *ended))
         if tenure.partitions is not None:
@@ -112,48 +161,60 @@ class _Index:
 class Slot:
     """Mutable; ``version`` is unique over all slots and time, and changes with every change of the candidates."""
 
-    __slots__ = ("_grace_ms", "_histories", "_index", "version")
+    __slots__ = ("_grace_ms", "_histories", "_index", "_whole_since_ms", "version")
 
     def __init__(self, grace_ms: int) -> None:
         self.version = 0
         self._grace_ms = grace_ms
         self._histories: dict[tuple[str, str], _History] = {}
         self._index: _Index | None = None
+        self._whole_since_ms = 0
+        """Some of what ended before this time is forgotten."""
 
-    def owners(self, topic: str, partition: int, at_ms: int, principal: str | None = None) -> list[Claim]:
+    def owners(self, topic: str, partition: int, at_ms: int, by: Reader = ANYBODY) -> list[Claim]:
         """Who is known to own the partition, or did until less than the grace time before ``at_ms``."""
         claims = self._indexed().owners.get((topic, partition), ())
-        return [claim for claim in claims if claim.holds(at_ms, principal)]
+        return [claim for claim in claims if claim.holds(at_ms, by)]
 
-    def opaque(self, at_ms: int, principal: str | None = None) -> list[Claim]:
+    def opaque(self, at_ms: int, by: Reader = ANYBODY) -> list[Claim]:
         """Members whose assignment is not known (not synced yet, or not a consumer's)."""
-        return [claim for claim in self._indexed().opaque if claim.holds(at_ms, principal)]
+        return [claim for claim in self._indexed().opaque if claim.holds(at_ms, by)]
 
-    def has_other(self, than: str | None, at_ms: int, principal: str | None = None) -> bool:
+    def has_other(self, than: str | None, at_ms: int, by: Reader = ANYBODY) -> bool:
         """Whether any other group has a candidate here at that time, with the grace time."""
         return any(
-            group != than and first <= at_ms <= last and same_principal(owner, principal)
-            for (group, owner), (first, last) in self._indexed().groups.items()
+            group != than and presence.holds(at_ms, by.opened_ms) and same_principal(owner, by.principal)
+            for (group, owner), presence in self._indexed().groups.items()
         )
-
-    def groups(self, at_ms: int, principal: str | None = None) -> set[str]:
-        """All groups that have a candidate here at that time, with the grace time."""
-        return {
-            group
-            for (group, owner), (first, last) in self._indexed().groups.items()
-            if first <= at_ms <= last and same_principal(owner, principal)
-        }
 
     def candidates(self, at_ms: int) -> set[tuple[str, str | None]]:
         """(group, principal) of every candidate at that time, with the grace time."""
-        return {owner for owner, (first, last) in self._indexed().groups.items() if first <= at_ms <= last}
+        return {owner for owner, presence in self._indexed().groups.items() if presence.holds(at_ms)}
 
-    def possible(self, place: Place, at_ms: int, principal: str | None = None) -> set[str]:
+    def possible(self, place: Place, at_ms: int, by: Reader = ANYBODY) -> set[str]:
         """The groups that may have fetched the partition then: of its owners, and of those who may own anything."""
-        owners = self.owners(*place, at_ms, principal)
-        return {claim.group for claim in (*owners, *self.opaque(at_ms, principal))}
+        owners = self.owners(*place, at_ms, by)
+        return {claim.group for claim in (*owners, *self.opaque(at_ms, by))}
 
-    def fitting(self, observations: Iterable[Observation], principal: str | None) -> set[str]:
+    def absent(self, groups: Iterable[str], observations: Iterable[Observation], by: Reader) -> set[str]:
+        """Those of the groups that cannot have fetched all that from its beginning to its end.
+
+        Some partition was fetched when the group had no right to it yet; or Fetches are sent although the group's last
+        client here has left for good by its own word. For connections that one client uses.
+        """
+        index, found = self._indexed(), set(groups)
+        began = set(found)
+        for observation in observations:
+            at_ms = max(observation.first_ms, self._whole_since_ms)
+            claims = (*index.owners.get(observation.place, ()), *index.opaque, *index.simple)
+            began &= {claim.group for claim in claims if claim.begin_ms <= at_ms and claim.holds(at_ms, by)}
+        left_ms: dict[str, int] = {}
+        for (group, owner), presence in index.groups.items():
+            if group in found and same_principal(owner, by.principal):
+                left_ms[group] = max(left_ms.get(group, 0), presence.left_ms)
+        return (found - began) | {group for group, at_ms in left_ms.items() if at_ms < by.active_ms}
+
+    def fitting(self, observations: Iterable[Observation], by: Reader) -> set[str]:
         """The groups of which one client may have fetched all that: some member owns every partition, or may.
 
         Each partition is judged for the last time that it was fetched. Of a group whose registrations changed
@@ -165,7 +226,7 @@ class Slot:
         members: set[tuple[str, str]] | None = None
         groups: set[str] | None = None
         for observation in seen:
-            claims = list(self._possible(index, observation, principal))
+            claims = list(self._possible(index, observation, by))
             owners = {(claim.group, claim.member_id) for claim in claims}
             members = owners if members is None else members & owners
             owning = {claim.group for claim in claims}
@@ -178,12 +239,12 @@ class Slot:
         return {group for group, _ in members} | unsettled
 
     @staticmethod
-    def _possible(index: _Index, observation: Observation, principal: str | None) -> Iterator[Claim]:
+    def _possible(index: _Index, observation: Observation, by: Reader) -> Iterator[Claim]:
         at_ms = observation.last_ms
         for claims in (index.owners.get(observation.place, ()), index.opaque):
-            yield from (claim for claim in claims if claim.holds(at_ms, principal))
+            yield from (claim for claim in claims if claim.holds(at_ms, by))
         if at_ms - observation.first_ms < SIMPLE_MS:
-            yield from (claim for claim in index.simple if claim.holds(at_ms, principal))
+            yield from (claim for claim in index.simple if claim.holds(at_ms, by))
 
     def constant_until_ms(self, at_ms: int) -> int:
         """Without a new version, answers for times from ``at_ms`` to this one (inclusive) are the same."""
@@ -193,7 +254,8 @@ class Slot:
 
     def begin(self, member: tuple[str, str], tenure: Tenure) -> None:
         """The member owns this from now on; what it owned before must have ended."""
-        self._histories.setdefault(member, _History()).current = tenure
+        history = self._histories.setdefault(member, _History())
+        history.current, history.left_ms = tenure, FOREVER_MS
 
     def reveal(self, member: tuple[str, str], principal: str) -> None:
         """The principal of a member that was registered without one."""
@@ -202,10 +264,15 @@ class Slot:
         if history.current is not None:
             history.current = _revealed(history.current, principal)
 
-    def end(self, member: tuple[str, str], now_ms: int) -> None:
-        """The member's tenure is over. One whose partitions were never known leaves no trace: it claims nothing."""
+    def end(self, member: tuple[str, str], now_ms: int, *, left: bool = False) -> None:
+        """The member's tenure is over; ``left``: by its own word.
+
+        One whose partitions were never known leaves no trace: it claims nothing.
+        """
         history = self._histories[member]
         tenure, history.current = history.current, None
+        if left:
+            history.left_ms = now_ms
         if tenure is not None and tenure.partitions:
             history.ended = _bounded((*history.ended, replace(tenure, until_ms=now_ms)))
 
@@ -221,6 +288,7 @@ class Slot:
             if len(kept) < len(history.ended):
                 history.ended = kept
                 self._index = None
+                self._whole_since_ms = max(self._whole_since_ms, before_ms)
             if history.current is None and not kept:
                 del self._histories[member]
 
@@ -246,7 +314,15 @@ class Slot:
             for tenure in (*history.ended, *(() if history.current is None else (history.current,))):
                 last_ms = min(tenure.until_ms + self._grace_ms, FOREVER_MS)
                 claim = Claim(
-                    group, member_id, tenure.principal, tenure.since_ms, tenure.first_ms, last_ms, tenure.member
+                    group,
+                    member_id,
+                    tenure.principal,
+                    tenure.since_ms,
+                    tenure.first_ms,
+                    last_ms,
+                    tenure.member,
+                    tenure.begin_ms,
+                    history.left_ms,
                 )
                 index.add(claim, tenure)
                 if last_ms < FOREVER_MS:
@@ -268,6 +344,7 @@ def _bounded(ended: tuple[Tenure, ...]) -> tuple[Tenure, ...]:
         second,
         partitions=(first.partitions or frozenset()) | (second.partitions or frozenset()),
         since_ms=min(first.since_ms, second.since_ms),
+        heard_ms=min(first.heard_ms, second.heard_ms),
         principal=second.principal if first.principal == second.principal else None,
     )
     return (merged, *rest)

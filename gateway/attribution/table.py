@@ -18,6 +18,8 @@ GRACE_MS = 30_000
 """How long after a reassignment the previous owner still counts: its Fetch may be under way (F31)."""
 MEMORY_MS = 60_000
 """How much longer ended tenures are remembered, to judge bytes that wait for evidence; at least their wait."""
+HEAR_MS = 2_000
+"""How long coordinators may take to answer that they have told all."""
 TOMBSTONES = 50_000
 
 _Order = tuple[int, int]
@@ -61,6 +63,10 @@ class RegistrationTable:
         self.changes = 0
         """Grows with every change of any :meth:`version`."""
         self.positions = Positions(memory_ms=memory_ms)
+        self.heard_ms = -1
+        """All that coordinators had said by then is here."""
+        self.asked_ms: int | None = None
+        """When they were asked last, if they have not all answered yet."""
 
     def __len__(self) -> int:
         """Registrations that hold now."""
@@ -102,10 +108,24 @@ class RegistrationTable:
             return frozenset()
         partition.epoch = max(partition.epoch, statement.epoch)
         if isinstance(statement, Withdrawal):
-            changed = self._remove(member, now_ms)
+            changed = self._remove(member, now_ms, left=statement.left)
             self._bury(member, order, statement.offsets_partition)
             return changed
         return self._put(statement, order, now_ms, since_ms=now_ms)
+
+    def asks(self, now_ms: int) -> None:
+        """Coordinators are asked to answer when they have told all that they said."""
+        self.asked_ms = now_ms
+
+    def heard(self, asked_ms: int) -> None:
+        """All that coordinators said until then was heard of: what is yet to come is later."""
+        self.heard_ms = max(self.heard_ms, asked_ms)
+        if self.asked_ms is not None and self.asked_ms <= asked_ms:
+            self.asked_ms = None
+
+    def may_hear_of(self, at_ms: int, now_ms: int) -> bool:
+        """Whether something that was said before that time may be on its way, and it is worth waiting for."""
+        return at_ms > self.heard_ms and self.asked_ms is not None and now_ms - self.asked_ms < HEAR_MS
 
     def touch(self, key: Key) -> None:
         """Let all verdicts about that key be given anew: something else than its candidates changed."""
@@ -209,7 +229,8 @@ class RegistrationTable:
                 changed.add((known.host, known.client_id))
             slot = self._slots.setdefault(key, Slot(self._grace_ms))
             is_member = registration.kind is Kind.MEMBER
-            slot.begin(member, Tenure(registration.partitions, is_member, since_ms, registration.principal))
+            heard_ms = self.heard_ms if since_ms else -1
+            slot.begin(member, Tenure(registration.partitions, is_member, since_ms, registration.principal, heard_ms))
             self._hosts.setdefault(key[1], set()).add(key[0])
             changed.add(key)
         self._touch(changed)
@@ -223,7 +244,7 @@ class RegistrationTable:
             if not owners:
                 del self._principals[registration.group]
 
-    def _remove(self, member: _MemberKey, now_ms: int) -> frozenset[Key]:
+    def _remove(self, member: _MemberKey, now_ms: int, *, left: bool = False) -> frozenset[Key]:
         known = self._members.pop(member, None)
         if known is None:
             return frozenset()
@@ -231,12 +252,12 @@ class RegistrationTable:
         key = (registration.host, registration.client_id)
         self._count(registration, -1)
         self._partition(registration.offsets_partition).members.discard(member)
-        self._end(key, member, now_ms)
+        self._end(key, member, now_ms, left=left)
         self._touch((key,))
         return frozenset((key,))
 
-    def _end(self, key: Key, member: _MemberKey, now_ms: int) -> None:
-        self._slots[key].end(member, now_ms)
+    def _end(self, key: Key, member: _MemberKey, now_ms: int, *, left: bool = False) -> None:
+        self._slots[key].end(member, now_ms, left=left)
         self._ending.add(key)
 
     def _touch(self, keys: Iterable[Key]) -> None:

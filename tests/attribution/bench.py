@@ -75,7 +75,7 @@ class Coordinator:
             sequence=self.sequence,
         )
 
-    def withdraw(self, group: str, member_id: str) -> Withdrawal:
+    def withdraw(self, group: str, member_id: str, *, left: bool = False) -> Withdrawal:
         self.sequence += 1
         return Withdrawal(
             group=group,
@@ -83,6 +83,7 @@ class Coordinator:
             offsets_partition=self.offsets_partition,
             epoch=self.epoch,
             sequence=self.sequence,
+            left=left,
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.attribution.slot import Reader
 from gateway.attribution.table import RegistrationTable
 from placement.registration import Statement
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Coordinator
@@ -190,9 +191,9 @@ def test_a_principal_that_becomes_known_holds_for_the_past_too() -> None:
     assert table.apply(says.register("g", "m", 1, principal="User:a"), NOW_MS + 2)
     slot = table.slot(HOST, CLIENT)
     assert slot is not None
-    assert not slot.owners("t", 0, NOW_MS + 3, "User:b")
-    assert len(slot.owners("t", 0, NOW_MS + 3, "User:a")) == 1
-    assert len(slot.owners("t", 1, NOW_MS + 3, "User:a")) == 1
+    assert not slot.owners("t", 0, NOW_MS + 3, Reader("User:b"))
+    assert len(slot.owners("t", 0, NOW_MS + 3, Reader("User:a"))) == 1
+    assert len(slot.owners("t", 1, NOW_MS + 3, Reader("User:a"))) == 1
 
 
 def test_statements_of_positions_change_no_registration() -> None:

@@ -66,11 +66,11 @@ def test_f04_where_nothing_tells_them_apart_each_group_gets_one_stream(world: Wo
     """The same partition, from the same offset: the labels may be crossed, but never both one group's."""
     connections = consumer(world, "billing", 0), consumer(world, "audit", 0)
     fetched = []
-    for _ in range(10):
+    for _ in range(40):
         fetched += [world.fetch(connection) for connection in connections]
         world.wait(1_000)
     assert {one.kop for one in fetched} == {"audit"}
-    assert sorted(one.ours for one in fetched) == ["audit"] * 10 + ["billing"] * 10
+    assert sorted(one.ours for one in fetched) == ["audit"] * 40 + ["billing"] * 40
     assert len({one.ours for one in fetched[::2]}) == 1
     assert ours.evidence("C") == "one_to_one"
 

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from actors.mapping_writer import MappingWriter
+from actors.runtime import now_ms
 from actors.wire.codec import ErrorCode
 from actors.zookeeper import EmbeddedZooKeeper
 from gateway.attribution.kop import KopRule
@@ -52,6 +53,37 @@ def test_f10_a_look_up_without_client_id_is_answered(full: Serving, topic: Topic
     with full.connect("") as client:
         size = read(client, topic)
     assert settled(full, topic.name, 2 * size).groups == {null: size, empty: size}
+
+
+def test_f16_groups_one_after_another_in_one_place(full: Serving, topic: Topic, fresh: Fresh) -> None:
+    """KoP: the second group's node is deleted with the first one's connection. Here each group has its bytes at once.
+
+    A fetch connection from before the last group left is told apart by the second Fetch on it after that.
+    """
+    write(full.client, topic)
+    groups = [fresh("g") for _ in range(3)]
+    size = 0
+    for number, group in enumerate(groups, 1):
+        with full.connect("rdkafka") as coordinator, full.connect("rdkafka") as reader:
+            member = join(coordinator, group, topic.name, [0])
+            size = read(reader, topic)
+            assert settled(full, topic.name, number * size).groups == dict.fromkeys(groups[:number], size)
+            assert member.leave().error_code is ErrorCode.none
+    last = fresh("g")
+    with full.connect("rdkafka") as coordinator, full.connect("rdkafka") as reader:
+        between = join(coordinator, fresh("between"), topic.name, [0])
+        member = join(coordinator, last, topic.name, [0])
+        read(reader, topic)
+        assert between.leave().error_code is ErrorCode.none
+        for _ in range(3):
+            read(reader, topic, offset=1, version=4)
+
+        async def settle() -> None:
+            full.gateway.account.settle(now_ms() + 1_000)
+
+        full.run(settle())
+        assert settled(full, topic.name, 4 * size).groups[last] == size
+        assert member.leave().error_code is ErrorCode.none
 
 
 @contextmanager

@@ -1,0 +1,57 @@
+"""Connections and groups, one to one: which pairs can be, where each connection is another group's."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+def pairs(options: Sequence[set[str]]) -> list[str] | None:
+    """One group for each, all different, the same for the same options; None if there is no such choice."""
+    owner: dict[str, int] = {}
+
+    def place(number: int, tried: set[str]) -> bool:
+        for group in sorted(options[number] - tried, key=lambda group: (group in owner, group)):
+            tried.add(group)
+            if group not in owner or place(owner[group], tried):
+                owner[group] = number
+                return True
+        return False
+
+    if not all(place(number, set()) for number in range(len(options))):
+        return None
+    chosen = {number: group for group, number in owner.items()}
+    return [chosen[number] for number in range(len(options))]
+
+
+def viable(options: Mapping[K, set[str]]) -> dict[K, set[str]] | None:
+    """Of each one's options those that leave the others a choice of groups all different; None if there is no choice.
+
+    Given one choice, another group can be had if whoever has it can move on, and so on, to a group that nobody has or
+    to the one that is given up for it (J.-C. Régin, AAAI 1994).
+    """
+    chosen = pairs(list(options.values()))
+    if chosen is None:
+        return None
+    moves = dict(zip(chosen, options.values(), strict=True))
+    reachable: dict[str, set[str]] = {}
+
+    def reach(group: str) -> set[str]:
+        if group not in reachable:
+            found, ahead = {group}, [group]
+            while ahead:
+                fresh = moves.get(ahead.pop(), set()) - found
+                found |= fresh
+                ahead += fresh
+            reachable[group] = found
+        return reachable[group]
+
+    def can_have(group: str, instead_of: str) -> bool:
+        return instead_of in (found := reach(group)) or not found <= moves.keys()
+
+    return {
+        each: {group for group in groups if can_have(group, mine)}
+        for (each, groups), mine in zip(options.items(), chosen, strict=True)
+    }

@@ -1,0 +1,214 @@
+"""Many short-lived groups with one address, one client id and one topic, in virtual time; one gateway that is asked.
+
+Each client is of a group of its own, joins, fetches over a connection of its own and leaves, as ``subscribe()`` and
+``close()`` do. Its coordinator is elsewhere: the gateway hears statements and sees Fetch connections, nothing else.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from actors.tables.rollup import Sample
+from gateway.attribution.account import Account, End
+from gateway.attribution.connection import ConnectionState
+from placement.registration import Registration, Statement
+from tests.attribution.bench import CLIENT, HOST, NOW_MS, Bench, Coordinator, Sink
+
+PARTITIONS = (0, 1, 2)
+_TAG = 1_000_000
+"""First offsets of samples tell whose they are: the client's number times this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Bounds of what is drawn by lot, in ms."""
+
+    life: tuple[int, int] = (1_500, 8_000)
+    """From the first Fetch to the last."""
+    gap: tuple[int, int] = (0, 2_000)
+    """Between a client of a lane and the next one."""
+    begin: tuple[int, int] = (5, 60)
+    """From the assignment to the first Fetch."""
+    way: tuple[int, int] = (0, 3)
+    """Of a statement, to the gateway."""
+    poll: tuple[int, int] = (90, 130)
+
+
+@dataclass
+class Client:
+    number: int
+    connection: ConnectionState
+    position: int = 0
+    fetches: bool = False
+    assigned_ms: int = 0
+    began_ms: int = 0
+    """To fetch from this gateway, as it knows."""
+    left_ms: int = 0
+
+    @property
+    def group(self) -> str:
+        return f"g{self.number}"
+
+
+@dataclass
+class Churn:
+    """``lanes`` clients at a time; each lane has ``clients`` of them, one after another."""
+
+    seed: int
+    lanes: int = 6
+    clients: int = 6
+    pace: Pace = field(default_factory=Pace)
+    leaves: bool = True
+    """LeaveGroup is sent; if not, the session ends later."""
+    pending_ms: int = 60_000
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._numbers, self._order = itertools.count(), itertools.count()
+        self._says = Coordinator()
+        self._held: dict[str, Registration] = {}
+        self._active: list[Client] = []
+        self._clients: list[Client] = []
+        self._to_come = self.lanes * self.clients
+        self.sent: Counter[str] = Counter()
+        self.labels: Counter[tuple[str, str | None, str | None]] = Counter()
+        self.now_ms = self._told_ms = NOW_MS
+        self._open_books()
+
+    def run(self, *, restart_ms: int | None = None) -> None:
+        """Until everybody has gone and nothing waits. The gateway is killed and started anew at that time."""
+        for _ in range(self.lanes):
+            self._in(self._random.randint(0, 3_000), lambda: self._come(self.clients))
+        if restart_ms is not None:
+            self._in(restart_ms, self._restart)
+        self._in(1_000, self._settle)
+        while self._events:
+            self.now_ms, _, act = heapq.heappop(self._events)
+            act()
+        self.now_ms += self.pending_ms + 1_000
+        self.bench.settle(self.now_ms)
+        self._close_books()
+
+    def right(self) -> int:
+        return sum(count for (group, label, _), count in self.labels.items() if group == label)
+
+    def alike(self) -> set[str]:
+        """Groups that began when another one might have, and left with it: no order tells them apart."""
+        return {
+            one.group
+            for one in self._clients
+            for other in self._clients
+            if one is not other
+            and one.assigned_ms <= other.began_ms
+            and other.assigned_ms <= one.began_ms
+            and abs(one.left_ms - other.left_ms) <= 4 * self.pace.poll[1]
+        }
+
+    def wrong(self) -> dict[tuple[str, str | None, str | None], int]:
+        return {key: count for key, count in self.labels.items() if key[1] not in (None, key[0])}
+
+    def nameless(self) -> dict[tuple[str, str | None, str | None], int]:
+        return {key: count for key, count in self.labels.items() if key[1] is None}
+
+    def _in(self, ms: int, act: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self.now_ms + ms, next(self._order), act))
+
+    def _lot(self, bounds: tuple[int, int]) -> int:
+        return self._random.randint(*bounds)
+
+    def _open_books(self) -> None:
+        sink = Sink()
+        self.bench = Bench(Account(sink, Sample, pending_ms=self.pending_ms), sink)
+        self.bench.account.on_begun = self._ask
+        self.bench.account.replace(7, 1, self._held.values(), self.now_ms)
+
+    def _close_books(self) -> None:
+        for sample in [*self.bench.sink.final, *self.bench.sink.waiting.values()]:
+            self.labels[f"g{sample.first_offset // _TAG}", sample.group, sample.reason or sample.evidence] += (
+                sample.bytes
+            )
+
+    def _ask(self) -> None:
+        asked_ms, account = self.now_ms, self.bench.account
+        self._tell(1, lambda: account.heard(asked_ms))
+
+    def _say(self, statement: Statement) -> None:
+        account = self.bench.account
+        self._tell(0, lambda: account.statements([statement], self.now_ms))
+
+    def _tell(self, after_ms: int, act: Callable[[], None]) -> None:
+        """What the coordinator says arrives in the order in which it is said."""
+        self._told_ms = max(self._told_ms, self.now_ms + after_ms + self._lot(self.pace.way))
+        self._in(self._told_ms - self.now_ms, act)
+
+    def _settle(self) -> None:
+        self.bench.settle(self.now_ms)
+        if self._to_come:
+            self._in(1_000, self._settle)
+
+    def _restart(self) -> None:
+        ends = {(sample.group, sample.partition): sample.last_offset + 1 for sample in self.bench.sink.final}
+        self._close_books()
+        self._open_books()
+        self.bench.account.resumes(
+            [End(group, "m", HOST, CLIENT, "t", place, end % _TAG) for (group, place), end in ends.items() if group],
+            self.now_ms,
+        )
+        for client in self._active:
+            client.connection = ConnectionState(opened_ms=self.now_ms + self._lot((100, 400)))
+            client.began_ms = self.now_ms + 500
+
+    def _come(self, left: int) -> None:
+        client = Client(next(self._numbers), ConnectionState())
+        self._clients.append(client)
+        joined = self._says.register(client.group, "m", known=False)
+        self._held[client.group] = joined
+        self._say(joined)
+        self._in(self._lot((20, 60)), lambda: self._assign(client, left))
+
+    def _assign(self, client: Client, left: int) -> None:
+        assigned = self._says.register(client.group, "m", *PARTITIONS)
+        self._held[client.group] = assigned
+        client.assigned_ms = self.now_ms
+        self._say(assigned)
+        self._in(self.pace.begin[0] + self._lot((0, self.pace.begin[1])), lambda: self._begin(client, left))
+
+    def _begin(self, client: Client, left: int) -> None:
+        client.connection = ConnectionState(opened_ms=self.now_ms)
+        client.fetches, client.began_ms = True, self.now_ms
+        self._active.append(client)
+        self._in(self._lot(self.pace.life), lambda: self._stop(client, left))
+        self._poll(client)
+
+    def _poll(self, client: Client) -> None:
+        if not client.fetches:
+            return
+        if client.connection.opened_ms <= self.now_ms:
+            self.bench.fetching(client.connection, dict.fromkeys(PARTITIONS, client.position), at_ms=self.now_ms)
+            first = client.number * _TAG + client.position
+            parts = [("t", partition, client.position, first, first, 1, 100, 1) for partition in PARTITIONS]
+            self.bench.account.sent(client.connection, HOST, CLIENT, parts, self.now_ms)
+            client.position += 1
+            self.sent[client.group] += 100 * len(PARTITIONS)
+        self._in(self._lot(self.pace.poll), lambda: self._poll(client))
+
+    def _stop(self, client: Client, left: int) -> None:
+        client.fetches = False
+        self._active.remove(client)
+        self._in(self._lot((1, 30)), lambda: self._leave(client, left))
+
+    def _leave(self, client: Client, left: int) -> None:
+        del self._held[client.group]
+        client.left_ms = self.now_ms
+        self._say(self._says.withdraw(client.group, "m", left=self.leaves))
+        connection, account = client.connection, self.bench.account
+        self._in(self._lot((1, 50)), lambda: account.closed(connection))
+        self._to_come -= 1
+        if left > 1:
+            self._in(self._lot(self.pace.gap), lambda: self._come(left - 1))
