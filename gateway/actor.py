@@ -27,13 +27,16 @@ from actors.limited_log import LimitedLog
 from actors.runtime import log_to_file, now_ms, wall_ms
 from actors.settings import ClusterSettings
 from actors.storage import check_shared
+from actors.tables.reading import TableDamaged
 from actors.tables.schemas.cluster import LIFECYCLE
 from actors.tables.spool import SampleStore
+from gateway.attribution.account import End
 from gateway.fault_controller import RayFaults
 from gateway.faults import GatewayFaults
 from gateway.http import gateway_app, start_http
 from gateway.kop_shadow import shadow_of
 from gateway.metrics import GatewayMetrics
+from gateway.resume import ends
 from gateway.server import ControllerUnavailable, Gateway
 from gateway.upkeep import Upkeep, account_of
 from placement.ephemeral import EphemeralNode
@@ -125,6 +128,7 @@ class GatewayActor:
         self._store = await asyncio.to_thread(self._open_store)
         shadow = shadow_of(config, self._store, settings.zookeeper)
         account = account_of(config, shadow or self._store)
+        account.resumes(await asyncio.to_thread(self._ends), now_ms())
         kop_cluster = view.cluster_id if config.metrics_kop_compatible else None
         metrics = GatewayMetrics(self._id, account, kop_cluster=kop_cluster)
         self._gateway = Gateway(
@@ -165,6 +169,15 @@ class GatewayActor:
             broker=broker,
             metrics_url=f"http://{host_port(settings.host or address, metrics_port)}/metrics",
         )
+
+    def _ends(self) -> list[End]:
+        """Where this gateway's streams ended when it served last, if that can be told."""
+        flush_ms = self._settings.config.metrics_samples_flush_ms
+        try:
+            return ends(Path(self._settings.storage), self._id, now_ms=now_ms(), flush_ms=flush_ms)
+        except TableDamaged as error:
+            log.warning("where clients left off is not known: %s", error)
+            return []
 
     def _open_store(self) -> SampleStore:
         folder = Path(self._settings.storage) / "metrics"

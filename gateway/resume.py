@@ -1,0 +1,34 @@
+"""Where the streams of a gateway's clients ended that died or was stopped: where their next connections go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from actors.tables.reading import read
+from actors.tables.schemas.samples import SAMPLES
+from gateway.attribution.account import End
+
+RECENT_MS = 60_000
+"""How long before the start a stream may have ended to be gone on with."""
+_COLUMNS = ("group", "member_id", "host", "client_id", "topic", "partition", "last_ts", "last_offset")
+
+
+def ends(storage: Path, gateway: int, *, now_ms: int, flush_ms: int) -> list[End]:
+    """Of each group's client and partition, the end of what that gateway sent last, from the table of samples.
+
+    ``flush_ms``: how long a sample may go on, so how much earlier than it ended it may have begun. TableDamaged names a
+    file that cannot be read.
+    """
+    table = read(storage, SAMPLES, now_ms - RECENT_MS - flush_ms, columns=("gateway", *_COLUMNS))
+    of_ours = pc.and_(pc.equal(table["gateway"], gateway), pc.is_valid(table["group"]))
+    rows = table.filter(of_ours).select(_COLUMNS).sort_by("last_ts").to_pylist()
+    last: dict[tuple[str, str, str | None, str, int], End] = {}
+    for row in rows:
+        end = End(
+            row["group"], row["member_id"], row["host"], row["client_id"], row["topic"], row["partition"],
+            row["last_offset"] + 1,
+        )  # fmt: skip
+        last[end.group, end.host, end.client_id, end.topic, end.partition] = end
+    return list(last.values())
