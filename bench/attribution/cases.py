@@ -11,10 +11,9 @@ from bench.attribution.stage import PARTITIONS, Stage
 LIBRARY_IDS = ("rdkafka", "sarama", "kgo", "kafkajs", "kafka-python-2.2.15", "aiokafka-0.12.0", "consumer-1")
 """What libraries send where nobody sets client.id: librdkafka, sarama, franz-go, kafkajs, kafka-python, aiokafka, and
 Java's before it put the group into it (Kafka 2.x)."""
+_BEGIN_WITHIN, _STRIDE = 0.6, 7
 _LATER = 0.4
 """Where a group begins that has read before: at this share of the records."""
-_PAIRED_S = 8.0
-"""Connections are paired with groups when better evidence did not come for a while; so long they have to be there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ async def identical_together(stage: Stage) -> None:
         for name in ("a", "b"):
             stage.member(stage.team(f"{name}-{pair}", topic), host, "rdkafka")
     async with stage.working(), stage.feeding():
-        await asyncio.sleep(_PAIRED_S)
+        await asyncio.sleep(stage.scale.paired_s)
 
 
 async def nat(stage: Stage) -> None:
@@ -124,7 +123,49 @@ async def readers_beside(stage: Stage) -> None:
     async with stage.working(), stage.feeding():
         for host, topic in places:
             stage.nobody(stage.team(None, topic), host, "rdkafka").start()
-        await asyncio.sleep(_PAIRED_S)
+        await asyncio.sleep(stage.scale.paired_s)
+
+
+async def in_turn(stage: Stage) -> None:
+    """A cron job, a CLI, a test suite: the next group comes when the one before has left, without a pause."""
+    await _lane(stage, "job", await stage.topic(), stage.host())
+
+
+async def in_lanes(stage: Stage) -> None:
+    """The same many times at once, in one place and of one topic."""
+    topic, host = await stage.topic(), stage.host()
+    lanes = range(stage.scale.lanes)
+    await asyncio.gather(*(_lane(stage, f"lane-{lane}", topic, host, lane, len(lanes)) for lane in lanes))
+
+
+async def _lane(stage: Stage, name: str, topic: str, host: str, lane: int = 0, lanes: int = 1) -> None:
+    await asyncio.sleep(lane / lanes)
+    for turn in range(stage.scale.turns):
+        team = stage.team(f"{name}-{turn}", topic, share=_unlike(turn * lanes + lane, lanes * stage.scale.turns))
+        stage.member(team, host, "rdkafka").start()
+        await stage.has_gone(team)
+
+
+async def in_turn_over_restarts(stage: Stage) -> None:
+    """Some read side by side when a gateway is killed, and others after them when one is shut down in order."""
+    topic, host = await stage.topic(), stage.host()
+    for turn, orderly in enumerate((False, True)):
+        teams = []
+        for lane in range(stage.scale.lanes):
+            share = _unlike(turn * stage.scale.lanes + lane, 2 * stage.scale.lanes)
+            teams.append(team := stage.team(f"lane-{lane}-{turn}", topic, share=share))
+            stage.member(team, host, "rdkafka").start()
+            await stage.begins(team)
+        async with stage.feeding():
+            await stage.muster.settled_books(stage.prefix)  # or what waits when it ends would be nobody's
+            await stage.muster.end_gateway(stage.world.gateways[turn], orderly=orderly)
+            await asyncio.gather(*(stage.goes_on(team) for team in teams))
+        await asyncio.gather(*map(stage.has_gone, teams))
+
+
+def _unlike(number: int, count: int) -> float:
+    """Where a group begins, so that no two of that many read as much; neighbours differ by more than a little."""
+    return _BEGIN_WITHIN * (number * _STRIDE % count) / count
 
 
 async def churn(stage: Stage) -> None:
@@ -210,9 +251,12 @@ CASES = (
     Case("nat", "many groups behind one address", nat),
     Case("simple", "simple consumers, and one without a group", simple_consumers),
     Case("readers", "readers without a group beside members, one id and host", readers_beside),
+    Case("turns", "groups one after another, one id and host, one topic", in_turn),
+    Case("lanes", "the same, many at a time", in_lanes),
     Case("churn", "members come and go, clients reconnect", churn),
     Case("gateways", "SIGKILL to gateways", gateway_kills, is_alone=True),
     Case("restarts", "gateways shut down in order, one by one", gateway_restarts, is_alone=True),
+    Case("turns-restarts", "groups one after another over a kill and a restart", in_turn_over_restarts, is_alone=True),
     Case("coordinators", "SIGKILL to coordinators", coordinator_kills, is_alone=True),
     Case("mappings", "all znodes below /client_group_id deleted", mappings_deleted, is_alone=True),
     Case("zookeeper", "ZooKeeper away", zookeeper_away, is_alone=True),

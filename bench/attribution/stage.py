@@ -33,10 +33,18 @@ class Scale:
     """How long ZooKeeper is away."""
     pending_s: float
     """attribution.pending.ms."""
+    lanes: int
+    """In each, groups come and go one after another:"""
+    turns: int
+
+    @property
+    def paired_s(self) -> float:
+        """Connections are paired with groups when better evidence did not come for so long; with a margin."""
+        return max(5.0, self.pending_s / 2) + 3.0
 
 
-QUICK = Scale(batches=30, pairs=2, groups=4, members=3, rounds=2, outage_s=8, pending_s=6)
-FULL = Scale(batches=120, pairs=4, groups=8, members=4, rounds=5, outage_s=60, pending_s=60)
+QUICK = Scale(batches=30, pairs=2, groups=4, members=3, rounds=2, outage_s=8, pending_s=15, lanes=4, turns=4)
+FULL = Scale(batches=120, pairs=4, groups=8, members=4, rounds=5, outage_s=60, pending_s=60, lanes=8, turns=6)
 
 
 class Stage:
@@ -77,9 +85,13 @@ class Stage:
         other = [partition for partitions in led.values() for partition in partitions[1:]]
         return topic, sorted(one), sorted(other)
 
-    def team(self, name: str | None, topic: str, partitions: Sequence[int] | None = None) -> Team:
-        """A group; None for consumers without one."""
-        team = Team(name and self.prefix + name, topic, range(PARTITIONS) if partitions is None else partitions)
+    def team(
+        self, name: str | None, topic: str, partitions: Sequence[int] | None = None, *, share: float = 0.0
+    ) -> Team:
+        """A group, or None. It has committed nothing, and begins at that share of the records."""
+        partitions = range(PARTITIONS) if partitions is None else partitions
+        first = {partition: int(self.world.ends.get((topic, partition), 0) * share) for partition in partitions}
+        team = Team(name and self.prefix + name, topic, partitions, first)
         self.teams.append(team)
         return team
 
@@ -158,6 +170,27 @@ class Stage:
         """Every so-many-th consumer closes its connections and opens new ones."""
         for consumer in self._consumers[first::every]:
             consumer.reconnect()
+
+    async def begins(self, team: Team) -> None:
+        """It reads."""
+        async with asyncio.timeout(_READ_S):
+            while not team.positions:
+                await self._look()
+
+    async def goes_on(self, team: Team) -> None:
+        """It reads more of every partition."""
+        before = dict(team.positions)
+        async with asyncio.timeout(_READ_S):
+            while not all(position > before[place] for place, position in team.positions.items()):
+                await self._look()
+
+    async def has_gone(self, team: Team) -> None:
+        """It reads to the end, and all of it leave."""
+        async with asyncio.timeout(_READ_S):
+            while not team.has_read(self.world.ends):
+                await self._look()
+        for consumer in list(team.consumers):
+            await self.go(consumer)
 
     async def go(self, consumer: Consumer) -> None:
         """It leaves, and is nobody's any more."""
