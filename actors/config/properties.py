@@ -98,7 +98,7 @@ class MusterConfig(BaseModel):
     log_retention_ms: Long | None = Field(
         None, ge=-1, description="How long records are kept, in ms; -1: for ever. Goes before .minutes and .hours."
     )
-    log_retention_minutes: Int | None = Field(None, ge=-1, description="As log.retention.ms; goes before .hours.")
+    log_retention_minutes: Int | None = Field(None, ge=-1, description="As log.retention.ms; overrides .hours.")
     log_retention_hours: Int = Field(168, ge=-1, description="As log.retention.ms.")
     log_retention_bytes: Long = Field(-1, ge=-1, description="Size at which a partition loses old segments; -1: none.")
     log_retention_check_interval_ms: Long = Field(
@@ -447,7 +447,7 @@ class MusterConfig(BaseModel):
 
     @property
     def roll_ms(self) -> int:
-        """How old a segment may become before the next begins, in ms; .ms goes before .hours."""
+        """How old a segment may become before the next begins, in ms; .ms overrides .hours."""
         return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * 3_600_000
 
     @property

@@ -12,7 +12,7 @@ from gateway.cli.errors import CliError
 
 
 def read_config(file: Path | None, sets: tuple[str, ...], flags: Mapping[str, str | None]) -> MusterConfig:
-    """The configuration; ``sets`` (PROPERTY=VALUE) go before the file, ``flags`` (by property) before both.
+    """The configuration; ``sets`` (PROPERTY=VALUE) override the file, ``flags`` (by property) override both.
 
     The flag ``port`` stands for the port in ``listeners``. CliError naming every property that cannot be.
     """

@@ -30,7 +30,7 @@ _STOPPING = "stopping; a second signal ends at once"
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Property file with Kafka's names.",
 )
-@click.option("--set", "sets", multiple=True, metavar="PROPERTY=VALUE", help="One property; goes before the file.")
+@click.option("--set", "sets", multiple=True, metavar="PROPERTY=VALUE", help="One property; overrides the file.")
 @click.option(
     "--gateways", type=NAME, metavar="N", help="How many gateways. Default 1, with --address one on every node."
 )
@@ -70,7 +70,7 @@ def up(
     Starts Ray, ZooKeeper and the actors, then prints one line to stdout:
     "muster ready bootstrap=HOST:PORT[,...] metrics=URL[,...] zookeeper=HOSTS logs=DIR".
     Data stay in the storage directory; the next start finds topics, groups and offsets again.
-    Flags go before --set, and --set before the property file.
+    Flags override --set, and --set overrides the property file.
     """
     flags = {"gateway.count": gateways, "port": port, "storage.path": directory, "zookeeper.connect": hosts}
     config = read_config(file, sets, flags)

@@ -1,4 +1,4 @@
-"""Properties: Kafka's names, refused by name when wrong, and which source goes before which."""
+"""Properties: Kafka's names, refused by name when wrong, and which source overrides which."""
 
 from __future__ import annotations
 
