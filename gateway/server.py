@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _IDLE_SWEEP_S, _LEAST_SWEEP_S = 10.0, 0.05
-_HEAR_AGAIN_S = 0.02
+_HEAR_AGAIN_S = 0.05
 
 
 class Controller(Protocol):

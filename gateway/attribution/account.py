@@ -285,7 +285,7 @@ class Account(Generic[T]):
         connection.saw_client(client_id)
         begins = self._fetchers.saw(connection, host, client_id, offsets, now_ms)
         if begins and self.on_begun is not None:
-            self.table.asks(now_ms)
+            self.table.is_told = True
             self.on_begun()
 
     def fetching_again(self, fetches: Fetches, now_ms: int) -> None:

@@ -152,10 +152,7 @@ class Ladder:
         return self._identities.settle() | self.heard()
 
     def heard(self) -> set[Key]:
-        """The keys that wait for what coordinators may have said, if that is here, or has not come for long."""
-        asked_ms = self._table.asked_ms
-        if asked_ms is not None and self._table.may_hear_of(asked_ms, self.fetchers.now_ms):
-            return set()
+        """Have those judged anew that waited for what coordinators may have said; their keys."""
         unheard, self._unheard = self._unheard, set()
         for key in unheard:
             self._table.touch(key)

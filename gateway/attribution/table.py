@@ -65,8 +65,8 @@ class RegistrationTable:
         self.positions = Positions(memory_ms=memory_ms)
         self.heard_ms = -1
         """All that coordinators had said by then is here."""
-        self.asked_ms: int | None = None
-        """When they were asked last, if they have not all answered yet."""
+        self.is_told = False
+        """Whether they are asked whenever a connection begins to fetch."""
 
     def __len__(self) -> int:
         """Registrations that hold now."""
@@ -113,19 +113,13 @@ class RegistrationTable:
             return changed
         return self._put(statement, order, now_ms, since_ms=now_ms)
 
-    def asks(self, now_ms: int) -> None:
-        """Coordinators are asked to answer when they have told all that they said."""
-        self.asked_ms = now_ms
-
     def heard(self, asked_ms: int) -> None:
         """All that coordinators said until then was heard of: what is yet to come is later."""
         self.heard_ms = max(self.heard_ms, asked_ms)
-        if self.asked_ms is not None and self.asked_ms <= asked_ms:
-            self.asked_ms = None
 
     def may_hear_of(self, at_ms: int, now_ms: int) -> bool:
-        """Whether something that was said before that time may be on its way, and it is worth waiting for."""
-        return at_ms > self.heard_ms and self.asked_ms is not None and now_ms - self.asked_ms < HEAR_MS
+        """Whether what was said before that time, when coordinators were asked, may be on its way; not for long."""
+        return self.is_told and self.heard_ms < at_ms and now_ms - at_ms < HEAR_MS
 
     def touch(self, key: Key) -> None:
         """Let all verdicts about that key be given anew: something else than its candidates changed."""

@@ -99,6 +99,23 @@ def test_who_began_before_a_group_was_told_of_is_not_that_groups(bench: Bench, s
     assert {sample.group for sample in samples[2::2]} == {"b"}
 
 
+def test_a_label_waits_until_coordinators_were_heard(bench: Bench, says: Coordinator) -> None:
+    """However often others begin meanwhile; and no longer than 2 s, if one of them does not answer."""
+    asked: list[None] = []
+    bench.account.on_begun = lambda: asked.append(None)
+    bench.account.statements([says.register("a", "ma", 0, 1)], NOW_MS)
+    first, second = ConnectionState(opened_ms=NOW_MS), ConnectionState(opened_ms=NOW_MS)
+    bench.fetching(first, {0: 0}, at_ms=NOW_MS + 10)
+    bench.send(0, at_ms=NOW_MS + 10, connection=first)
+    bench.fetching(second, {1: 0}, at_ms=NOW_MS + 12)
+    bench.send(1, at_ms=NOW_MS + 12, connection=second)
+    assert (len(asked), bench.labels()) == (2, [])
+    bench.account.heard(NOW_MS + 11)
+    assert [sample.partition for sample in bench.sink.final] == [0]
+    assert bench.settle(NOW_MS + 1_000) == [("a", "unique_candidate", None)]
+    assert bench.settle(NOW_MS + 2_012) == [("a", "unique_candidate", None)] * 2
+
+
 def test_a_group_of_which_may_be_told_late_may_have_begun_before(bench: Bench, says: Coordinator) -> None:
     """Nobody was asked, so it takes LAG_MS to be certain."""
     bench.account.statements([says.register("a", "ma", 0, 1)], NOW_MS)
