@@ -38,7 +38,7 @@ def properties() -> str:
     return "\n\n".join(
         (
             table(("property", "default", "while running", "what"), broker),
-            "On a topic (`muster topics create --config NAME=VALUE`, or any admin client), all of them while running:",
+            "On a topic (`muster topics create` and `alter`, or any admin client), all of them while running:",
             table(("config", "default", "what"), topic),
             "On a group (`kafka-configs --entity-type groups`, or any admin client), all of them while running:",
             table(("config", "default", "what"), group),

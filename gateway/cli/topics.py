@@ -1,4 +1,4 @@
-"""``muster topics``: list, create, delete and describe topics, over Kafka's own APIs."""
+"""``muster topics``: list, create, alter, delete and describe topics, over Kafka's own APIs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import click
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
+    AlterConfigOpType,
     ClusterMetadata,
+    ConfigEntry,
     ConfigResource,
     ConfigSource,
     NewTopic,
@@ -31,7 +33,7 @@ _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[
 
 @click.group(epilog="Example: muster topics create flights --partitions 6")
 def topics() -> None:
-    """List, create, delete and describe topics."""
+    """List, create, alter, delete and describe topics."""
 
 
 @topics.command("list", epilog="Example: muster topics list --json")
@@ -69,6 +71,35 @@ def create(
     new = NewTopic(name, num_partitions=partitions or -1, config=dict(_split(text) for text in configs))
     result(client.create_topics([new], request_timeout=TIMEOUT_S)[name], f"topic {name} cannot be created")
     terminal.line(f"created {name}", err=True)
+
+
+@topics.command(epilog="Example: muster topics alter flights --config retention.ms=86400000 --delete-config segment.ms")
+@click.argument("name", type=NAME)
+@by_bootstrap
+@click.option("--config", "configs", multiple=True, type=NAME, metavar="NAME=VALUE", help="Set a config of the topic.")
+@click.option("--delete-config", "deleted", multiple=True, type=NAME, metavar="NAME", help="Back to the default.")
+def alter(
+    name: str,
+    bootstrap_server: str | None,
+    directory: Path,
+    address: str | None,
+    configs: tuple[str, ...],
+    deleted: tuple[str, ...],
+) -> None:
+    """Change configs of the topic NAME; they hold at once."""
+    if not configs and not deleted:
+        raise CliError("nothing to alter: say --config NAME=VALUE or --delete-config NAME")
+    client = admin(bootstrap_servers(bootstrap_server, directory, address))
+    entries = [_entry(*_split(text), AlterConfigOpType.SET) for text in configs]
+    entries += [_entry(config, None, AlterConfigOpType.DELETE) for config in deleted]
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+    asked = client.incremental_alter_configs([resource], request_timeout=TIMEOUT_S)
+    result(asked[resource], f"topic {name} cannot be altered")
+    terminal.line(f"altered {name}", err=True)
+
+
+def _entry(name: str, value: str | None, operation: AlterConfigOpType) -> ConfigEntry:
+    return ConfigEntry(name, value, incremental_operation=operation)
 
 
 @topics.command(epilog="Example: muster topics delete flights")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
@@ -17,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from actors.log.batch import read_header
 from actors.wire.codec import ErrorCode, versions_of
+from gateway.cli.main import cli
 from placement.view import OFFSETS_TOPIC, Topic
 from tests.gateway.config_requests import (
     ALTER,
@@ -276,3 +278,26 @@ def test_a_real_client(full: Serving, fresh: Fresh) -> None:
         assert described(ResourceType.GROUP, group)["consumer.session.timeout.ms"].value == "50000"
         with pytest.raises(KafkaException, match=r"retention\.ms=x is not a whole number"):
             alter(ResourceType.TOPIC, topic, retention_ms=(set_, "x"))
+
+
+def test_muster_topics_alter(full: Serving, fresh: Fresh) -> None:
+    topic = full.create(fresh("topic"), segment_ms="7", flush_ms="7").name
+    with reachable(full) as bootstrap:
+
+        def alter(*arguments: str) -> Result:
+            return CliRunner().invoke(cli, ["topics", "alter", topic, "--bootstrap-server", bootstrap, *arguments])
+
+        done = alter(
+            "--config", "retention.ms=5", "--config", "cleanup.policy=compact", "--delete-config", "segment.ms"
+        )
+        assert (done.exit_code, done.output) == (0, f"altered {topic}\n")
+        assert shown(full, TOPIC, topic) == {
+            "retention.ms": ("5", 1),
+            "cleanup.policy": ("compact", 1),
+            "flush.ms": ("7", 1),
+        }
+        wrong = alter("--config", "retention.ms=x", "--delete-config", "flush.ms")
+        assert wrong.exit_code != 0
+        assert "retention.ms=x is not a whole number" in wrong.output
+        assert "nothing to alter" in alter().output
+        assert "flush.ms" in shown(full, TOPIC, topic)

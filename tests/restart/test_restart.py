@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,15 @@ import confluent_kafka
 import psutil
 import pytest
 from confluent_kafka import TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewTopic,
+    ResourceType,
+)
 
 from tests.cluster.groups import generation
 from tests.cluster.members import ConfluentMember, Producer, committed_offsets, everything
@@ -22,6 +31,13 @@ WAIT_S = 60
 TOPIC, GROUP, LOOP_GROUP, MEMBERS_GROUP = "kept", "readers", "loop", "members"
 PARTITIONS, COUNT = 3, 300
 # Four offsets partitions: each is a process, and all of them start three times.
+_ALTERED = {
+    (ResourceType.TOPIC, TOPIC): ("segment.ms", "999000"),
+    (ResourceType.BROKER, "1"): ("max.connections", "500"),
+    (ResourceType.GROUP, GROUP): ("consumer.session.timeout.ms", "50000"),
+}
+_SET = {ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.GROUP_CONFIG}
+_set = partial(ConfigEntry, incremental_operation=AlterConfigOpType.SET)
 _PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
 
 
@@ -43,17 +59,22 @@ def nothing_is_left(storage: Path) -> None:
 
 
 def shown(muster: Muster) -> dict[str, Any]:
-    """The topic's id, number of partitions and configuration; the groups."""
+    """The topic's id, number of partitions and configuration, what was altered; the groups."""
     admin = AdminClient({"bootstrap.servers": muster.bootstrap})
     topic = admin.describe_topics(TopicCollection([TOPIC]))[TOPIC].result(WAIT_S)
-    resource = ConfigResource(ResourceType.TOPIC, TOPIC)
-    config = admin.describe_configs([resource])[resource].result(WAIT_S)
     groups = admin.list_consumer_groups().result(WAIT_S)
     assert not groups.errors
     return {
         "id": str(topic.topic_id),
         "partitions": len(topic.partitions),
-        "retention.ms": config["retention.ms"].value,
+        "configs": {
+            resource.name: {
+                entry.name: entry.value
+                for entry in configs.result(WAIT_S).values()
+                if ConfigSource(entry.source) in _SET
+            }
+            for resource, configs in admin.describe_configs([ConfigResource(*each) for each in _ALTERED]).items()
+        },
         "groups": {group.group_id for group in groups.valid},
     }
 
@@ -62,6 +83,9 @@ def fill(muster: Muster, producer: Producer) -> None:
     """A topic with a configuration of its own, records in it, and a group that has read and committed them."""
     admin = AdminClient({"bootstrap.servers": muster.bootstrap})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, config={"retention.ms": "777000"})])[TOPIC].result(WAIT_S)
+    altered = [ConfigResource(*each, incremental_configs=[_set(*config)]) for each, config in _ALTERED.items()]
+    for done in admin.incremental_alter_configs(altered).values():
+        done.result(WAIT_S)
     producer.send(COUNT)
     producer.flush()
     member = ConfluentMember(muster.bootstrap, TOPIC, GROUP)
@@ -134,7 +158,11 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
         committed = committed_offsets(muster.bootstrap, GROUP, TOPIC, PARTITIONS)
         assert muster.stop() == 0
     nothing_is_left(storage)
-    assert before["retention.ms"] == "777000"
+    assert before["configs"] == {
+        TOPIC: {"retention.ms": "777000", "segment.ms": "999000"},
+        "1": {"max.connections": "500"},
+        GROUP: {"consumer.session.timeout.ms": "50000"},
+    }
     assert sum(committed.values()) == COUNT
 
     with muster:
