@@ -1,0 +1,63 @@
+"""What is altered at one gateway is obeyed by log actors, coordinators and every gateway of a running cluster."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from actors.wire.codec import ErrorCode
+from tests.gateway.config_requests import BROKER, DELETE, SET, TOPIC, incremental
+from tests.gateway.serving import Client
+from tests.muster_process import Muster, eventually
+
+pytestmark = pytest.mark.cluster
+
+
+def written(muster: Muster, topic: str) -> str | None:
+    """Why a record of 500 bytes is not written; None if it is."""
+    errors: list[str | None] = []
+    producer = Producer({"bootstrap.servers": muster.bootstrap})
+    producer.produce(topic, b"x" * 500, on_delivery=lambda error, _: errors.append(error and error.name()))
+    assert producer.flush(60) == 0
+    return errors[0]
+
+
+def committed(muster: Muster, topic: str) -> str | None:
+    """Why an offset with ten characters of metadata is not committed; None if it is."""
+    consumer = Consumer({"bootstrap.servers": muster.bootstrap, "group.id": f"{topic}-readers"})
+    try:
+        [answer] = consumer.commit(offsets=[TopicPartition(topic, 0, 1, metadata="0123456789")], asynchronous=False)
+        return answer.error and answer.error.name()
+    except KafkaException as error:
+        return str(error.args[0].name())
+    finally:
+        consumer.close()
+
+
+def test_everybody_obeys(muster: Muster) -> None:
+    topic = "altered"
+
+    def both_say(wanted: tuple[str | None, str | None]) -> None:
+        """The log actor to a record, the coordinator to a commit."""
+        said = lambda: (written(muster, topic), committed(muster, topic))  # noqa: E731
+        eventually(said, lambda both: both == wanted, f"{wanted} is what both say")
+
+    with ExitStack() as stack:
+        addresses = (address.rpartition(":") for address in muster.ready["bootstrap"])
+        one, other = (stack.enter_context(Client(int(port), host=host)) for host, _, port in addresses)
+
+        def alter(*resources: tuple[int, str, list[tuple[str, int, str | None]]]) -> None:
+            assert {each.error_code for each in incremental(one, *resources)} == {ErrorCode.none}
+
+        both_say((None, None))
+        sizes, metadata = (TOPIC, topic, "max.message.bytes"), (BROKER, "", "offset.metadata.max.bytes")
+        alter((*sizes[:2], [(sizes[2], SET, "300")]), (*metadata[:2], [(metadata[2], SET, "5")]))
+        asked = {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": ["max.message.bytes"]}
+        flags = {"include_synonyms": False, "include_documentation": False}
+        [described] = other.ask(32, 4, {"resources": [asked], **flags}).results
+        assert described.configs[0].value == "300"
+        both_say(("MSG_SIZE_TOO_LARGE", "OFFSET_METADATA_TOO_LARGE"))
+        alter(*((kind, resource, [(name, DELETE, None)]) for kind, resource, name in (sizes, metadata)))
+        both_say((None, None))
