@@ -20,6 +20,7 @@ MAY_IMPORT = {
 }
 IMPURE = {"ray", "asyncio", "socket", "threading", "time", "datetime", "random", "uuid", "kazoo", "pyspark"}
 PURE = (
+    *sorted((ROOT / "actors/config").rglob("*.py")),
     *sorted((ROOT / "actors/group").rglob("*.py")),
     *sorted((ROOT / "gateway/attribution").rglob("*.py")),
     ROOT / "placement/moves.py",
