@@ -159,9 +159,7 @@ def configs_after(
     return wanted
 
 
-def _list_with(
-    change: Change, operation: Operation, current: Mapping[str, str], kind: _Topic | _Broker | _Group
-) -> str:
+def _list_with(change: Change, operation: Operation, current: Mapping[str, str], kind: _Kind) -> str:
     if kind.types.get(change.name) is not ConfigType.LIST:
         message = f"Can't {operation.name} to key {change.name} because its type is not LIST."
         raise InvalidAlteration(ErrorCode.invalid_config, message)
