@@ -249,8 +249,9 @@ class Gateway:
         """Take no more connections, close those that are there."""
         if self._server is not None:
             self._server.close()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        for task in (self._sweeper, self._hearing):
+            if task is not None:
+                task.cancel()
         self._producer_ids.stop()
         for activating in list(self._activating.values()):
             activating.cancel()

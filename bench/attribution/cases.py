@@ -11,7 +11,7 @@ from bench.attribution.stage import PARTITIONS, Stage
 LIBRARY_IDS = ("rdkafka", "sarama", "kgo", "kafkajs", "kafka-python-2.2.15", "aiokafka-0.12.0", "consumer-1")
 """What libraries send where nobody sets client.id: librdkafka, sarama, franz-go, kafkajs, kafka-python, aiokafka, and
 Java's before it put the group into it (Kafka 2.x)."""
-_BEGIN_WITHIN, _STRIDE = 0.6, 7
+_BEGIN_WITHIN, _STRIDE = 0.9, 3
 _LATER = 0.4
 """Where a group begins that has read before: at this share of the records."""
 
@@ -133,7 +133,7 @@ async def in_turn(stage: Stage) -> None:
 
 async def in_lanes(stage: Stage) -> None:
     """The same many times at once, in one place and of one topic."""
-    topic, host = await stage.topic(), stage.host()
+    topic, host = await stage.topic(batches=2 * stage.scale.batches), stage.host()
     lanes = range(stage.scale.lanes)
     await asyncio.gather(*(_lane(stage, f"lane-{lane}", topic, host, lane, len(lanes)) for lane in lanes))
 
@@ -141,7 +141,7 @@ async def in_lanes(stage: Stage) -> None:
 async def _lane(stage: Stage, name: str, topic: str, host: str, lane: int = 0, lanes: int = 1) -> None:
     await asyncio.sleep(lane / lanes)
     for turn in range(stage.scale.turns):
-        team = stage.team(f"{name}-{turn}", topic, share=_unlike(turn * lanes + lane, lanes * stage.scale.turns))
+        team = stage.team(f"{name}-{turn}", topic, share=_unlike(lane, lanes, turn, stage.scale.turns))
         stage.member(team, host, "rdkafka").start()
         await stage.has_gone(team)
 
@@ -152,7 +152,7 @@ async def in_turn_over_restarts(stage: Stage) -> None:
     for turn, orderly in enumerate((False, True)):
         teams = []
         for lane in range(stage.scale.lanes):
-            share = _unlike(turn * stage.scale.lanes + lane, 2 * stage.scale.lanes)
+            share = _unlike(lane, stage.scale.lanes, turn, 2)
             teams.append(team := stage.team(f"lane-{lane}-{turn}", topic, share=share))
             stage.member(team, host, "rdkafka").start()
             await stage.begins(team)
@@ -163,9 +163,9 @@ async def in_turn_over_restarts(stage: Stage) -> None:
         await asyncio.gather(*map(stage.has_gone, teams))
 
 
-def _unlike(number: int, count: int) -> float:
-    """Where a group begins, so that no two of that many read as much; neighbours differ by more than a little."""
-    return _BEGIN_WITHIN * (number * _STRIDE % count) / count
+def _unlike(lane: int, lanes: int, turn: int, turns: int) -> float:
+    """Where a group begins, so that no two read as much, and those that begin at one time do not end at one time."""
+    return _BEGIN_WITHIN * (lane * _STRIDE % lanes * turns + turn) / (lanes * turns)
 
 
 async def churn(stage: Stage) -> None:
