@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+if TYPE_CHECKING:
+    _TextType = click.ParamType[str]
+else:  # generic since click 8.4 only
+    _TextType = click.ParamType
 
-class _Name(click.ParamType[str]):
+
+class _Name(_TextType):
     name = "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
@@ -35,7 +35,13 @@ def moment(text: str, now: datetime) -> datetime:
     return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC)
 
 
-class Moment(click.ParamType[Any]):
+if TYPE_CHECKING:
+    _AnyType = click.ParamType[Any]
+else:  # generic since click 8.4 only
+    _AnyType = click.ParamType
+
+
+class Moment(_AnyType):
     """As :func:`moment`, from the time at which the command began."""
 
     name = "time"
@@ -52,7 +58,7 @@ class Moment(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
-class Size(click.ParamType[Any]):
+class Size(_AnyType):
     """Bytes, with a unit if need be: 512m, 1.5g, 2GiB; of 1024 each."""
 
     name = "size"
@@ -66,7 +72,7 @@ class Size(click.ParamType[Any]):
         return int(float(match[1]) * _UNITS[match[2].lower()])
 
 
-class Zone(click.ParamType[Any]):
+class Zone(_AnyType):
     """IANA name of a time zone."""
 
     name = "zone"
