@@ -96,11 +96,19 @@ def check(arguments: tuple[str, ...], text: str, code: int) -> None:
 
 def test_every_command_shows_them_as_escapes(odd: Odd) -> None:
     for arguments in odd.commands:
-        with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
-            code = main._run([*arguments, "--storage", str(odd.muster.storage)])
-        text = out.getvalue() + err.getvalue()
+        text, code = in_pipe(odd, *arguments)
         check(arguments, text, code)
         assert SHOWN in text or arguments in (("groups", "waiting"), ("mapping", "check", "--group", odd.group)), text
+
+
+def in_pipe(odd: Odd, *arguments: str) -> tuple[str, int]:
+    """In this process, which is faster, unless the command connects to Ray: a process has one token for that."""
+    if arguments[0] in ("mapping", "drain"):
+        done = odd.muster.run(*arguments)
+        return done.stdout + done.stderr, done.returncode
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        code = main._run([*arguments, "--storage", str(odd.muster.storage)])
+    return out.getvalue() + err.getvalue(), code
 
 
 def test_no_command_dies_of_them_where_the_locale_is_c(odd: Odd) -> None:
