@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from actors.java import JavaNotFound, java_environment
+from actors.ray_on_loopback import use_loopback_for
 from spark import java_names, priority
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ def raydp_session(
         os.environ["RAY_AUTH_MODE"] = "token"
         os.environ["RAY_AUTH_TOKEN_PATH"] = str(token_path)
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    use_loopback_for(address)
     import ray
     import raydp
     from py4j.protocol import Py4JError

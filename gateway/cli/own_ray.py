@@ -22,14 +22,17 @@ from typing import Any
 
 import psutil
 
+from actors.ray_on_loopback import use_loopback, use_loopback_for
 from actors.settings import NAMESPACE
 from gateway.cli.errors import CliError
 from gateway.cli.find_ray import PRIVATE_PREFIX, find_ray
 
 log = logging.getLogger(__name__)
 
-_LONGEST_TEMP_ROOT = 30
-"""Ray adds some 65 characters for its sockets, whose paths end at 107 bytes."""
+_RAY_DIR = "r"
+"""Ray makes its own directory accessible for all; the one around it is ours alone."""
+_LONGEST_TEMP_ROOT = 21
+"""Paths of sockets end at 107 bytes, of which Ray adds 64, and this module 22."""
 _OBJECT_STORE_BYTES = 100_000_000
 """Muster keeps nothing in the object store; RayDP moves a little through it."""
 _STOP_TIMEOUT_S = 15
@@ -69,6 +72,7 @@ class OwnRay:
         os.environ.setdefault("RAY_worker_niceness", "0")  # by default 15: actors would wait for any other process
         use_token(self.token_path)
         make_importable()
+        use_loopback()
         import ray
 
         self._ray = ray
@@ -80,7 +84,7 @@ class OwnRay:
                 include_dashboard=False,
                 object_store_memory=_OBJECT_STORE_BYTES,
                 num_cpus=max(2, os.cpu_count() or 2),
-                _temp_dir=str(self.temp_dir),
+                _temp_dir=str(self.temp_dir / _RAY_DIR),
                 log_to_driver=False,
                 configure_logging=False,
             )
@@ -118,6 +122,7 @@ def connect(address: str, token_path: str | None) -> None:
         address = find_ray()
         _use_token_of_user()
     _check_answers(address)
+    use_loopback_for(address)
     import ray
 
     keep_stdout()

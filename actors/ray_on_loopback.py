@@ -1,0 +1,38 @@
+"""A Ray that listens on 127.0.0.1 only, as ``muster up`` starts it for itself.
+
+Ray takes a loopback address for that of the machine, and lets its servers listen on all interfaces, except in the mode
+that it has for one node on macOS and Windows. That mode is asked for here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from ipaddress import ip_address
+
+import psutil
+
+ADDRESS = "127.0.0.1"
+_MODE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+
+
+def use_loopback() -> None:
+    """Have this process, and those that it starts, take 127.0.0.1 as Ray's address."""
+    os.environ[_MODE] = "0"
+    if (constants := sys.modules.get("ray._private.ray_constants")) is not None:  # it has read the environment
+        constants.ENABLE_RAY_CLUSTER = False  # type: ignore[attr-defined]
+
+
+def use_loopback_for(address: str) -> None:
+    """The same if the Ray whose GCS is at HOST:PORT was started so."""
+    if _is_loopback(address.rpartition(":")[0]) and any(
+        f"--gcs-address={address}" in (process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])
+    ):
+        use_loopback()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
