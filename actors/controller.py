@@ -222,7 +222,7 @@ class Controller:
         return self._supervisor.manage(f"offsets-{partition}", make, many=True, partition=partition, stand_in=stand_in)
 
     def _maker(self, name: str, cls: type, *args: Any, node_id: str | None = None) -> Callable[[str | None], Any]:
-        """``node_id``: the one node where it runs; None: where it was moved to, or rendezvous hashing puts it."""
+        """``node_id``: the one node where it runs; None: where it was moved to, or NodeMoves puts it."""
         settings, secret = self._settings, self._secret
 
         def make(moved_to: str | None) -> Any:
@@ -366,7 +366,7 @@ class Controller:
     # -- operators -------------------------------------------------------------------------------------
 
     async def status(self) -> dict[str, Any]:
-        """Nodes and actors, for ``muster status``."""
+        """Nodes and actors, for ``muster status``. Ray keeps nodes that are dead: only those that still matter."""
         await self.start()
         nodes = await asyncio.to_thread(ray.nodes)
         actors = self._supervisor.actors
@@ -382,6 +382,7 @@ class Controller:
                     "resources": node.get("Resources", {}),
                 }
                 for node in nodes
+                if node["Alive"] or self._known_nodes.on(node["NodeID"])
             ],
             "actors": [_describe_self(), *(_describe(actors[name]) for name in sorted(actors))],
             "topics": len(self._topics.topics) if self._topics else 0,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
@@ -21,7 +22,7 @@ from actors.per_node import PerNode
 from actors.runtime import now_ms
 from actors.supervisor import CannotMove, Managed, Supervisor
 from placement import drains
-from placement.moves import Move, Roster, moves
+from placement.moves import Move, Roster, home, moves
 from placement.rendezvous import choose
 from placement.zookeeper import ZooKeeperClient, ZooKeeperUnreachable
 
@@ -65,6 +66,8 @@ class NodeMoves:
         self._alive: frozenset[str] = frozenset()
         self._begun = False
         self._failures: Counter[str] = Counter()
+        self._made_on: dict[str, str] = {}
+        self._making = threading.Lock()
         self._wake = asyncio.Event()
 
     def load(self) -> None:
@@ -75,7 +78,19 @@ class NodeMoves:
     def home_for(self, actor: str, moved_to: str | None) -> str:
         """The node for an actor that is made now: ``moved_to`` while it can be. Blocks. RayError."""
         usable = self._usable(frozenset(node["NodeID"] for node in _nodes() if node["Alive"]))
-        return moved_to if moved_to in usable else choose(actor, sorted(self._settled_or_all(usable)))
+        with self._making:
+            places = ((name, self._place_of(managed)) for name, managed in list(self._supervisor.actors.items()))
+            others = {name: place for name, place in places if place is not None}
+            found = moved_to if moved_to in usable else home(actor, self._settled_or_all(usable), others)
+            assert found is not None
+            self._made_on[actor] = found
+            return found
+
+    def _place_of(self, managed: Managed) -> str | None:
+        """The node that an actor is on, or is being made on."""
+        if managed.started is not None and (managed.state == "alive" or managed.name not in self._made_on):
+            return managed.started.node_id
+        return self._made_on.get(managed.name)
 
     def _settled_or_all(self, nodes: frozenset[str]) -> frozenset[str]:
         return self._roster.settled(now_ms()) & nodes or nodes

@@ -24,6 +24,8 @@ from placement.zookeeper import ZooKeeperUnreachable
 _STOP_S = 40.0
 _STATUS_S = 15.0
 _IDENTITY_S = 10.0
+_HEAD = "node:__internal_head__"
+"""Ray's resource that only the head has."""
 
 
 class ClusterError(RuntimeError):
@@ -32,7 +34,8 @@ class ClusterError(RuntimeError):
 
 def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) -> ClusterReady:
     """Start every actor and wait until all serve, where :func:`take_over` was called. ClusterError if one cannot."""
-    controller = detached(Controller, "controller", settings.namespace, settings, secrets.token_bytes(32), GatewayActor)
+    arguments = (settings, secrets.token_bytes(32), GatewayActor)
+    controller = detached(Controller, "controller", settings.namespace, *arguments, node_id=_head())
     try:
         ray.get(controller.start.remote())
         progress("waiting for the log actors and the gateways")
@@ -45,6 +48,12 @@ def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) ->
         zookeeper=settings.zookeeper,
         logs=str(log_folder(Path(settings.storage))),
     )
+
+
+def _head() -> str | None:
+    """The head's node id. Without it there is no Ray, so that the controller is not lost with any other node."""
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    return next((node["NodeID"] for node in nodes if node["Alive"] and _HEAD in node["Resources"]), None)
 
 
 def take_over(settings: ClusterSettings, progress: Callable[[str], None]) -> None:

@@ -1,11 +1,15 @@
-"""Which actors change their node when a node comes or is drained: as few as rendezvous hashing allows.
+"""Which node an actor is made on, and which actors change theirs when a node comes or is drained: as few as can be.
 
-An actor moves only off a node that is drained, or to a node that came and is its best: never between two nodes that
-were there before. (Those of a node that is lost do not move: they are made anew, each on the best that is left.)
+Most go by rendezvous hashing. There are few log actors, and each has much to do: hashing would often put two on one of
+three nodes, so these are dealt out, each on a node with the fewest of them.
+
+An actor moves only off a node that is drained, or to a node that came: never between two nodes that were there before.
+(Those of a node that is lost do not move: they are made anew.)
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -20,6 +24,22 @@ class Move:
     target: str
 
 
+_DEALT = "log-"
+
+
+def home(actor: str, nodes: Collection[str], homes: Mapping[str, str]) -> str:
+    """The node for an actor that is made now. ``homes``: where others are, or will be. ValueError without nodes."""
+    if not actor.startswith(_DEALT):
+        return choose(actor, sorted(nodes))
+    load = _dealt({name: node for name, node in homes.items() if name != actor})
+    least = min((load[node] for node in nodes), default=0)
+    return choose(actor, sorted(node for node in nodes if load[node] == least))
+
+
+def _dealt(homes: Mapping[str, str]) -> Counter[str]:
+    return Counter(node for name, node in homes.items() if name.startswith(_DEALT))
+
+
 def moves(
     homes: Mapping[str, str], nodes: Collection[str], newcomers: Collection[str], drained: Collection[str]
 ) -> Iterator[Move]:
@@ -31,13 +51,16 @@ def moves(
     targets = sorted(set(nodes) - set(drained))
     if not targets:
         return
-    for actor, home in homes.items():
-        if home in drained:
-            yield Move(actor, home, choose(actor, targets))
-    for actor, home in homes.items():
-        best = choose(actor, targets)
-        if home not in drained and best != home and best in newcomers:
-            yield Move(actor, home, best)
+    for actor, place in homes.items():
+        if place in drained:
+            yield Move(actor, place, home(actor, targets, homes))
+    load = _dealt(homes)
+    most = max(load.values(), default=0)
+    for actor, place in homes.items():
+        best = home(actor, targets, homes)
+        is_better = load[place] == most > load[best] + 1 if actor.startswith(_DEALT) else best != place
+        if place not in drained and best in newcomers and is_better:
+            yield Move(actor, place, best)
 
 
 class Roster:

@@ -7,11 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from placement.rendezvous import choose
 from tests.cluster.groups import create
 from tests.muster_process import eventually
 from tests.nodes.bench import SETTLED_S, Bench
-from tests.nodes.work import drain, moved, work
+from tests.nodes.work import drain, is_placed, moved, work
 from tests.table_rows import table_rows
 
 
@@ -54,7 +53,7 @@ def test_a_node_is_drained(on_nodes: Bench, fresh: Callable[[str], str]) -> None
         assert "may have actors again" in drain(on_nodes, drained, "--undo").stdout
         homes = eventually(
             on_nodes.until_settled,
-            lambda homes: all(home == choose(name, list(on_nodes.nodes.nodes)) for name, home in moved(homes).items()),
+            lambda homes: is_placed(homes, on_nodes.nodes.nodes),
             "the node has its share again",
             SETTLED_S,
         )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from placement.rendezvous import choose
 from tests.cluster.groups import PARTITIONS, create, generation, until_read, working
 from tests.cluster.members import ConfluentMember, Producer, everything
 from tests.nodes.bench import Bench
@@ -72,3 +73,11 @@ def drain(bench: Bench, *arguments: str) -> subprocess.CompletedProcess[str]:
 def moved(homes: dict[str, str]) -> dict[str, str]:
     """Of the actors that are moved between nodes."""
     return {name: home for name, home in homes.items() if name.partition("-")[0] in MOVED}
+
+
+def is_placed(homes: dict[str, str], nodes: Collection[str]) -> bool:
+    """Whether log actors are dealt out over the nodes, and the others where rendezvous hashing puts them."""
+    logs = {name: home for name, home in moved(homes).items() if name.startswith("log-")}
+    load = [list(logs.values()).count(node) for node in nodes]
+    hashed = {name: home for name, home in moved(homes).items() if name not in logs}
+    return max(load) - min(load) <= 1 and hashed == {name: choose(name, list(nodes)) for name in hashed}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.moves import Roster, moves
+from placement.moves import Roster, home, moves
 from placement.rendezvous import choose
 
 NEW = "new"
@@ -70,6 +71,53 @@ def test_there_is_no_move_without_a_place_to_go_to(actors: int) -> None:
 
 def test_a_newcomer_that_is_drained_gets_nothing() -> None:
     assert list(moves(ideal(50, ["a"]), ["a", NEW], {NEW}, {NEW})) == []
+
+
+def made(actors: int, nodes: Collection[str], homes: dict[str, str] | None = None) -> dict[str, str]:
+    """Log actors, one made after the other, beside those that are there."""
+    homes = dict(homes or {})
+    for number in range(actors):
+        homes.setdefault(f"log-{number}", home(f"log-{number}", nodes, homes))
+    return homes
+
+
+def spread(homes: dict[str, str], nodes: Collection[str]) -> int:
+    load = Counter(homes.values())
+    return max(load[node] for node in nodes) - min(load[node] for node in nodes)
+
+
+@settings(deadline=None)
+@given(counts, nodes_before)
+def test_log_actors_are_dealt_out_over_the_nodes(actors: int, nodes: list[str]) -> None:
+    assert spread(made(actors, nodes), nodes) <= 1
+
+
+@settings(deadline=None)
+@given(counts, nodes_before.filter(lambda nodes: len(nodes) > 1))
+def test_log_actors_of_a_node_that_is_lost_are_dealt_out(actors: int, before: list[str]) -> None:
+    homes, nodes = made(actors, before), before[1:]
+    stayed = {actor: place for actor, place in homes.items() if place in nodes}
+    after = made(actors, nodes, stayed)
+    assert spread(after, nodes) <= 1
+    assert after.items() >= stayed.items()
+
+
+@settings(deadline=None)
+@given(counts, nodes_before)
+def test_a_node_that_comes_gets_its_share_of_log_actors_from_those_with_most(actors: int, before: list[str]) -> None:
+    homes, nodes = made(actors, before), [*before, NEW]
+    after, count = carried_out(homes, nodes, {NEW}, ())
+    assert spread(after, nodes) <= 1
+    assert count == sum(place == NEW for place in after.values()) == actors // len(nodes)
+
+
+@settings(deadline=None)
+@given(counts, nodes_before)
+def test_log_actors_of_a_node_that_is_drained_are_dealt_out(actors: int, before: list[str]) -> None:
+    homes = made(actors, [*before, NEW])
+    after, count = carried_out(homes, [*before, NEW], (), {NEW})
+    assert spread(after, before) <= 1
+    assert count == sum(place == NEW for place in homes.values())
 
 
 def roster(*nodes: str) -> Roster:
