@@ -37,8 +37,8 @@ class GivenRay:
     def missing(self) -> str | None:
         """Why this Ray is taken for gone; None while it is there. A GCS that is away for a moment is waited for."""
         if self._has_no_raylet():
-            return f"Ray at {self.address} is gone: its raylet on this host has ended"
-        if self._listens():
+            return f"Ray at {self.address} is gone from this host: its raylet has ended"
+        if self.listens:
             self._answered_at = time.monotonic()
         elif time.monotonic() - self._answered_at > self._patience_s:
             return f"Ray at {self.address} is gone: nobody has listened there for {self._patience_s:g} s"
@@ -54,7 +54,12 @@ class GivenRay:
     @property
     def answers(self) -> bool:
         """Whether it can be asked for anything now; a call to a GCS that is away would not return."""
-        return not self._has_no_raylet() and self._listens()
+        return not self._has_no_raylet() and self.listens
+
+    @property
+    def listens(self) -> bool:
+        """Whether its GCS is there, which may be so for other nodes only."""
+        return own_ray.listens(self.address)
 
     def wait_for_nodes(self, count: int, timeout_s: float) -> int:
         """Wait until Ray has so many live nodes; how many it has then, fewer if the time is over or Ray is gone."""
@@ -78,9 +83,6 @@ class GivenRay:
 
     def _has_no_raylet(self) -> bool:
         return self._raylet is not None and not own_ray.is_alive(self._raylet)
-
-    def _listens(self) -> bool:
-        return own_ray.listens(self.address)
 
 
 def _raylet(node_id: str) -> psutil.Process | None:

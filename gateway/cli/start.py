@@ -78,7 +78,7 @@ class Start:
             metrics_ports=metrics_ports,
             metrics_port=self._config.first_metrics_port(on_cluster=self._address is not None),
         )
-        self._undo.callback(storage.remove_state, self._storage)
+        self._undo.callback(self._remove_state)
         storage.write_state(self._storage, state)
         ports.release()
         ready = self._cluster(settings)
@@ -192,8 +192,13 @@ class Start:
                 f"the cluster did not come up: {error}; see the logs in {log_folder(self._storage)}"
             ) from error
 
+    def _remove_state(self) -> None:
+        """Not where this host alone has left Ray: the actors on other nodes serve on and are found by it."""
+        if self._given is None or self._given.answers or not self._given.listens:
+            storage.remove_state(self._storage)
+
     def _stop_cluster(self, namespace: str) -> None:
-        """In order; nothing where Ray is gone, and all actors with it."""
+        """In order; nothing where Ray cannot be asked."""
         from gateway import cluster
 
         if self._given is None or self._given.answers:

@@ -74,9 +74,10 @@ def test_ray_up_twice_and_ray_down_and_up(head: Head) -> None:
     head.ray_down()
     head.until_nothing_runs()
     assert not (head.home / "muster-ready.json").exists()
-    assert not (head.srv / "muster/run/cluster.json").exists()
+    code, said = head.run("muster status --storage /srv/muster")
+    assert (code, "no muster runs on storage /srv/muster" in said) == (1, True)
     log = (head.home / "muster.log").read_text().splitlines()
-    assert log[-1].startswith(f"muster: Ray at {ADDRESS}:6379 is gone: its raylet on this host has ended; "), log
+    assert log[-1].startswith(f"muster: Ray at {ADDRESS}:6379 is gone from this host: its raylet has ended; "), log
     assert [line for line in log if not OURS.match(line)] == [], "other lines than ours, such as those of raylets"
 
     assert "muster ready" in head.ray_up()
