@@ -33,6 +33,9 @@ _COMMANDS = {
     "report": "gateway.cli.report:report",
 }
 
+_NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
+"""Its message is the help. Before click 8.2 there was none: the help was written at once."""
+
 
 class _Lazy(click.Group):
     """Imports a command when it is asked for: help and completion stay fast."""
@@ -102,7 +105,7 @@ def _run(arguments: list[str]) -> int:
     try:
         code = cli.main(args=arguments, prog_name="muster", standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except click.exceptions.NoArgsIsHelpError as error:
+    except _NO_ARGUMENTS as error:
         terminal.text(error.format_message(), err=True)
         return error.exit_code
     except click.UsageError as error:

@@ -168,9 +168,10 @@ def test_wrong_usage_points_to_the_help(muster: Muster, arguments: str, command:
 @pytest.mark.parametrize("arguments", ["", "groups", "fault"])
 def test_without_a_command_there_is_the_help(muster: Muster, arguments: str) -> None:
     done = muster(*arguments.split())
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.splitlines()[0].startswith(f"Usage: muster {arguments}".strip())
-    assert "Commands:" in done.stderr.splitlines()
+    assert done.returncode in (0, 2), "0 with click before 8.2, which writes the help to stdout"
+    shown = (done.stdout or done.stderr).splitlines()
+    assert shown[0].startswith(f"Usage: muster {arguments}".strip())
+    assert "Commands:" in shown
 
 
 def test_a_user_whose_name_drives_a_terminal(muster: Muster) -> None:
