@@ -305,8 +305,8 @@ def _a_failed_write_is_not_undone() -> list[Change]:
 def _registrations_stay_when_members_go() -> list[Change]:
     gone = Registry.gone
 
-    def mutant(registry: Registry, group: Any, member_id: str) -> Any:
-        return gone(registry, group, member_id) if "/" in member_id else None
+    def mutant(registry: Registry, group: Any, member_id: str, **how: bool) -> Any:
+        return gone(registry, group, member_id, **how) if "/" in member_id else None
 
     return [(Registry, "gone", mutant)]
 
