@@ -277,6 +277,14 @@ class Serving:
     def without_brokers(self) -> None:
         self.follow(replace(self.controller.view(), brokers=()))
 
+    def flush_complaints(self) -> None:
+        """What the log was spared is in it; the next complaint of any kind is a first one."""
+
+        async def flush() -> None:
+            self.gateway.complaints.flush()
+
+        self.run(flush())
+
     @property
     def http_url(self) -> str:
         """Of the gateway's HTTP side, which is started if it is not."""

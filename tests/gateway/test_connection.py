@@ -243,11 +243,7 @@ def test_many_bad_clients_have_few_lines_and_a_count(served: Serving, caplog: py
         count = 16 if reason == "unreadable" else 8
         assert f'muster_connections_closed_total{{gateway="1",reason="{reason}"}} {count}.0' in scraped
     caplog.clear()
-
-    async def end() -> None:
-        served.gateway.complaints.flush()
-
-    served.run(end())
+    served.flush_complaints()
     assert len(caplog.messages) == len(kinds) + 1
     assert all(line.startswith("and 7 more from 127.0.0.1 in the last 60 s like this: ") for line in caplog.messages)
     assert sum("looks like TLS" in line for line in caplog.messages) == 1

@@ -62,6 +62,7 @@ def test_a_header_in_pieces(full: Serving) -> None:
 def test_who_sends_no_header_is_closed_and_told_why(
     full: Serving, caplog: pytest.LogCaptureFixture, data: bytes, why: str
 ) -> None:
+    full.flush_complaints()
     with full.connect() as client:
         client.send_raw(data)
         assert client.is_closed()
@@ -78,12 +79,13 @@ def test_a_health_check_is_not_worth_a_line(full: Serving, caplog: pytest.LogCap
 
 def test_a_header_where_none_is_expected_is_hinted_at(served: Serving, caplog: pytest.LogCaptureFixture) -> None:
     for data in (TCP4, b"PROXY TCP4 10.0.0.7 10.0.0.1 5 9092\r\n"):
+        served.flush_complaints()
+        caplog.clear()
         with served.connect() as client:
             with suppress(ConnectionError):
                 client.send_raw(data)
             assert client.is_closed()
         assert "this looks like the PROXY protocol: set proxy.protocol.enable=true" in caplog.text
-        caplog.clear()
 
 
 def test_consumers_behind_a_balancer_are_registered_where_they_are(full: Serving, fresh: Fresh) -> None:
