@@ -13,13 +13,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from actors.wire.codec import ErrorCode
 from gateway.cli import main
-from tests.gateway.group_client import Member, find
+from placement.view import Topic
+from tests.gateway.group_client import UNKNOWN_ID, Member, find
 from tests.gateway.serving import Client
-from tests.muster_process import Muster, eventually
+from tests.muster_process import Muster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -65,19 +67,15 @@ def odd(muster: Muster) -> Iterator[Odd]:
     producer = Producer({"bootstrap.servers": muster.bootstrap})
     producer.produce(topic, ODD.encode(), key=ODD.encode(), headers={ODD: ODD.encode()})
     assert producer.flush(WAIT_S) == 0
-    committed = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 0, ODD)])
-    eventually(  # the coordinator may be starting, which librdkafka hands on
-        lambda: admin.alter_consumer_group_offsets([committed])[group].result(WAIT_S).topic_partitions,
-        lambda found: [each.error for each in found] == [None],
-        "the offset is committed",
-    )
     port = int(muster.bootstrap.split(",")[0].rpartition(":")[2])
     with ExitStack() as stack:
         client = stack.enter_context(Client(port, ODD))
         find(client, 4, group)
-        member = Member(client, group, instance=ODD)
+        member = Member(client, group, version=9, instance=ODD)
         member.join(session_timeout_ms=300_000)
         member.sync({member.id: b"\0\0\0\0\0\1\0\x09odd-names\0\0\0\1\0\0\0\0\xff\xff\xff\xff"})
+        commits = member.commit((Topic(name=topic, topic_id=UNKNOWN_ID, partitions=1), 0, 0), metadata=ODD)
+        assert [error for _, _, error in commits] == [ErrorCode.none]
         yield Odd(muster, group, topic, member)
 
 

@@ -89,7 +89,7 @@ class Member:
         me = {"member_id": self.id, "group_instance_id": self.instance, "reason": "done"}
         return self.ask(LEAVE_GROUP, member_id=self.id, members=[me])
 
-    def commit(self, *offsets: tuple[Topic, int, int]) -> list[tuple[Any, int, ErrorCode]]:
+    def commit(self, *offsets: tuple[Topic, int, int], metadata: str = "here") -> list[tuple[Any, int, ErrorCode]]:
         """(name or id, partition, error) of each."""
         me = self._me()
         topics = [
@@ -97,7 +97,7 @@ class Member:
                 "name": topic.name,
                 "topic_id": topic.topic_id,
                 "partitions": [
-                    {"partition_index": partition, "committed_offset": offset, "committed_metadata": "here"}
+                    {"partition_index": partition, "committed_offset": offset, "committed_metadata": metadata}
                 ],
             }
             for topic, partition, offset in offsets
