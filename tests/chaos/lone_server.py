@@ -24,8 +24,8 @@ _PROPERTIES = {
 class Registry(TopicRegistry):
     """A second server finds the topics of the first."""
 
-    def create(self, name, partitions, config, *, internal=False):  # type: ignore[no-untyped-def]
-        return self.load().get(name) or super().create(name, partitions, config, internal=internal)
+    def create(self, name, *what, **how):  # type: ignore[no-untyped-def]
+        return self.load().get(name) or super().create(name, *what, **how)
 
 
 def main(storage: str, hosts: str, port: str) -> None:
