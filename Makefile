@@ -63,7 +63,7 @@ demo: setup
 RECOVERY := tests/nodes tests/restart tests/cluster/test_standby.py tests/cluster/test_failover.py \
   tests/cluster/test_mapping.py tests/chaos/test_planted_bugs.py tests/cli/test_lifecycle.py tests/test_pytest_plugin.py
 
-# A Spark on a Ray, a real run, drivers and JVMs killed, a browser: what .ci/run has no time for.
+# A Spark on a Ray, a real run, drivers and JVMs killed, a browser: one after the other.
 SPARK_APART := $(addprefix tests/spark/test_,raydp.py real_run.py streaming_killed.py report_browser.py) tests/cli/test_spark_stream.py
 # Whatever starts a JVM for Spark: two of them here, instead of one in each worker of make test.
 SPARK := tests/spark tests/cli/test_spark_command.py
