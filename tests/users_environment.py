@@ -43,8 +43,12 @@ def make_environment(directory: Path, wheel: Path, others: Iterable[str] = ()) -
 
 
 def run_pytest(python: Path, directory: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """pytest in that folder, by that Python, when it has ended; PATH has no more than the system's."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MUSTER_", "PYTEST", "PYTHON"))}
+    """pytest in that folder, by that Python, when it has ended; PATH has no more than the system's.
+
+    Without CI and BUILD_NUMBER: where one is set, pytest's summary repeats whole errors.
+    """
+    left_out = ("MUSTER_", "PYTEST", "PYTHON", "CI", "BUILD_NUMBER")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     return subprocess.run(
         [python, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
         cwd=directory,
