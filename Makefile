@@ -50,7 +50,7 @@ $(STAMP):
 	if [ -z "$$found" ]; then \
 	  echo "muster: no Python 3.11 with venv found as python3.11, python3 or python; install it" \
 	    "(Debian: python3.11 and python3.11-venv), then run make again" >&2; exit 1; fi; \
-	echo "== setting up .venv with $$found (about 1 GB, a minute or two)"; \
+	echo "== setting up .venv with $$found (about 1.3 GB, a minute or two)"; \
 	rm -rf .venv; \
 	$$found -m venv .venv; \
 	$(PYTHON) -m pip install --disable-pip-version-check --require-hashes -r requirements.lock; \
