@@ -185,7 +185,7 @@ class MusterConfig(BaseModel):
         "first started.",
     )
     offsets_topic_segment_bytes: Int = Field(
-        104_857_600, ge=1, description="Size of a segment file of __consumer_offsets, in bytes."
+        104_857_600, ge=14, description="Size of a segment file of __consumer_offsets, in bytes."
     )
     offsets_topic_compression_codec: Int = Field(
         0,

@@ -62,8 +62,8 @@ class LogConfig:
     producer_id_expiration_ms: int = _DAY_MS
 
     def __post_init__(self) -> None:
-        if min(self.segment_bytes, self.max_message_bytes, self.index_interval_bytes) <= 0:
-            raise ValueError("segment.bytes, max.message.bytes and index.interval.bytes are greater than 0")
+        if min(self.segment_bytes, self.index_interval_bytes) <= 0 or self.max_message_bytes < 0:
+            raise ValueError("segment.bytes and index.interval.bytes are greater than 0, max.message.bytes at least 0")
         if self.flush_messages < 1 or self.flush_ms < 0:
             raise ValueError("flush.messages is at least 1, and flush.ms at least 0")
         if self.own_codec not in CODECS or self.load_buffer_bytes <= 0:
@@ -104,5 +104,5 @@ class LogConfig:
         for declared in dataclasses.fields(self):
             text = topic.get(declared.name.replace("_", "."))
             if text is not None:
-                changes[declared.name] = _TYPES[str(declared.type)](text)
+                changes[declared.name] = _TYPES[str(declared.type)](text.strip())
         return dataclasses.replace(self, **changes) if changes else self

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from actors.config import MusterConfig, in_force, log_config
+from actors.config import (
+    DYNAMIC,
+    TOPIC_CONFIGS,
+    MusterConfig,
+    group_config,
+    in_force,
+    log_config,
+    offsets_log_config,
+    topic_config_errors,
+)
 from actors.config.altering import Alteration, Change, InvalidAlteration, Operation, configs_after
 from actors.config.resources import ResourceType
 from actors.wire.codec import ErrorCode
@@ -140,3 +149,31 @@ def test_what_was_stored_and_cannot_be_any_more_is_left_out() -> None:
     configs = DynamicConfigs(cluster={"group.min.session.timeout.ms": "70000", "group.max.size": "3"})
     held = in_force(STARTED_WITH, configs)
     assert (held.group_min_session_timeout_ms, held.group_max_size) == (6_000, 3)
+
+
+EDGES = [str(sign * 2**bits + off) for bits in (0, 4, 15, 31, 63) for sign in (-1, 1) for off in (-1, 0)]
+VALUES = [*EDGES, *(f" {text} " for text in ("7", "0.5", "true", "compact", "delete,compact", "gzip", "LogAppendTime"))]
+
+
+@pytest.mark.parametrize("name", sorted(DYNAMIC))
+def test_what_the_cluster_accepts_can_be_obeyed(name: str) -> None:
+    """What nobody can obey once it is stored would keep every log and coordinator from starting."""
+    accepted = 0
+    for value in VALUES:
+        try:
+            held = cluster((name, SET, value))
+        except InvalidAlteration:
+            continue
+        config = in_force(STARTED_WITH, DynamicConfigs(cluster=held))
+        log_config(config), offsets_log_config(config), group_config(config)
+        accepted += 1
+    assert accepted
+
+
+@pytest.mark.parametrize("name", TOPIC_CONFIGS)
+def test_what_a_topic_accepts_can_be_obeyed(name: str) -> None:
+    accepted = [value for value in VALUES if topic_config_errors({name: value}) is None]
+    assert accepted
+    for value in accepted:
+        defaults, obeyed = log_config(STARTED_WITH), log_config(STARTED_WITH, {name: value})
+        assert defaults.override({name: value}) == obeyed
