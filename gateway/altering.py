@@ -105,9 +105,12 @@ def _bad_name(gateway: Gateway, kind: int, name: str) -> str | None:
 
 
 def broker_error(gateway: Gateway, name: str) -> str | None:
-    """Why INVALID_REQUEST is the answer to this name of a broker; None if there is one."""
+    """Why INVALID_REQUEST is the answer to this name of a broker; None if there is one.
+
+    A broker has one name, as its configs are kept by it: 1 is not to be altered as 01 too.
+    """
+    if name in {str(gateway.id), *(str(broker.id) for broker in gateway.view.brokers)}:
+        return None
     if not name.isdecimal():
         return f"Broker id must be an integer, but it is: {name}"
-    if int(name) not in {gateway.id, *(broker.id for broker in gateway.view.brokers)}:
-        return f"Unexpected broker id: there is no broker {name}"
-    return None
+    return f"Unexpected broker id: there is no broker {name}"

@@ -105,6 +105,18 @@ def test_what_muster_does_not_have_is_refused(full: Serving, kind: int) -> None:
     assert errors(incremental(full.client, (kind, "1", [("kafka", SET, "INFO")]))) == [ErrorCode.invalid_request]
 
 
+@pytest.mark.parametrize(
+    "name", ["01", "+1", "\u0661", "-1", "9" * 5_000], ids=["zero", "sign", "Arabic", "minus", "long"]
+)
+def test_a_broker_has_one_name(full: Serving, name: str) -> None:
+    """Else what is set on a broker under two names would be found under one of them only."""
+    assert errors(incremental(full.client, (BROKER, name, [("max.connections", SET, "500")]))) == [
+        ErrorCode.invalid_request
+    ]
+    assert describe_configs(full, BROKER, name).error_code is ErrorCode.invalid_request
+    assert shown(full, BROKER, "1") == {}
+
+
 def test_an_operation_that_does_not_exist_is_refused(full: Serving, fresh: Fresh) -> None:
     topic = full.create(fresh("topic"))
     assert errors(incremental(full.client, (TOPIC, topic.name, [("flush.ms", 7, "1")]))) == [ErrorCode.invalid_request]
