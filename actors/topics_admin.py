@@ -241,7 +241,7 @@ def alter(registry: ConfigRegistry, alteration: Alteration, config: MusterConfig
     """
 
     def decide(current: Mapping[str, str]) -> Mapping[str, str]:
-        wanted = configs_after(alteration, current, config, registry.load())
+        wanted = configs_after(alteration, current, config, registry.load_brokers())
         return current if validate_only else wanted
 
     match alteration.type:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
@@ -46,11 +47,15 @@ class ConfigRegistry:
 
     def load(self) -> DynamicConfigs:
         """All but those of topics, which ``TopicRegistry`` tells. What is no configuration is logged and left out."""
+        groups = {decode_group(data): decode_config(data) for _, data in self._children(GROUP_CONFIGS)}
+        return replace(self.load_brokers(), groups=groups)
+
+    def load_brokers(self) -> DynamicConfigs:
+        """The same without groups, of which there may be thousands."""
         brokers = {name: decode_config(data) for name, data in self._children(BROKER_CONFIGS)}
         return DynamicConfigs(
             cluster=brokers.pop(DEFAULT_BROKER, {}),
             brokers={int(name): config for name, config in brokers.items() if name.isdecimal()},
-            groups={decode_group(data): decode_config(data) for _, data in self._children(GROUP_CONFIGS)},
         )
 
     def change_topic(self, topic: str, decide: Decide) -> None:
@@ -89,7 +94,7 @@ class ConfigRegistry:
                 data, stat = zk.ask(zk.get_async, path)
             except NoNodeError:
                 data, stat = None, None
-            current = decode_config(data) if data is not None else {}
+            current = decode_config(data) if data is not None and _is_config(path, data) else {}
             wanted = decide(current)
             if wanted == current:
                 return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from actors.admin import NewTopic
 from actors.config import MusterConfig, in_force
 from actors.config.altering import Alteration, Change, Operation
@@ -67,6 +69,28 @@ def test_what_was_altered_is_told_and_outlives_the_controller(zk: ZooKeeperClien
         brokers={3: {"max.connections": "7"}},
         groups={"g": {"consumer.session.timeout.ms": "50000"}},
     )
+
+
+def test_configs_of_groups_are_not_read_for_each_alteration(
+    zk: ZooKeeperClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There may be as many as there are groups, and a request may alter as many."""
+    zk.ensure_path("/config/groups")
+    zk.create("/config/groups/g", b"is told whenever it is read")
+
+    async def alter() -> None:
+        admin = controller(zk, [])
+        await asyncio.to_thread(admin.load)
+        caplog.clear()
+        names = [f"group-{number}" for number in range(5)]
+        alterations = [sets(ResourceType.GROUP, name, "consumer.session.timeout.ms", "50000") for name in names]
+        outcomes = await admin.alter_configs(
+            [*alterations, sets(ResourceType.BROKER, "", "num.partitions", "5")], False
+        )
+        assert {outcome.error for outcome in outcomes} == {ErrorCode.none}
+
+    asyncio.run(alter())
+    assert len([line for line in caplog.messages if "/config/groups/g is left out" in line]) == 1
 
 
 def test_what_is_only_validated_is_neither_done_nor_told(zk: ZooKeeperClient) -> None:

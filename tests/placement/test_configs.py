@@ -106,3 +106,20 @@ def test_a_node_that_is_no_configuration_hides_no_other(zk: ZooKeeperClient) -> 
     zk.create("/config/brokers/2", b"not JSON")
     zk.create("/config/groups/h", b'{"version":1,"config":{}}')
     assert configs.load() == DynamicConfigs(brokers={1: {"a": "1"}}, groups={"g": {"a": "1"}})
+
+
+def test_a_node_that_is_no_configuration_is_replaced(zk: ZooKeeperClient) -> None:
+    TopicRegistry(zk).create("flights", 1)
+    configs = ConfigRegistry(zk)
+    configs.change_broker("2", to(a="1"))
+    configs.change_group("g", to(a="1"))
+    changes: dict[str, Callable[[], None]] = {
+        "/config/topics/flights": lambda: configs.change_topic("flights", to(b="2")),
+        "/config/brokers/2": lambda: configs.change_broker("2", to(b="2")),
+        "/config/groups/g": lambda: configs.change_group("g", to(b="2")),
+    }
+    for path, change in changes.items():
+        zk.set(path, b"not JSON")
+        change()
+    assert TopicRegistry(zk).load()["flights"].config == {"b": "2"}
+    assert configs.load() == DynamicConfigs(brokers={2: {"b": "2"}}, groups={"g": {"b": "2"}})
