@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -184,19 +184,19 @@ class Partitions:
         """Those that are open now."""
         return [entry.log for entry in self._partitions.values() if entry.log is not None and not entry.log.is_over]
 
-    def reconfigure(self, topic: Topic) -> None:
-        """Let the partitions of the topic follow its configuration."""
-        self._topics[topic.topic_id] = topic
-        config = self._config_of(topic)
-        for partition in range(topic.partitions):
-            entry = self._partitions.get((topic.topic_id, partition))
-            if entry is not None and entry.log is not None:
-                entry.log.config = config
+    def reconfigure(self, topics: Iterable[Topic]) -> None:
+        """Let the partitions follow the configurations of these topics, which are all that there are."""
+        self._topics = {topic.topic_id: topic for topic in topics}
+        configs: dict[UUID, LogConfig] = {}
+        for (topic_id, _), entry in self._partitions.items():
+            if entry.log is not None and (topic := self._topics.get(topic_id)) is not None:
+                if topic_id not in configs:
+                    configs[topic_id] = self._config_of(topic)
+                entry.log.config = configs[topic_id]
 
     async def delete(self, topic: Topic, partition: int) -> None:
         """Close the partition if it is open and remove its directory if there is one. Failures are logged."""
         path = self._logs / directories.name_of(topic.name, partition)
-        self._topics.pop(topic.topic_id, None)
         try:
             self._failed.pop((topic.topic_id, partition), None)
             await self._close(self._partitions.pop((topic.topic_id, partition), None))

@@ -73,8 +73,7 @@ class LogService:
             cleaner_interval_ms=config.log_cleaner_backoff_ms,
         )
         self._partitions.config = config
-        for topic in self._seen.topics.values():
-            self._partitions.reconfigure(topic)
+        self._partitions.reconfigure(self._seen.topics.values())
 
     def start_upkeep(self) -> None:
         """Begin to remove and compact what the configuration says, now and then."""
@@ -188,8 +187,7 @@ class LogService:
             return
         self._seen = view
         self._routing.changed()
-        for topic in view.topics.values():
-            self._partitions.reconfigure(topic)
+        self._partitions.reconfigure(view.topics.values())
         gone = [topic for topic in before.topics.values() if view.topic_by_id(topic.topic_id) is None]
         for topic in gone:
             for partition in range(topic.partitions):

@@ -465,3 +465,17 @@ def test_logs_follow_the_configuration(tmp_path: Path, monkeypatch: pytest.Monke
         await cluster.service.close()
 
     run(main())
+
+
+def test_of_a_topic_that_is_gone_nothing_is_kept(tmp_path: Path) -> None:
+    """By the actor that owned none of its partitions, either."""
+
+    async def main() -> None:
+        for index in (0, 1):
+            cluster = Cluster(tmp_path, view_of(FLIGHTS, OTHER, logs=2), index)
+            await cluster.service.view_changed(view_of(FLIGHTS, OTHER, version=2, logs=2))
+            await cluster.service.view_changed(view_of(FLIGHTS, version=3, logs=2))
+            assert OTHER.topic_id not in cluster.service._partitions._topics
+            await cluster.service.close()
+
+    run(main())
