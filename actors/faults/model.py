@@ -100,7 +100,7 @@ def _actor(value: Any) -> str:
 
 
 def _gateway(value: Any) -> int:
-    if isinstance(value, str) and (found := re.fullmatch(r"gateway-(\d{1,9})", value)):
+    if isinstance(value, str) and (found := re.fullmatch(r"(?:gateway-)?(\d{1,9})", value)):
         value = int(found[1])
     return _whole(1)(value)
 

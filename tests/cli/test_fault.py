@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 
+from gateway.cli import main
 from tests.cli.conftest import Muster, one_line
+from tests.test_docs import PAGES, command_lines
+
+NOBODY = "http://127.0.0.1:1"
 
 
 @pytest.mark.parametrize(
@@ -31,3 +36,11 @@ def test_a_plan_is_checked_whole_before_anything_runs(muster: Muster, tmp_path: 
     error = one_line(muster("fault", "run", "plan.yaml", "--http", "http://127.0.0.1:1"))
     assert "plan.yaml: step 1: action: 'kil' is not known (did you mean kill?)" in error
     assert "step 2: delay needs delay_ms" in error
+
+
+def test_what_the_documents_inject_is_a_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [line for page in PAGES for line in command_lines(page) if line.startswith("muster fault inject ")]
+    assert any("--gateway" in line for line in lines)
+    for line in lines:
+        assert main._run([*shlex.split(line)[1:], "--http", NOBODY]) == 1
+        assert "no gateway listens at" in capsys.readouterr().err, line
