@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 Connect = Callable[[], "FaultApi"]
 _NOT_FOUND = 404
-_COLUMNS = ("ID", "ACTION", "ON", "WHEN", "PHASE", "MATCHED", "HITS", "EXPIRES AT")
+_COLUMNS = ("ID", "ACTION", "ON", "WHEN", "PHASE", "MATCHED", "HITS", "EXPIRES (UTC)")
 _OPTIONS: dict[str, tuple[str, Any]] = {
     "actor": ("NAME", NAME),
     "group": ("GROUP", NAME),
@@ -191,7 +191,7 @@ def list_faults(connect: Connect, as_json: bool) -> None:
 
 
 def _row(one: dict[str, Any]) -> tuple[Any, ...]:
-    from datetime import datetime
+    from datetime import UTC, datetime
 
     fields = dict(one["fault"])
     action, when, phase = fields.pop("action"), fields.pop("when", "always"), fields.pop("phase", "before")
@@ -206,7 +206,7 @@ def _row(one: dict[str, Any]) -> tuple[Any, ...]:
         None if is_of_actor else phase,
         one["matched"],
         one["hits"],
-        None if expires_at_ms is None else datetime.fromtimestamp(expires_at_ms / 1000).isoformat("T", "seconds"),
+        None if expires_at_ms is None else f"{datetime.fromtimestamp(expires_at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}",
     )
 
 
