@@ -69,7 +69,7 @@ def list_(directory: Path, address: str | None, form: str, **wanted: str | None)
     """Show what ZooKeeper holds. A node that is no registration is named as such, with its path."""
     nodes = _ask(directory, address, "mapping", _READ_S)
     rows = node_rows(nodes, Filter(**wanted))
-    asked = {name: value for name, value in wanted.items() if value is not None}
+    asked = _asked(wanted)
     if form == "json":
         print_json(rows)
     elif rows or not asked:
@@ -78,8 +78,7 @@ def list_(directory: Path, address: str | None, form: str, **wanted: str | None)
             if "path" in row:
                 terminal.line(f"no registration: {row['path']}  {row['holds']}")
     if asked and not rows:
-        words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in asked.items())
-        raise CliError(f"there is no node of {words}; muster mapping list shows those that are")
+        raise CliError(_no_node(asked))
     if not rows:
         terminal.line("the mapping is empty", err=True)
 
@@ -87,13 +86,17 @@ def list_(directory: Path, address: str | None, form: str, **wanted: str | None)
 @mapping.command(epilog="Example: muster mapping check --host 10.0.0.7")
 @_options
 def check(directory: Path, address: str | None, form: str, **wanted: str | None) -> None:
-    """Compare ZooKeeper with what the coordinators hold. Exit code 1 if they differ, 2 if nobody can say."""
+    """Compare ZooKeeper with what the coordinators hold. Exit code 1 if they differ, 2 if nobody can say, or if there
+    is nothing to compare.
+    """
     try:
         found: Comparison = _ask(directory, address, "compare", _READ_S)
     except CliError as error:
         raise CannotTell(error.message) from error
     some = Filter(**wanted)
     rows, aside = divergence_rows(found.divergences, some), aside_rows(found.left_alone, some)
+    if not rows and not aside and _is_unknown(directory, address, wanted):
+        raise CannotTell(_no_node(_asked(wanted)))
     if form == "json":
         print_json({"differences": rows, "left_alone": aside, **summary(found)})
     else:
@@ -121,6 +124,8 @@ def repair(directory: Path, address: str | None, form: str, dry_run: bool, **wan
         repaired: Repaired = _ask(directory, address, "repair", _REPAIR_S)
         left, rows = repaired.left, done_rows(repaired.done, some)
     aside = aside_rows(left.left_alone, some)
+    if not rows and not aside and _is_unknown(directory, address, wanted):
+        raise CliError(_no_node(_asked(wanted)))
     if form == "json":
         print_json({"dry_run": dry_run, "actions": rows, "left_alone": aside, **summary(left)})
         return
@@ -130,6 +135,20 @@ def repair(directory: Path, address: str | None, form: str, dry_run: bool, **wan
     terminal.line(f"{counted(len(rows), 'write')} {'would be' if dry_run else 'were'} done; {_size(left)}", err=True)
     if not dry_run and left.divergences:
         terminal.line(f"{counted(len(left.divergences), 'difference')} left; muster mapping check shows them", err=True)
+
+
+def _asked(wanted: dict[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
+def _is_unknown(directory: Path, address: str | None, wanted: dict[str, str | None]) -> bool:
+    """Whether ZooKeeper has nothing of what was asked about. Nor have coordinators then, if nothing differs."""
+    return bool(_asked(wanted)) and not node_rows(_ask(directory, address, "mapping", _READ_S), Filter(**wanted))
+
+
+def _no_node(asked: dict[str, str]) -> str:
+    words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in asked.items())
+    return f"there is no node of {words}; muster mapping list shows those that are"
 
 
 def _cells(row: dict[str, Any], columns: tuple[str, ...]) -> list[Any]:
