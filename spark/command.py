@@ -95,6 +95,7 @@ def _run(request: Request, jobs: list[Job]) -> int:
         ending.callback(progress.step, "ending Spark")
         ending.callback(progress.rest)
         progress.follow(session)
+        request = request.as_of_now()
         if folder is not None:
             return _stream(request, jobs[0], session, folder, progress)
         if request.format == "parquet":
@@ -170,7 +171,7 @@ def _answers(
                 job,
                 session,
                 request.storage,
-                request.options,
+                request.as_of_now().options,
                 plots=request.format == "html",
                 alone=at_once == 1,
                 step=step,

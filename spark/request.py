@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ class Request:
     jobs: tuple[str, ...]
     """Names of jobs; none: all of them."""
     options: Options
+    says_now: bool = True
+    """Whether ``options.now`` is a moment that was asked about; else it is when the tables are read."""
     format: str = "table"
     """table, json, parquet or html."""
     out: Path | None = None
@@ -49,9 +51,15 @@ class Request:
             for name in ("storage", "out", "ray_token_path"):
                 if fields.get(name) is not None:
                     fields[name] = Path(fields[name])
-            return cls(**{**fields, "jobs": tuple(fields["jobs"]), "options": _options(fields["options"])})
+            asked = fields["options"]
+            read = {"jobs": tuple(fields["jobs"]), "options": _options(asked), "says_now": asked.get("now") is not None}
+            return cls(**{**fields, **read})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadRequest(f"this is no request: {error}") from error
+
+    def as_of_now(self) -> Request:
+        """The same for tables that are read now."""
+        return self if self.says_now else replace(self, options=self.options.at_present())
 
 
 def _options(fields: dict[str, Any]) -> Options:

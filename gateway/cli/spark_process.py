@@ -12,7 +12,7 @@ import math
 import os
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -116,11 +116,10 @@ def become_spark(
     if not local and find_spec("raydp") is None:
         raise CliError("RayDP is not installed here, without which Spark does not run on Ray; --local runs it here")
     ray_address, token_path = (None, None) if local else _ray_of(directory, address)
-    now = datetime.now(UTC)
     request = {
         "storage": str(directory.absolute()),
         "jobs": jobs,
-        "options": {**options, "now": now if end is None else min(end, now)},
+        "options": options,
         "format": output,
         "out": str(out.absolute()) if out else None,
         "ray_address": ray_address,

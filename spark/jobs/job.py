@@ -7,7 +7,7 @@ knows no session: :mod:`spark.answer` hands it the tables and takes its answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -45,6 +45,11 @@ class Options:
     """Simulated number of partitions of ``__consumer_offsets``; None: none is simulated."""
     what_if_nodes: int | None = None
     """Simulated number of nodes; None: none is simulated."""
+
+    def at_present(self) -> Options:
+        """The same with the clock as it is: ``now`` is now, or ``end`` if that has passed."""
+        now = datetime.now(UTC)
+        return replace(self, now=now if self.end is None else min(self.end, now))
 
     def of_groups(self, frame: DataFrame, column: str = "group") -> DataFrame:
         """The rows of ``frame`` whose group is asked about: all of them if none is named."""

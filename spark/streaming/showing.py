@@ -5,8 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -46,7 +44,7 @@ def show_stream(
     """
 
     def answered() -> None:
-        options = _until_now(request.options)
+        options = request.options.at_present()
         with spark_errors_in_one_line(job.name):
             tables = read_stream_output(session, request.storage, job.name, options, output=folder)
         show(answer_of(job, session, request.storage, options, tables=tables), options)
@@ -66,11 +64,6 @@ def _what_is_done(request: Request, folder: Path) -> str:
     if request.out is None:
         return "streaming; nothing of it is kept without --out; interrupt ends it"
     return f"streaming to {folder}, where the same command goes on; interrupt ends it"
-
-
-def _until_now(options: Options) -> Options:
-    now = datetime.now(UTC)
-    return replace(options, now=now if options.end is None else min(options.end, now))
 
 
 def _nothing() -> None:

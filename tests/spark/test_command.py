@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,6 +87,31 @@ def test_a_report_goes_on_after_a_job_that_failed_but_not_after_a_signal(failing
     with pytest.raises(command.Refused):
         command._answers(request(), jobs, session, progress)
     assert failing == []
+
+
+@pytest.mark.parametrize(
+    ("options", "earliest", "latest"),
+    [
+        ({}, "when they are read", "afterwards"),
+        ({"end": "9999-01-01T00:00:00+00:00"}, "when they are read", "afterwards"),
+        ({"end": NOON.isoformat()}, NOON, NOON),
+        ({"now": NOON.isoformat()}, NOON, NOON),
+    ],
+)
+def test_the_present_is_when_tables_are_read_not_when_spark_was_started(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], earliest: Any, latest: Any
+) -> None:
+    seen: list[datetime] = []
+    monkeypatch.setattr(command, "is_short", lambda _: False)
+    monkeypatch.setattr(answer, "answer_of", lambda job, session, storage, options, **_: seen.append(options.now))
+    made = Request.from_json(json.dumps({"storage": "/data", "jobs": ["lag"], "options": options}))
+    moments = {"when they are read": datetime.now(UTC)}
+    session: Any = None
+    progress: Any = Silent()
+    command._answers(made, [JOBS["lag"]], session, progress)
+    moments["afterwards"] = datetime.now(UTC)
+    (now,) = seen
+    assert moments.get(earliest, earliest) <= now <= moments.get(latest, latest)
 
 
 def test_what_cannot_be_read_and_a_jvm_that_is_gone_are_told_in_one_line() -> None:
