@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from uuid import UUID
 
 Leaders = Mapping[UUID, tuple[int, ...]]
 """Of each topic, by id: the gateway of each partition, by broker id. Empty without gateways."""
+
+_HANDS = 4096
+"""How many are kept: of a thousand topics a hundred or two differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +24,7 @@ class Partitions:
     """A topic, as far as it matters here."""
 
     topic_id: UUID
-    owners: Sequence[str | None]
+    owners: tuple[str | None, ...]
     """Of each partition: the node where its log is served; None where that is not known."""
 
 
@@ -34,67 +38,77 @@ def deal(gateways: Mapping[int, str], topics: Sequence[Partitions], before: Lead
     """
     if not gateways:
         return {topic.topic_id: () for topic in topics}
-    tables = [_Topic(topic, gateways, before.get(topic.topic_id, ())) for topic in topics]
-    tables.sort(key=lambda table: table.topic_id.int)
+    nodes = tuple(gateways.items())
+    dealt = [_Topic(topic.topic_id, _hand(nodes, topic.owners, before.get(topic.topic_id, ()))) for topic in topics]
     load = Counter(dict.fromkeys(gateways, 0))
-    for table in tables:
-        table.choose(load)
-        load.update(table.extra)
-    _even_out(tables, load)
-    return {table.topic_id: table.leaders() for table in tables}
+    for topic in dealt:
+        for gateway in topic.extra:
+            load[gateway] += 1
+    for topic in sorted((topic for topic in dealt if not topic.hand.is_even), key=lambda topic: topic.topic_id.int):
+        topic.choose(load)
+        load.update(topic.extra)
+    _even_out(dealt, load)
+    return {topic.topic_id: topic.hand.leaders(topic.extra) for topic in dealt}
 
 
-class _Topic:
-    """One topic: every gateway gets ``base`` of its partitions, and those in ``extra`` one more."""
+@lru_cache(maxsize=_HANDS)
+def _hand(gateways: tuple[tuple[int, str], ...], owners: tuple[str | None, ...], before: tuple[int, ...]) -> _Hand:
+    """One for all topics that are alike, and the same as long as nothing changes."""
+    return _Hand(dict(gateways), owners, before)
 
-    def __init__(self, topic: Partitions, gateways: Mapping[int, str], before: Sequence[int]) -> None:
-        self.topic_id = topic.topic_id
-        self.extra: set[int] = set()
-        self._gateways = gateways
-        self._owners = topic.owners
-        self._before = [*before[: len(topic.owners)], *[-1] * (len(topic.owners) - len(before))]
-        self._pairs = Counter(zip(self._before, topic.owners, strict=True))
-        self._led: Counter[int] = Counter()
-        owned: Counter[str | None] = Counter()
+
+class _Hand:
+    """What the gateways have of a topic: ``base`` of its partitions each, and ``extras`` of them are to have one more.
+
+    It never changes.
+    """
+
+    def __init__(self, gateways: Mapping[int, str], owners: tuple[str | None, ...], before: tuple[int, ...]) -> None:
+        self.gateways = gateways
+        self.base, self.extras = divmod(len(owners), len(gateways))
+        self._owners = owners
+        self._before = (*before, *[-1] * len(owners))[: len(owners)]
+        self._pairs = Counter(zip(self._before, owners, strict=True))
+        self.led: Counter[int] = Counter()
+        self._owned: Counter[str | None] = Counter()
         for (gateway, node), count in self._pairs.items():
-            self._led[gateway] += count
-            owned[node] += count
-        self._owned = owned
-        self._base, self._extras = divmod(len(topic.owners), len(gateways))
+            self.led[gateway] += count
+            self._owned[node] += count
         sharing = Counter(gateways.values())
-        self._near = {gateway: owned[node] / sharing[node] for gateway, node in gateways.items()}
+        self.near = {gateway: self._owned[node] / sharing[node] for gateway, node in gateways.items()}
+        self.more = frozenset(gateway for gateway in gateways if self.led[gateway] > self.base)
+        """Who has more than ``base``."""
+        self.is_even = len(self.more) == self.extras and self._has(self._room(self.more))
+        """Whether it can stay, as far as this topic alone goes: whoever has one more keeps it."""
+        self._leaders: dict[frozenset[int], tuple[int, ...]] = {}
 
-    def choose(self, load: Mapping[int, int]) -> None:
-        """Decide on ``extra``: who had one keeps it, then whose node has most of the logs, then who has least."""
+    def leaders(self, extra: frozenset[int]) -> tuple[int, ...]:
+        """The leader of each partition if these gateways are to have one more."""
+        found = self._leaders.get(extra)
+        if found is None:
+            room = self._room(extra)
+            found = self._leaders[extra] = self._before if self._is_good(room) else self._deal(room)
+        return found
 
-        def rank(gateway: int) -> tuple[int, float, int, int]:
-            kept = min(self._led[gateway], self._base + 1)
-            return -kept, -self._near[gateway], load[gateway], gateway
+    def _room(self, extra: frozenset[int]) -> dict[int, int]:
+        return {gateway: self.base + (gateway in extra) for gateway in self.gateways}
 
-        self.extra = set(sorted(self._gateways, key=rank)[: self._extras])
-
-    def cost(self, source: int, target: int) -> tuple[bool, float, int]:
-        """Of passing the extra partition on: that a leader changes is worse than that it is on another node."""
-        return self._led[source] > self._base, self._near[source] - self._near[target], self.topic_id.int
-
-    def leaders(self) -> tuple[int, ...]:
-        """The leader of each partition."""
-        room = {gateway: self._base + (gateway in self.extra) for gateway in self._gateways}
-        return tuple(self._before) if self._is_good(room) else self._deal(room)
+    def _has(self, room: Mapping[int, int]) -> bool:
+        return all(self.led[gateway] == count for gateway, count in room.items())
 
     def _is_good(self, room: Mapping[int, int]) -> bool:
         """Whether who led before has that many, and as many as can be on the node of their log."""
-        if any(self._led[gateway] != count for gateway, count in room.items()):
+        if not self._has(room):
             return False
         rooms: Counter[str] = Counter()
-        for gateway, node in self._gateways.items():
+        for gateway, node in self.gateways.items():
             rooms[node] += room[gateway]
-        near = sum(count for (gateway, node), count in self._pairs.items() if self._gateways[gateway] == node)
+        near = sum(count for (gateway, node), count in self._pairs.items() if self.gateways[gateway] == node)
         return near == sum(min(count, self._owned[node]) for node, count in rooms.items())
 
     def _deal(self, room: dict[int, int]) -> tuple[int, ...]:
         on: dict[str, list[int]] = {}
-        for gateway, node in self._gateways.items():
+        for gateway, node in self.gateways.items():
             on.setdefault(node, []).append(gateway)
         near = [on.get(owner, []) if owner is not None else [] for owner in self._owners]
         found: dict[int, int] = {}
@@ -110,8 +124,34 @@ class _Topic:
         take([[gateway for gateway in old if gateway in close] for old, close in zip(was, near, strict=True)])
         take(near)
         take(was)
-        take([list(self._gateways)] * len(near))
+        take([list(self.gateways)] * len(near))
         return tuple(found[partition] for partition in range(len(near)))
+
+
+class _Topic:
+    """One topic while it is dealt: those in ``extra`` get one more of its partitions than the others."""
+
+    __slots__ = ("extra", "hand", "topic_id")
+
+    def __init__(self, topic_id: UUID, hand: _Hand) -> None:
+        self.topic_id = topic_id
+        self.hand = hand
+        self.extra = hand.more if hand.is_even else frozenset()
+
+    def choose(self, load: Mapping[int, int]) -> None:
+        """Decide on ``extra``: who had one keeps it, then whose node has most of the logs, then who has least."""
+        hand = self.hand
+
+        def rank(gateway: int) -> tuple[int, float, int, int]:
+            kept = min(hand.led[gateway], hand.base + 1)
+            return -kept, -hand.near[gateway], load[gateway], gateway
+
+        self.extra = frozenset(sorted(hand.gateways, key=rank)[: hand.extras])
+
+    def cost(self, source: int, target: int) -> tuple[bool, float, int]:
+        """Of passing the extra partition on: that a leader changes is worse than that it is on another node."""
+        hand = self.hand
+        return source in hand.more, hand.near[source] - hand.near[target], self.topic_id.int
 
 
 def _even_out(topics: Sequence[_Topic], load: Counter[int]) -> None:

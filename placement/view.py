@@ -122,15 +122,22 @@ class ClusterView:
         """This view with leaders for its gateways, topics and logs, of which as few as can be differ from before."""
         gateways = {broker.id: broker.node_id for broker in self.brokers}
         topics = [
-            Partitions(topic_id=topic.topic_id, owners=[self._node_of(topic, each) for each in range(topic.partitions)])
+            Partitions(topic_id=topic.topic_id, owners=self._owners(topic))
             for topic in self.topics.values()
             if topic.name != OFFSETS_TOPIC
         ]
         return replace(self, leaders=deal(gateways, topics, before))
 
-    def _node_of(self, topic: Topic, partition: int) -> str | None:
-        actor = self.logs[self.log_of(topic, partition)] if self.logs else None
-        return actor.node_id if actor is not None else None
+    def _owners(self, topic: Topic) -> tuple[str | None, ...]:
+        """The node of each partition's log; one tuple for all topics that are alike."""
+        if not self.logs:
+            return (None,) * topic.partitions
+        key = ("owners", self.log_of(topic, 0), topic.partitions)
+        if key not in self._found:
+            actors = (self.logs[self.log_of(topic, partition)] for partition in range(topic.partitions))
+            self._found[key] = tuple(actor.node_id if actor is not None else None for actor in actors)
+        found: tuple[str | None, ...] = self._found[key]
+        return found
 
     def leader_of(self, topic: Topic, partition: int) -> Broker | None:
         """The gateway that Metadata names as leader; of an offsets partition the coordinator. None without gateways."""

@@ -9,6 +9,7 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placement import leaders as dealing
 from placement.leaders import Leaders, Partitions, deal
 
 NODES = "abcd"
@@ -27,7 +28,7 @@ Topics = Mapping[UUID, Sequence[str | None]]
 
 
 def dealt(gateways: Mapping[int, str], topics: Topics, before: Leaders | None = None) -> Leaders:
-    cards = [Partitions(topic_id=topic_id, owners=places) for topic_id, places in topics.items()]
+    cards = [Partitions(topic_id=topic_id, owners=tuple(places)) for topic_id, places in topics.items()]
     return deal(gateways, cards, before or {})
 
 
@@ -151,6 +152,19 @@ def test_hundreds_of_small_topics_are_even_at_once() -> None:
     leaders = dealt(gateways, topics)
     check_even(leaders, gateways, topics)
     assert Counter(gateway for led in leaders.values() for gateway in led) == {1: 412, 2: 412, 3: 412}
+
+
+def test_what_does_not_change_is_not_dealt_again() -> None:
+    """The controller deals with every view, on its event loop."""
+    gateways = dict(zip((1, 2, 3), "abc", strict=True))
+    topics: Topics = {UUID(int=number): [*"abc" * 3, "a"] for number in range(1000)}
+    leaders = dealt(gateways, topics, dealt(gateways, topics))
+    dealt(gateways, topics, leaders)
+    before = dealing._hand.cache_info().misses
+    assert dealt(gateways, topics, leaders) == leaders
+    grown = dealt(gateways, {**topics, UUID(int=5_000): ["c", "b"]}, leaders)
+    assert grown == {**leaders, UUID(int=5_000): grown[UUID(int=5_000)]}
+    assert dealing._hand.cache_info().misses == before + 1
 
 
 def test_without_gateways_nobody_leads() -> None:
