@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic.fields import FieldInfo
 
 from actors.config.properties import MusterConfig
-from actors.config.topics import BY_UNIT, TOPIC_CONFIGS, TopicConfigs, synonym_of
+from actors.config.topics import BY_UNIT, TopicConfigs, synonym_of, valid_topic_configs
 
 if TYPE_CHECKING:
     from actors.group.config import GroupConfig
@@ -35,7 +35,7 @@ def group_config(config: MusterConfig) -> GroupConfig:
 
 
 def log_config(config: MusterConfig, topic_overrides: Mapping[str, str] = MappingProxyType({})) -> LogConfig:
-    """What the log of a topic obeys. ``topic_overrides`` were checked by :func:`topic_config_errors`."""
+    """What the log of a topic obeys; what is not valid of ``topic_overrides`` is left out."""
     from actors.log.config import LogConfig
 
     return LogConfig(**_known_to(LogConfig, dict(config) | topic_values(config, topic_overrides)))
@@ -52,14 +52,13 @@ def offsets_log_config(config: MusterConfig, topic_overrides: Mapping[str, str] 
 
 def offsets_topic_configs(config: MusterConfig, topic_overrides: Mapping[str, str]) -> dict[str, str]:
     """The configs of ``__consumer_offsets``, whatever the defaults of topics are."""
-    return {"segment.bytes": str(config.offsets_topic_segment_bytes), **topic_overrides, **OFFSETS_TOPIC_FIXED}
+    own = valid_topic_configs(topic_overrides)
+    return {"segment.bytes": str(config.offsets_topic_segment_bytes), **own, **OFFSETS_TOPIC_FIXED}
 
 
 def topic_values(config: MusterConfig, topic_overrides: Mapping[str, str]) -> dict[str, Any]:
-    """What holds for a topic, by field name (``retention_ms``, ...), typed: its own configs, else the broker's."""
-    own = TopicConfigs.model_validate(
-        {name: topic_overrides[name] for name in TOPIC_CONFIGS if name in topic_overrides}
-    )
+    """What holds for a topic, by field name (``retention_ms``, ...), typed: its own if valid, else the broker's."""
+    own = TopicConfigs.model_validate(valid_topic_configs(topic_overrides))
     return {
         name: getattr(own, name) if getattr(own, name) is not None else _broker_value(config, field)
         for name, field in TopicConfigs.model_fields.items()

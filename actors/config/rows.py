@@ -12,7 +12,7 @@ from actors.config.derived import OFFSETS_TOPIC_FIXED, offsets_topic_configs, to
 from actors.config.dynamic import DYNAMIC, in_force
 from actors.config.groups import GroupConfigs
 from actors.config.properties import MusterConfig
-from actors.config.topics import BY_UNIT, TopicConfigs, synonym_of
+from actors.config.topics import BY_UNIT, TopicConfigs, synonym_of, valid_topic_configs
 from actors.config.types import ConfigType, text_of, type_of
 from placement.view import DynamicConfigs
 
@@ -72,13 +72,10 @@ def describe_default_broker(config: MusterConfig, configs: DynamicConfigs) -> li
 def describe_topic(
     config: MusterConfig, topic_overrides: Mapping[str, str], configs: DynamicConfigs = _NONE_ALTERED
 ) -> list[ConfigRow]:
-    """Every config of a topic: what was set on the topic, else the broker's.
-
-    Pydantic's ValidationError if the overrides were never checked.
-    """
-    layers = _Layers(config, configs, None)
-    values = topic_values(layers.in_force, topic_overrides)
-    return [_topic_row(layers, name, values[name], topic_overrides) for name in sorted(TopicConfigs.model_fields)]
+    """Every config of a topic: what was set on the topic and is valid, else the broker's."""
+    layers, own = _Layers(config, configs, None), valid_topic_configs(topic_overrides)
+    values = topic_values(layers.in_force, own)
+    return [_topic_row(layers, name, values[name], own) for name in sorted(TopicConfigs.model_fields)]
 
 
 def describe_offsets_topic(

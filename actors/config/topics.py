@@ -158,6 +158,11 @@ def topic_config_errors(config: Mapping[str, str | None]) -> str | None:
     return "; ".join(problems) or None
 
 
+def valid_topic_configs(stored: Mapping[str, str]) -> dict[str, str]:
+    """Without what cannot be: another version has stored it, or somebody else than Muster."""
+    return {name: value for name, value in stored.items() if topic_config_errors({name: value}) is None}
+
+
 def _unknown(name: str) -> str:
     if name in TOPIC_CONFIGS_WITHOUT_EFFECT:
         return f"{name} has no effect in Muster; leave it out"

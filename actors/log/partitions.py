@@ -165,12 +165,15 @@ class Partitions:
         )
 
     def _config_of(self, topic: Topic) -> LogConfig:
-        newest = self._topics.get(topic.topic_id, topic)
-        try:
-            return self.config.override(newest.config)
-        except ValueError as error:
-            log.warning("%s: %s; the broker's configuration is used", topic.name, error)
-            return self.config
+        newest, config = self._topics.get(topic.topic_id, topic), self.config
+        for name, text in newest.config.items():
+            try:
+                config = config.override({name: text})
+            except ValueError as error:  # the others hold: without its retention.ms a topic would lose records
+                self._limited_log.warning(
+                    "config", topic.name, "%s of topic %s is left out: %s", name, topic.name, error
+                )
+        return config
 
     async def open_stored(self, topic: Topic, partition: int) -> None:
         """Open the log if its directory is there. What cannot be opened is left for the next time."""

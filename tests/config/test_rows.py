@@ -12,6 +12,7 @@ from actors.config import (
     describe_group,
     describe_offsets_topic,
     describe_topic,
+    offsets_log_config,
 )
 from placement.view import DynamicConfigs
 
@@ -42,6 +43,13 @@ def test_a_topic() -> None:
     assert (inherited.value, inherited.source) == ("600000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
     static = named(describe_topic(STARTED_WITH, {}), "retention.ms")
     assert (static.value, static.source) == ("600000", ConfigSource.STATIC_BROKER_CONFIG)
+
+
+def test_what_cannot_be_is_not_described() -> None:
+    """Another version has stored it, or somebody else than Muster."""
+    stored = {"retention.ms": "-5", "segment.bytes": "no number", "flush.ms": "7", "no.such": "1"}
+    assert describe_topic(STARTED_WITH, stored, CONFIGS) == describe_topic(STARTED_WITH, {"flush.ms": "7"}, CONFIGS)
+    assert offsets_log_config(STARTED_WITH, stored) == offsets_log_config(STARTED_WITH, {"flush.ms": "7"})
 
 
 def test_a_broker() -> None:

@@ -479,3 +479,20 @@ def test_of_a_topic_that_is_gone_nothing_is_kept(tmp_path: Path) -> None:
             await cluster.service.close()
 
     run(main())
+
+
+def test_what_cannot_be_obeyed_of_a_topic_leaves_the_rest_of_it(tmp_path: Path) -> None:
+    """Somebody else may have stored it. Without its retention.ms a topic would lose what it was to keep for ever."""
+    kept = Topic(
+        name="kept", topic_id=UUID(int=3), partitions=1, config={"segment.bytes": "no number", "retention.ms": "-1"}
+    )
+
+    async def main() -> None:
+        cluster = Cluster(tmp_path, view_of(kept))
+        [written] = await cluster.produce((kept.topic_id, 0, client_batch()))
+        assert written.error_code is ErrorCode.none
+        [log] = cluster.service._partitions.open_logs()
+        assert (log.config.retention_ms, log.config.segment_bytes) == (-1, LogConfig().segment_bytes)
+        await cluster.service.close()
+
+    run(main())
