@@ -252,7 +252,7 @@ CASES = (
     Case("simple", "simple consumers, and one without a group", simple_consumers),
     Case("readers", "readers without a group beside members, one id and host", readers_beside),
     Case("turns", "groups one after another, one id and host, one topic", in_turn),
-    Case("lanes", "the same, many at a time", in_lanes),
+    Case("lanes", "the same, many at a time", in_lanes, is_alone=True),
     Case("churn", "members come and go, clients reconnect", churn),
     Case("gateways", "SIGKILL to gateways", gateway_kills, is_alone=True),
     Case("restarts", "gateways shut down in order, one by one", gateway_restarts, is_alone=True),
