@@ -150,7 +150,7 @@ def configs_after(
     for change in alteration.changes:
         match change.operation:
             case Operation.SET:
-                wanted[change.name] = change.value or ""
+                wanted[change.name] = (change.value or "").strip()  # as Kafka's ConfigDef takes it
             case Operation.DELETE:
                 wanted.pop(change.name, None)
             case operation:

@@ -152,10 +152,22 @@ def topic_config_errors(config: Mapping[str, str | None]) -> str | None:
     problems = [_unknown(name) for name in sorted(set(config) - set(TOPIC_CONFIGS))]
     problems += [f"{name} has no value" for name, value in config.items() if name in TOPIC_CONFIGS and value is None]
     try:
-        TopicConfigs.model_validate({name: config[name] for name in TOPIC_CONFIGS if config.get(name) is not None})
+        own = TopicConfigs.model_validate(
+            {name: config[name] for name in TOPIC_CONFIGS if config.get(name) is not None}
+        )
     except ValidationError as error:
         problems += problems_of(error)
+    else:
+        problems += _lags_that_leave_no_time(own)
     return "; ".join(problems) or None
+
+
+def _lags_that_leave_no_time(config: TopicConfigs) -> list[str]:
+    """As Kafka's LogConfig has it."""
+    least, most = config.min_compaction_lag_ms, config.max_compaction_lag_ms
+    if least is None or most is None or least <= most:
+        return []
+    return [f"max.compaction.lag.ms={most} must not be less than min.compaction.lag.ms={least}"]
 
 
 def valid_topic_configs(stored: Mapping[str, str]) -> dict[str, str]:

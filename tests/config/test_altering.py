@@ -53,6 +53,11 @@ def test_the_operations() -> None:
     assert topic(before, ("flush.ms", DELETE, None), ("no.such", DELETE, None)) == before
 
 
+def test_blanks_around_a_value_are_not_kept() -> None:
+    assert topic({}, ("retention.ms", SET, " 7\t")) == {"retention.ms": "7"}
+    assert cluster(("num.partitions", SET, " " * 32_000 + "7")) == {"num.partitions": "7"}
+
+
 def test_a_list_that_is_not_set_grows_from_what_holds() -> None:
     assert topic({}, ("cleanup.policy", APPEND, "delete")) == {"cleanup.policy": "compact,delete"}
 
@@ -72,11 +77,15 @@ def test_alter_configs_leaves_only_what_it_names() -> None:
         (("retention.ms", APPEND, "1"), "Can't APPEND to key retention.ms because its type is not LIST."),
         (("no.such", SUBTRACT, "1"), "Can't SUBTRACT to key no.such because its type is not LIST."),
         (("preallocate", SET, "true"), "preallocate has no effect in Muster; leave it out"),
+        (
+            ("max.compaction.lag.ms", SET, "9"),
+            "max.compaction.lag.ms=9 must not be less than min.compaction.lag.ms=10",
+        ),
     ],
 )
 def test_what_a_topic_cannot_have(change: tuple[str, Operation, str], message: str) -> None:
     with pytest.raises(InvalidAlteration) as refused:
-        topic({}, change)
+        topic({"min.compaction.lag.ms": "10"}, change)
     assert (refused.value.code, str(refused.value)) == (ErrorCode.invalid_config, message)
 
 

@@ -68,6 +68,12 @@ CASES = [
     Case(TOPIC, THE_TOPIC, [("retention.ms", SET, "abc")], ErrorCode.invalid_config),
     Case(TOPIC, THE_TOPIC, [("retention.ms", SET, "-5")], ErrorCode.invalid_config),
     Case(TOPIC, THE_TOPIC, [("retention.ms", APPEND, "1")], ErrorCode.invalid_config),
+    Case(
+        TOPIC,
+        THE_TOPIC,
+        [("min.compaction.lag.ms", SET, "10"), ("max.compaction.lag.ms", SET, "9")],
+        ErrorCode.invalid_config,
+    ),
     Case(TOPIC, THE_TOPIC, [("retention.ms", SET, None)], ErrorCode.invalid_request),
     Case(TOPIC, THE_TOPIC, [("cleanup.policy", APPEND, None)], ErrorCode.invalid_request),
     Case(TOPIC, THE_TOPIC, [_RETENTION, ("retention.ms", SET, "2")], ErrorCode.invalid_request),
