@@ -62,6 +62,12 @@ def test_a_list_that_is_not_set_grows_from_what_holds() -> None:
     assert topic({}, ("cleanup.policy", APPEND, "delete")) == {"cleanup.policy": "compact,delete"}
 
 
+def test_a_list_grows_from_what_was_altered_for_the_cluster() -> None:
+    configs = DynamicConfigs(cluster={"log.cleanup.policy": "delete"})
+    alteration = Alteration(ResourceType.TOPIC, "t", changes(("cleanup.policy", APPEND, "compact")))
+    assert configs_after(alteration, {}, STARTED_WITH, configs) == {"cleanup.policy": "delete,compact"}
+
+
 def test_alter_configs_leaves_only_what_it_names() -> None:
     before = {"retention.ms": "1000", "cleanup.policy": "delete"}
     assert topic(before, ("segment.ms", SET, "7"), replace=True) == {"segment.ms": "7"}
@@ -104,6 +110,13 @@ def test_properties_of_the_cluster() -> None:
     assert cluster(("group.max.size", DELETE, None), current=held) == {"log.retention.ms": "5"}
     assert cluster(("log.cleanup.policy", APPEND, "delete")) == {"log.cleanup.policy": "compact,delete"}
     assert cluster(("max.connections", SET, "5"), broker="1") == {"max.connections": "5"}
+
+
+def test_what_was_stored_before_does_not_stand_in_the_way() -> None:
+    """Another version may have stored what is not to be altered now."""
+    before = {"listeners": "PLAINTEXT://:1", "no.such": "1"}
+    assert cluster(("group.max.size", SET, "3"), current=before) == {**before, "group.max.size": "3"}
+    assert cluster(("no.such", DELETE, None), current=before) == {"listeners": "PLAINTEXT://:1"}
 
 
 @pytest.mark.parametrize(
@@ -158,6 +171,12 @@ def test_what_was_stored_and_cannot_be_any_more_is_left_out() -> None:
     configs = DynamicConfigs(cluster={"group.min.session.timeout.ms": "70000", "group.max.size": "3"})
     held = in_force(STARTED_WITH, configs)
     assert (held.group_min_session_timeout_ms, held.group_max_size) == (6_000, 3)
+
+
+def test_of_what_cannot_be_together_the_first_holds() -> None:
+    configs = DynamicConfigs(cluster={"group.max.session.timeout.ms": "40000", "group.min.session.timeout.ms": "50000"})
+    held = in_force(STARTED_WITH, configs)
+    assert (held.group_min_session_timeout_ms, held.group_max_session_timeout_ms) == (6_000, 40_000)
 
 
 EDGES = [str(sign * 2**bits + off) for bits in (0, 4, 15, 31, 63) for sign in (-1, 1) for off in (-1, 0)]
