@@ -30,6 +30,9 @@ DUPLICATE_NAME = "Duplicate topic name."
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
 """Topics that Kafka keeps for itself, whether they exist or not; a Metadata request does not create them."""
 
+SECURITY_DISABLED = {"error_code": ErrorCode.security_disabled, "error_message": "No Authorizer is configured."}
+"""What a Kafka broker without an authorizer answers to whoever changes ACLs."""
+
 _TRUE = (ErrorCode.none, ErrorCode.topic_already_exists)
 """Answers that say how topics are."""
 

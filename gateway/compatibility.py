@@ -21,9 +21,9 @@ NOT_SERVED = (
     NotServed("Transactions", "come with a later version", (24, 25, 26, 27, 28, 61, 65, 66)),
     NotServed("Consumer groups of KIP-848", "come with a later version", (68, 69)),
     NotServed(
-        "ACLs, delegation tokens",
+        "Delegation tokens",
         "come with a later version; SASL is served (PLAIN, SCRAM-SHA-256 and -512), TLS is not",
-        (29, 30, 31, 38, 39, 40, 41),
+        (38, 39, 40, 41),
     ),
     NotServed("SCRAM users", "are in a file, `muster user add` writes it", (50, 51)),
     NotServed("Client quotas", "come with a later version", (48, 49)),

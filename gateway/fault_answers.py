@@ -173,6 +173,19 @@ def _describe_configs(call: Call, error: ErrorCode) -> dict[str, Any]:
     }
 
 
+def _describe_acls(call: Call, error: ErrorCode) -> dict[str, Any]:
+    return {"error_code": error, "error_message": _TEXT, "resources": []}
+
+
+def _create_acls(call: Call, error: ErrorCode) -> dict[str, Any]:
+    return {"results": [{"error_code": error, "error_message": _TEXT} for _ in call.entity().creations]}
+
+
+def _delete_acls(call: Call, error: ErrorCode) -> dict[str, Any]:
+    failed = {"error_code": error, "error_message": _TEXT, "matching_acls": []}
+    return {"filter_results": [failed for _ in call.entity().filters]}
+
+
 def _alter_configs(call: Call, error: ErrorCode) -> dict[str, Any]:
     return {
         "responses": [
@@ -224,6 +237,9 @@ _BODIES: dict[int, Callable[[Call, ErrorCode], dict[str, Any]]] = {
     20: _delete_topics,
     21: _delete_records,
     22: _init_producer_id,
+    29: _describe_acls,
+    30: _create_acls,
+    31: _delete_acls,
     32: _describe_configs,
     33: _alter_configs,
     36: _sasl_authenticate,

@@ -16,6 +16,7 @@ from gateway.faults import facts_of
 from gateway.registry import APIS, Call
 from placement.view import Topic
 from pytest_muster import FaultClient
+from tests.gateway.acl_requests import ACL, ACL_FILTER
 from tests.gateway.fault_client import PROPERTIES
 from tests.gateway.group_client import Fresh
 from tests.gateway.serving import Serving
@@ -85,6 +86,9 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
         20: {"topics": [{"name": topic.name, "topic_id": None}], "topic_names": [topic.name], "timeout": 1000},
         21: {"topics": [{**named, "partitions": by_partition}], "timeout": 1000},
         22: {"transactional_id": None, "transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1},
+        29: ACL_FILTER,
+        30: {"creations": [ACL]},
+        31: {"filters": [ACL_FILTER]},
         32: {
             "resources": [{"resource_type": 2, "resource_name": topic.name, "configuration_keys": None}],
             "include_synonyms": False,

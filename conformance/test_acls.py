@@ -1,0 +1,39 @@
+"""Requests about ACLs, as Kafka without an authorizer answers them, and what an admin client makes of that."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from tests.gateway.acl_requests import VERSIONS, WITHOUT_AUTHORIZER, answers
+from tests.gateway.serving import Client
+
+ANSWER_S = 30
+
+
+def test_requests_get_kafkas_answers(bootstrap: str) -> None:
+    host, _, port = bootstrap.split(",")[0].rpartition(":")
+    with Client(int(port), host=host) as client:
+        assert [answers(client, version) for version in VERSIONS] == [WITHOUT_AUTHORIZER for _ in VERSIONS]
+
+
+def test_an_admin_client(bootstrap: str) -> None:
+    """It finds none, and hears why it can make and delete none."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topic = (ResourceType.TOPIC, "flights", ResourcePatternType.LITERAL)
+    anything = AclBindingFilter(*topic, None, None, AclOperation.ANY, AclPermissionType.ANY)
+    acl = AclBinding(*topic, "User:amelia", "*", AclOperation.READ, AclPermissionType.ALLOW)
+    assert admin.describe_acls(anything).result(ANSWER_S) == []
+    for change in (admin.create_acls([acl])[acl], admin.delete_acls([anything])[anything]):
+        with pytest.raises(KafkaException) as refused:
+            change.result(ANSWER_S)
+        assert refused.value.args[0].code() == KafkaError.SECURITY_DISABLED

@@ -1,0 +1,52 @@
+"""Requests about ACLs, and what Kafka answers without an authorizer; conformance/test_acls.py asks Kafka itself."""
+
+from __future__ import annotations
+
+from actors.wire.codec import ErrorCode
+from tests.gateway.serving import Client
+
+DESCRIBE, CREATE, DELETE = 29, 30, 31
+VERSIONS = range(1, 4)
+
+_TOPIC, _LITERAL, _ANY, _READ, _ALLOW = 2, 3, 1, 3, 3
+ACL = {
+    "resource_type": _TOPIC,
+    "resource_name": "flights",
+    "resource_pattern_type": _LITERAL,
+    "principal": "User:amelia",
+    "host": "*",
+    "operation": _READ,
+    "permission_type": _ALLOW,
+}
+ACL_FILTER = {
+    "resource_type_filter": _TOPIC,
+    "resource_name_filter": None,
+    "pattern_type_filter": _LITERAL,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": _ANY,
+    "permission_type": _ANY,
+}
+
+Answer = tuple[ErrorCode, str | None]
+
+
+def answers(client: Client, version: int) -> list[list[Answer]]:
+    """To a description, to two creations, to two deletions."""
+    described = client.ask(DESCRIBE, version, ACL_FILTER)
+    assert described.resources == ()
+    created = client.ask(CREATE, version, {"creations": [ACL, {**ACL, "operation": _ANY}]})
+    deleted = client.ask(DELETE, version, {"filters": [ACL_FILTER, {**ACL_FILTER, "principal_filter": "nobody"}]})
+    assert [each.matching_acls for each in deleted.filter_results] == [(), ()]
+    return [
+        [(each.error_code, each.error_message) for each in results]
+        for results in ([described], created.results, deleted.filter_results)
+    ]
+
+
+_REFUSED = (ErrorCode.security_disabled, "No Authorizer is configured.")
+WITHOUT_AUTHORIZER = [
+    [(ErrorCode.security_disabled, "No Authorizer is configured on the broker")],
+    [_REFUSED, _REFUSED],
+    [_REFUSED, _REFUSED],
+]
