@@ -14,7 +14,7 @@ from actors.wire import codec, envelope
 from actors.wire.framing import Framer, FrameTooLarge, framed
 from gateway import proxy_protocol
 from gateway.attribution.connection import ConnectionState
-from gateway.registry import APIS, Call, Reply
+from gateway.registry import APIS, Api, Call, Reply
 from gateway.security.session import MAX_FRAME_BYTES, SASL_AUTHENTICATE, SaslSession
 from placement.mapping import canonical_host
 
@@ -184,7 +184,7 @@ class Connection(asyncio.Protocol):
             except BadRequest as error:
                 self._refuse(error.complaint)
                 break
-            if APIS[call.header.api_key].is_large and self._owes_large():
+            if self._has_to_wait(APIS[call.header.api_key]):
                 break
             self._frames.popleft()
             self._start(call)
@@ -202,8 +202,14 @@ class Connection(asyncio.Protocol):
             or (len(self._slots) < PIPELINE_LIMIT and held_bytes <= self.gateway.config.socket_request_max_bytes)
         )
 
+    def _has_to_wait(self, known: Api) -> bool:
+        """For an answer to a request before it: nothing is started behind a change, so that is the last one."""
+        if not self._slots:
+            return False
+        return _api_of(self._slots[-1]).is_change or (known.is_large and self._owes_large())
+
     def _owes_large(self) -> bool:
-        return any(APIS[slot.call.header.api_key].is_large for slot in self._slots)
+        return any(_api_of(slot).is_large for slot in self._slots)
 
     def _header(self, frame: bytes) -> codec.Header:
         if self.sasl is not None and self.sasl.takes_bare_tokens:
@@ -359,6 +365,10 @@ class Connection(asyncio.Protocol):
             "" if self.principal == ANONYMOUS else f" ({self.principal})",
             complaint.text[:_REASON_CHARS],
         )
+
+
+def _api_of(slot: _Slot) -> Api:
+    return APIS[slot.call.header.api_key]
 
 
 def _no_frame(error: FrameTooLarge, protocol: str) -> Complaint:

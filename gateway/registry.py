@@ -52,7 +52,7 @@ class Call:
 Handler = Callable[[Call], Awaitable[Reply | None]]
 """Answers a call; None where Kafka sends no response. Handlers of one connection start in the order of
 its requests and may run side by side; the connection sends their answers in that order. What must keep
-its order (Produce) is forwarded before the first await."""
+its order (Produce) is forwarded before the first await; what others may ask about goes alone (``is_change``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +64,24 @@ class Api:
     handler: Handler
     is_large: bool
     """Its answers may be of fetch.max.bytes: a connection serves one of them at a time."""
+    is_change: bool
+    """An administrative change. What comes behind it on its connection is served when it is answered: a Kafka broker
+    serves a connection's requests one after the other, and admin clients create a topic, list topics without waiting in
+    between, and expect to find it."""
 
 
 APIS: dict[int, Api] = {}
 
 
-def api(key: int, name: str, *, versions: range | None = None, is_large: bool = False) -> Callable[[Handler], Handler]:
+def api(
+    key: int, name: str, *, versions: range | None = None, is_large: bool = False, is_change: bool = False
+) -> Callable[[Handler], Handler]:
     """Register a handler for an API; ``versions`` where fewer than kio's are served."""
 
     def register(handler: Handler) -> Handler:
         if key in APIS:
             raise ValueError(f"{name}: api key {key} is registered twice")
-        APIS[key] = Api(key, name, versions or codec.versions_of(key), handler, is_large)
+        APIS[key] = Api(key, name, versions or codec.versions_of(key), handler, is_large, is_change)
         return handler
 
     return register

@@ -32,7 +32,7 @@ from placement.view import ClusterView
 _DEFAULT = -1
 
 
-@api(19, "CreateTopics")
+@api(19, "CreateTopics", is_change=True)
 async def create_topics(call: Call) -> Reply | None:
     request = call.entity()
     gateway = call.gateway

@@ -35,7 +35,7 @@ class _Refused:
     message: str | None = None
 
 
-@api(20, "DeleteTopics")
+@api(20, "DeleteTopics", is_change=True)
 async def delete_topics(call: Call) -> Reply | None:
     request = call.entity()
     wanted = _wanted(request)

@@ -20,7 +20,7 @@ DELETE_RECORDS = 21
 INTERNAL_VERSION = 2
 
 
-@api(DELETE_RECORDS, "DeleteRecords")
+@api(DELETE_RECORDS, "DeleteRecords", is_change=True)
 async def delete_records(call: Call) -> Reply | None:
     request = call.entity()
     wanted = {

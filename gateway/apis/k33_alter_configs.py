@@ -10,7 +10,7 @@ from gateway.altering import alter
 from gateway.registry import Call, Reply, api
 
 
-@api(33, "AlterConfigs")
+@api(33, "AlterConfigs", is_change=True)
 async def alter_configs(call: Call) -> Reply | None:
     return await alter(
         call,

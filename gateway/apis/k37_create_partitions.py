@@ -25,7 +25,7 @@ from gateway.server import Gateway
 from placement.view import ClusterView, Topic
 
 
-@api(37, "CreatePartitions")
+@api(37, "CreatePartitions", is_change=True)
 async def create_partitions(call: Call) -> Reply | None:
     request = call.entity()
     gateway = call.gateway

@@ -11,7 +11,7 @@ from gateway.registry import Call, Reply, api
 DELETE_GROUPS = 42
 
 
-@api(DELETE_GROUPS, "DeleteGroups")
+@api(DELETE_GROUPS, "DeleteGroups", is_change=True)
 async def delete_groups(call: Call) -> Reply | None:
     request = call.entity()
     names = list(dict.fromkeys(request.groups_names))

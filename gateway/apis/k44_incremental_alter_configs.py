@@ -12,7 +12,7 @@ from gateway.altering import alter
 from gateway.registry import Call, Reply, api
 
 
-@api(44, "IncrementalAlterConfigs")
+@api(44, "IncrementalAlterConfigs", is_change=True)
 async def incremental_alter_configs(call: Call) -> Reply | None:
     return await alter(call, [_alteration(resource) for resource in call.entity().resources])
 

@@ -19,7 +19,7 @@ OFFSET_DELETE = 47
 VERSION = 0
 
 
-@api(OFFSET_DELETE, "OffsetDelete")
+@api(OFFSET_DELETE, "OffsetDelete", is_change=True)
 async def offset_delete(call: Call) -> Reply | None:
     request = call.entity()
     results = PartitionErrors()

@@ -1,0 +1,48 @@
+"""Requests of one connection that are sent without waiting: each finds what the one before it has changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.wire.codec import ErrorCode
+from tests.gateway.config_requests import INCREMENTAL, SET, TOPIC
+from tests.gateway.serving import Serving
+
+METADATA, CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS, CREATE_PARTITIONS = 3, 19, 20, 32, 37
+NAME = "pipelined"
+
+RESOURCE = {"resource_type": TOPIC, "resource_name": NAME}
+RETENTION = {"name": "retention.ms", "config_operation": SET, "value": "777000"}
+NEW = {"name": NAME, "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": []}
+NOW, TIMEOUT = {"validate_only": False}, {"timeout": 20_000}
+LOOK: tuple[int, int, dict[str, Any]] = (
+    METADATA,
+    9,
+    {
+        "topics": [{"name": NAME, "topic_id": None}],
+        "allow_auto_topic_creation": False,
+        "include_cluster_authorized_operations": False,
+        "include_topic_authorized_operations": False,
+    },
+)
+DESCRIBED = {"include_synonyms": False, "include_documentation": False}
+REQUESTS: list[tuple[int, int, dict[str, Any]]] = [
+    (CREATE_TOPICS, 7, {"topics": [NEW], **TIMEOUT, **NOW}),
+    LOOK,
+    (CREATE_PARTITIONS, 3, {"topics": [{"name": NAME, "count": 3, "assignments": None}], **TIMEOUT, **NOW}),
+    LOOK,
+    (INCREMENTAL, 1, {"resources": [{**RESOURCE, "configs": [RETENTION]}], **NOW}),
+    (DESCRIBE_CONFIGS, 4, {"resources": [{**RESOURCE, "configuration_keys": ["retention.ms"]}], **DESCRIBED}),
+    (DELETE_TOPICS, 5, {"topic_names": [NAME], **TIMEOUT}),
+    LOOK,
+]
+
+
+def test_what_follows_a_change_finds_it(served: Serving) -> None:
+    for request in REQUESTS:
+        served.client.request(*request)
+    answers = [served.client.answer(key, version) for key, version, _ in REQUESTS]
+    _, created, _, grown, _, described, _, deleted = answers
+    assert [len(each.topics[0].partitions) for each in (created, grown)] == [2, 3]
+    assert [config.value for config in described.results[0].configs] == ["777000"]
+    assert deleted.topics[0].error_code is ErrorCode.unknown_topic_or_partition
