@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 CACHE_VARIABLE = "MUSTER_CONFORMANCE_CACHE"
 """Environment variable: another folder than ``.cache`` of the checkout."""
 
-_POM = HERE / "pom.xml"
+_POM, _CONNECT_POM = HERE / "pom.xml", HERE / "connect" / "pom.xml"
 _PACKAGE, _PACKAGE_LOCK = HERE / "kafkajs" / "package.json", HERE / "kafkajs" / "package-lock.json"
 _FETCH_S = 900
 
@@ -70,18 +70,32 @@ def cache_folder() -> Path:
 
 def kafka_version() -> str:
     """The version that ``pom.xml`` asks for."""
-    found = re.search(r"<kafka\.version>(.+)</kafka\.version>", _POM.read_text())
-    assert found is not None, "pom.xml has no kafka.version"
+    return _version("kafka.version")
+
+
+def _version(name: str) -> str:
+    found = re.search(rf"<{re.escape(name)}>(.+)</", _POM.read_text())
+    assert found is not None, f"pom.xml has no {name}"
     return found[1]
 
 
 def kafka() -> Kafka:
     """Fetch what is not there yet. ToolMissing when it cannot be fetched, JavaNotFound when nothing could run it."""
     find_java()
-    folder = cache_folder() / "kafka"
-    with in_stock(folder, hashlib.sha256(_POM.read_bytes()).hexdigest()) as missing:
+    return _from_maven("kafka", _POM, _POM.read_bytes())
+
+
+def connect() -> Kafka:
+    """Kafka Connect, MirrorMaker 2 in it, of the same version; as :func:`kafka`."""
+    find_java()
+    return _from_maven("connect", _CONNECT_POM, _CONNECT_POM.read_bytes() + _POM.read_bytes())
+
+
+def _from_maven(name: str, pom: Path, asked: bytes) -> Kafka:
+    folder = cache_folder() / name
+    with in_stock(folder, hashlib.sha256(asked).hexdigest()) as missing:
         if missing:
-            _copy_dependencies(folder)
+            _copy_dependencies(pom, folder)
     return Kafka(kafka_version(), folder / "libs")
 
 
@@ -128,7 +142,8 @@ def run_fetcher(command: list[str], cwd: Path) -> None:
         raise ToolMissing(f"{' '.join(command)} failed:\n{words[-2000:]}")
 
 
-def _copy_dependencies(folder: Path) -> None:
+def _copy_dependencies(pom: Path, folder: Path) -> None:
     print(f"== fetching Apache Kafka {kafka_version()} with mvn (about 50 MB)", flush=True)
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder / 'libs'}"]
-    run_fetcher(["mvn", "--batch-mode", "--quiet", "--file", str(_POM), *goal], cwd=folder)
+    versions = [f"-D{name}={_version(name)}" for name in ("kafka.version", "log4j.version")]
+    run_fetcher(["mvn", "--batch-mode", "--quiet", "--file", str(pom), *versions, *goal], cwd=folder)
