@@ -9,6 +9,7 @@ import pytest
 
 from actors.faults import Fault, InvalidFault
 from actors.faults.model import ACTIONS, ACTOR_ACTIONS, FIELDS
+from actors.tables.schemas.cluster import FAULTS_SCHEMA
 
 GOOD: tuple[dict[str, Any], ...] = (
     {"action": "kill", "actor": "offsets-9"},
@@ -132,3 +133,8 @@ def test_what_is_no_object(value: Any) -> None:
 
 def test_every_action_is_of_actors_or_of_requests() -> None:
     assert set(ACTIONS) > ACTOR_ACTIONS
+
+
+def test_the_table_names_every_action() -> None:
+    described = FAULTS_SCHEMA.field("action").metadata[b"meaning"].decode()
+    assert set(described.split(", ")) == set(ACTIONS)

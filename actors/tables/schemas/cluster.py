@@ -57,7 +57,7 @@ FAULTS_SCHEMA = table(
         column("ts", MS_UTC, "ms", "when it happened"),
         column("fault", pa.string(), "", "the fault's id"),
         column("event", pa.string(), "", "injected, fired, cleared, expired"),
-        column("action", pa.string(), "", "kill, pause, continue, slow, error, drop, delay, close"),
+        column("action", pa.string(), "", "kill, pause, continue, slow, error, no-answer, drop, delay, close"),
         column("actor", pa.string(), "", "the actor that it is about or that it fired in", nullable=True),
         column("api", pa.string(), "", "Kafka's name of the API, of a fault of requests", nullable=True),
         column("group", pa.string(), "", "of the request, or of the fault's scope", nullable=True),
