@@ -25,6 +25,8 @@ LIGHT, DARK = "1", "0"
 PAPER = {LIGHT: "rgb(253, 253, 251)", DARK: "rgb(21, 24, 28)"}
 FIRST_SERIES = {LIGHT: "rgb(31, 111, 180)", DARK: "rgb(109, 179, 242)"}
 WIDTHS = (700, 1280, 1920)
+MIDNIGHT = NOON.replace(hour=0)
+"""Where curves end, so that the last label has a date."""
 SCREEN_PX, LINE_PX = 800, 30
 """As high as a screen of 1280 x 800 shows, and more than one line of a table is, but less than two."""
 TIMEOUT_S = 100
@@ -48,6 +50,8 @@ const found = {
     hidden: one.parentElement.scrollWidth - one.parentElement.clientWidth,
   })),
   curves: all(".area path.s1").map(one => ({...box(one), stroke: getComputedStyle(one).stroke})),
+  labels: all(".x span").map(one => ({
+    ...box(one), plot: box(one.closest(".chart").parentElement).right, text: one.innerText})),
   bars: all(".track .s1").map(one => ({...box(one), fill: getComputedStyle(one).backgroundColor})),
 };
 all("details").forEach(one => { one.open = true });
@@ -60,7 +64,7 @@ document.title = JSON.stringify(found);
 def over_time(name: str, x: str, y: str) -> Shown:
     lines = Plot(kind="lines", x=(x,), y=y, y_label=y, series=("group",))
     rows = [
-        {x: NOON + timedelta(minutes=minute), "group": group, y: 1000 * place + 50 * minute}
+        {x: MIDNIGHT + timedelta(minutes=minute - 13), "group": group, y: 1000 * place + 50 * minute}
         for place, group in enumerate(GROUPS)
         for minute in range(14)
     ]
@@ -162,6 +166,9 @@ def test_nothing_is_wider_than_the_page_and_no_name_higher_than_a_line(page: Pat
     assert len(found["ids"]) > 2 * len(GROUPS)
     for name in found["ids"]:
         assert name["height"] < LINE_PX, name
+    assert any("2026" in label["text"] and label["right"] > label["plot"] - 60 for label in found["labels"])
+    for label in found["labels"]:
+        assert label["right"] <= label["plot"], label
     member = MEMBER.format(0)
     assert member in {name["text"] for name in found["ids"]}  # what is hidden of it is copied as well
 
