@@ -17,11 +17,15 @@ from actors.tables.schemas.cluster import LIFECYCLE
 from actors.tables.schemas.groups import GROUP_EVENTS, REGISTRATIONS
 from actors.tables.schemas.offsets import COMMITS
 from actors.tables.schemas.samples import SAMPLES
+from placement.hashing import partition_for
+from placement.topics import MAX_PARTITIONS
 from spark.jobs.job import Job, Options, Plot, Section
 from spark.jobs.placement_skew import LOADS, long_loads, skew
 from spark.jobs.placement_what_if import what_if
 
 _SUMS = ("commits", "events", "bytes")
+_GROUPS_ASKED = 100
+"""Whose partitions tell how many there are."""
 
 
 def group_loads(
@@ -72,10 +76,30 @@ def _registered(registrations: DataFrame, start: datetime | None) -> DataFrame:
     return registrations.where(~is_snapshot).groupBy("group", "offsets_partition", "ts").agg(members)
 
 
-def partition_loads(groups: DataFrame, homes: DataFrame) -> DataFrame:
+def partition_count(groups: DataFrame, homes: DataFrame) -> int:
+    """How many partitions ``__consumer_offsets`` has; no table says so.
+
+    The least number, of those above all partitions that are named, by which every group hashes to its own; just enough
+    for those that are named where there is none. Few groups can agree by chance on one that is too small.
+    """
+    in_groups = groups.where(F.col("offsets_partition").isNotNull()).select("group", "offsets_partition")
+    named = in_groups.select("offsets_partition").unionByName(_served(homes).select("offsets_partition"))
+    (row,) = named.agg(F.max("offsets_partition").alias("last")).collect()
+    if row.last is None:
+        return 0
+    known = in_groups.orderBy("group").limit(_GROUPS_ASKED).collect()
+    fitting = (
+        count
+        for count in range(row.last + 1, MAX_PARTITIONS + 1)
+        if all(partition_for(of.group, count) == of.offsets_partition for of in known)
+    )
+    return next(fitting, row.last + 1)
+
+
+def partition_loads(groups: DataFrame, homes: DataFrame, count: int) -> DataFrame:
     """offsets_partition, actor, node_id (null: not known), :data:`LOADS`, heaviest_group (by commits); ordered.
 
-    Every partition has a row, up to the highest that any table names.
+    Each of the ``count`` partitions has a row.
     """
     sums = (
         groups.where(F.col("offsets_partition").isNotNull())
@@ -85,13 +109,9 @@ def partition_loads(groups: DataFrame, homes: DataFrame) -> DataFrame:
             F.max_by("group", F.struct("commits", "events", "bytes", "group")).alias("heaviest_group"),
         )
     )
-    number = F.regexp_extract("actor", "^offsets-([0-9]+)$", 1).cast("int").alias("offsets_partition")
-    served = homes.select(number, "node_id").where(F.col("offsets_partition").isNotNull())
-    known = sums.select("offsets_partition").unionByName(served.select("offsets_partition"))
-    every = known.agg(F.max("offsets_partition").alias("last")).where(F.col("last").isNotNull())
-    every = every.select(F.explode(F.sequence(F.lit(0), "last")).alias("offsets_partition"))
+    every = groups.sparkSession.range(0, count, 1, 1).select(F.col("id").cast("int").alias("offsets_partition"))
     return (
-        every.join(served, "offsets_partition", "left")
+        every.join(_served(homes), "offsets_partition", "left")
         .join(sums, "offsets_partition", "left")
         .fillna(0, list(LOADS))
         .select(
@@ -103,6 +123,12 @@ def partition_loads(groups: DataFrame, homes: DataFrame) -> DataFrame:
         )
         .orderBy("offsets_partition")
     )
+
+
+def _served(homes: DataFrame) -> DataFrame:
+    """offsets_partition, node_id."""
+    number = F.regexp_extract("actor", "^offsets-([0-9]+)$", 1).cast("int").alias("offsets_partition")
+    return homes.select(number, "node_id").where(F.col("offsets_partition").isNotNull())
 
 
 def homes(lifecycle: DataFrame) -> DataFrame:
@@ -169,7 +195,8 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
     )
     groups = groups.fillna(0, [*_SUMS, "members"]).persist()  # a row per group, asked by every section
     at = homes(tables[LIFECYCLE]).persist()
-    partitions = partition_loads(groups, at).persist()
+    count = partition_count(groups, at)
+    partitions = partition_loads(groups, at, count).persist()
     by_node = node_loads(partitions, at)
     now = long_loads(partitions, "partition", F.col("offsets_partition")).unionByName(
         long_loads(by_node, "node", F.col("node_id"))
@@ -188,7 +215,7 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
         Section(
             "what_if",
             "With other numbers of partitions and nodes",
-            what_if(groups, partitions, at, options),
+            what_if(groups, count, at, options),
             "The real groups by Kafka's hash, partitions by rendezvous hashing; names of nodes to come are made up.",
         ),
     ]

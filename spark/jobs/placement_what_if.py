@@ -49,15 +49,17 @@ def scenarios(partitions: int, nodes: list[str], options: Options) -> list[Scena
     return found
 
 
-def what_if(groups: DataFrame, partitions: DataFrame, homes: DataFrame, options: Options) -> DataFrame:
+def what_if(groups: DataFrame, count: int, homes: DataFrame, options: Options) -> DataFrame:
     """scenario, level (partition, node), load, moved_groups, largest_group_over_mean, and :func:`skew`'s; ordered.
+
+    ``count`` is how many partitions there are.
 
     moved_groups: those whose partition, or node, is another than in the scenario ``now``. No number of partitions makes
     max_over_mean smaller than largest_group_over_mean.
     """
     spark = groups.sparkSession
     node_ids = [row.node_id for row in homes.select("node_id").distinct().collect()]
-    asked = scenarios(max(partitions.count(), 1), node_ids, options)
+    asked = scenarios(max(count, 1), node_ids, options)
     places = _rows(
         spark,
         "scenario string, partition int, node string",

@@ -210,6 +210,18 @@ def test_a_skewed_hash_is_named_and_more_partitions_undo_it(spark: SparkSession)
     assert of_commits["max_over_mean"] >= of_commits["largest_group_over_mean"]
 
 
+def test_partitions_that_nobody_names_count(spark: SparkSession) -> None:
+    """Four groups on a cluster with 50 partitions, of which the tables name four: by what the groups hash to."""
+    names = ["readers", "billing", "orders", "flights"]
+    commits = [commit(name, 10, hashing.partition_for(name, 50)) for name in names]
+    assert max(row["offsets_partition"] for row in commits) < 49
+    found = answers(spark, Options(what_if_partitions=50), ["partitions", "what_if"], **{COMMITS: commits})
+    assert len(found["partitions"]) == 50
+    rows = {row[:3]: row[3:] for row in picked(found["what_if"], "scenario", "level", "load", "places", "moved_groups")}
+    assert rows["now", "partition", "commits"] == (50, 0)
+    assert rows["50 partitions", "partition", "commits"] == (50, 0)
+
+
 def test_scenarios() -> None:
     assert [scenario.name for scenario in scenarios(8, [], Options())] == ["now"]
     [_, fewer] = scenarios(8, ["b", "a", "c"], Options(what_if_nodes=2))
