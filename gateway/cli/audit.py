@@ -24,7 +24,7 @@ _COLUMNS = ("GROUP", "TOPIC", "PARTITION", "IMPLIED", "ATTRIBUTED", "DIFFERENCE"
     short_help="Compare what commits imply with what was attributed.", epilog="Example: muster audit --group billing"
 )
 @by_storage_or_address
-@click.option("--group", type=NAME, help="Of this group alone.")
+@click.option("--group", type=NAME, metavar="GROUP", help="Only this group.")
 @click.option("--unexplained", is_flag=True, help="Only partitions with lost or mislabelled bytes.")
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
 def audit(directory: Path, address: str | None, group: str | None, unexplained: bool, as_json: bool) -> None:

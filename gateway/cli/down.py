@@ -22,11 +22,14 @@ _PAUSE_S = 0.1
 @click.option(
     "--storage",
     "directory",
+    metavar="DIR",
     type=click.Path(path_type=Path),
     default=Path("muster-data"),
     help="Storage directory of the Muster that is meant. Default ./muster-data.",
 )
-@click.option("--timeout", "timeout_s", type=float, default=60.0, show_default=True, help="Seconds to wait for it.")
+@click.option(
+    "--timeout", "timeout_s", metavar="S", type=float, default=60.0, show_default=True, help="Seconds to wait for it."
+)
 @click.option("--if-running", is_flag=True, help="Be content if none runs.")
 def down(directory: Path, timeout_s: float, if_running: bool) -> None:
     """Stop the muster up that uses a storage directory, and wait until it is gone.

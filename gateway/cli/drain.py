@@ -24,7 +24,9 @@ Node = Mapping[str, Any]
 @click.command(epilog="Example: muster drain 10.0.0.12 --storage /srv/muster")
 @click.argument("node", type=NAME)
 @click.option("--undo", is_flag=True, help="Let the node have actors again.")
-@click.option("--timeout", "timeout_s", type=float, default=300.0, show_default=True, help="Seconds to wait.")
+@click.option(
+    "--timeout", "timeout_s", metavar="S", type=float, default=300.0, show_default=True, help="Seconds to wait."
+)
 @by_storage_or_address
 def drain(node: str, undo: bool, timeout_s: float, directory: Path, address: str | None) -> None:
     """Move everything of Muster off a node, and put nothing there any more.

@@ -90,6 +90,7 @@ class _Plan:
 )
 @click.option(
     "--from-file",
+    metavar="FILE",
     type=click.Path(path_type=Path),
     help="To the offsets in this file: CSV (topic,partition,offset) as kafka-consumer-groups exports it, or JSON.",
 )

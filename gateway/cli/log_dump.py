@@ -37,6 +37,7 @@ class _Found(NamedTuple):
 @click.option(
     "--storage",
     "directory",
+    metavar="DIR",
     type=click.Path(path_type=Path),
     default=Path("muster-data"),
     help="Storage directory. Default ./muster-data.",

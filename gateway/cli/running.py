@@ -30,6 +30,7 @@ def by_storage_or_address(command: F) -> F:
         click.option(
             "--storage",
             "directory",
+            metavar="DIR",
             type=click.Path(path_type=Path),
             default=Path("muster-data"),
             help="Storage directory of the Muster that is meant. Default ./muster-data.",

@@ -31,6 +31,7 @@ def _storage(command: Callable[..., None]) -> Callable[..., None]:
     return click.option(
         "--storage",
         "directory",
+        metavar="DIR",
         type=click.Path(path_type=Path),
         default=Path("muster-data"),
         help="Storage directory. Default ./muster-data.",
