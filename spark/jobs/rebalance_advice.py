@@ -225,4 +225,4 @@ def _lost_seconds(counts: Column | None = None) -> Column:
 
 def _short(column: str) -> Column:
     """With one decimal; a dash if it is not known."""
-    return F.when(F.col(column).isNotNull(), F.format_string("%.1f", column)).otherwise("-")
+    return F.when(F.col(column).isNotNull(), F.format_string("%,.1f", column)).otherwise("-")
