@@ -46,6 +46,7 @@ def test_what_was_altered_is_told_and_outlives_the_controller(zk: ZooKeeperClien
                 sets(ResourceType.TOPIC, "nobody", "retention.ms", "7"),
                 sets(ResourceType.BROKER, "", "num.partitions", "5"),
                 sets(ResourceType.BROKER, "", "num.partitions", "0"),
+                sets(ResourceType.BROKER, "", "default.replication.factor", "3"),
                 sets(ResourceType.BROKER, "3", "max.connections", "7"),
                 sets(ResourceType.GROUP, "g", "consumer.session.timeout.ms", "50000"),
             ],
@@ -53,10 +54,11 @@ def test_what_was_altered_is_told_and_outlives_the_controller(zk: ZooKeeperClien
         )
         codes = [ErrorCode(outcome.error) for outcome in outcomes]
         unknown, invalid = ErrorCode.unknown_topic_or_partition, ErrorCode.invalid_request
-        assert codes == [ErrorCode.none, unknown, ErrorCode.none, invalid, ErrorCode.none, ErrorCode.none]
+        good = ErrorCode.none
+        assert codes == [good, unknown, good, invalid, good, good, good]
         assert len(changed) == before + 1
         await admin.create([NewTopic("u", -1, -1, {})], False)
-        assert admin.topics["u"].partitions == 5
+        assert (admin.topics["u"].partitions, admin.topics["u"].replication_factor) == (5, 3)
         return admin
 
     admin = asyncio.run(alter())
@@ -65,7 +67,7 @@ def test_what_was_altered_is_told_and_outlives_the_controller(zk: ZooKeeperClien
     assert (successor.topics, successor.configs) == (admin.topics, admin.configs)
     assert successor.topics["t"].config == {"retention.ms": "7"}
     assert successor.configs == DynamicConfigs(
-        cluster={"num.partitions": "5"},
+        cluster={"default.replication.factor": "3", "num.partitions": "5"},
         brokers={3: {"max.connections": "7"}},
         groups={"g": {"consumer.session.timeout.ms": "50000"}},
     )
