@@ -25,7 +25,7 @@ from placement.layout import (
     topic_path,
 )
 from placement.mapping import encode_segment
-from placement.topics import unknown_topic
+from placement.topics import stored_config, unknown_topic
 from placement.view import DynamicConfigs
 from placement.zookeeper import ZooKeeperClient
 
@@ -94,7 +94,7 @@ class ConfigRegistry:
                 data, stat = zk.ask(zk.get_async, path)
             except NoNodeError:
                 data, stat = None, None
-            current = decode_config(data) if data is not None and _is_config(path, data) else {}
+            current = stored_config(path, data) if data is not None else {}
             wanted = decide(current)
             if wanted == current:
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from placement.epochs import ActorEpoch
 from placement.layout import (
     TOPIC_CONFIGS,
     TOPICS,
+    Malformed,
     decode_config,
     decode_topic,
     encode_config,
@@ -25,6 +27,8 @@ from placement.layout import (
 )
 from placement.view import Topic
 from placement.zookeeper import ZooKeeperClient
+
+log = logging.getLogger(__name__)
 
 MAX_NAME_LENGTH = 249
 MAX_PARTITIONS = 1000
@@ -101,7 +105,9 @@ class TopicRegistry:
         for name in names:
             if node := nodes.get(topic_path(name)):
                 config = configs.get(topic_config_path(name))
-                topics[name] = decode_topic(name, node[0], decode_config(config[0]) if config else {})
+                topics[name] = decode_topic(
+                    name, node[0], stored_config(topic_config_path(name), config[0]) if config else {}
+                )
         return topics
 
     def create(
@@ -224,9 +230,10 @@ class TopicRegistry:
 
     def _config(self, name: str) -> dict[str, str]:
         try:
-            return decode_config(self._zk.ask(self._zk.get_async, topic_config_path(name))[0])
+            data, _ = self._zk.ask(self._zk.get_async, topic_config_path(name))
         except NoNodeError:
             return {}
+        return stored_config(topic_config_path(name), data)
 
     def _below(self, path: str) -> list[str]:
         """Every node under the path, children before parents."""
@@ -249,6 +256,15 @@ def _new_topic_id() -> UUID:
         topic_id = uuid4()
         if not encode_topic_id(topic_id).startswith("-"):  # as Kafka: a command line would take it for an option
             return topic_id
+
+
+def stored_config(path: str, data: bytes) -> dict[str, str]:
+    """What is configured there. What is no configuration is logged, and sets nothing."""
+    try:
+        return decode_config(data)
+    except Malformed as error:
+        log.warning("%s is left out: %s", path, error)
+        return {}
 
 
 def unknown_topic(name: str) -> UnknownTopic:

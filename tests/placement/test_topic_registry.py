@@ -101,6 +101,17 @@ def test_a_configuration_without_topic_is_no_obstacle(zk: ZooKeeperClient) -> No
     assert TopicRegistry(zk).load() == {"flights": created}
 
 
+def test_what_is_no_configuration_hides_no_topic(zk: ZooKeeperClient) -> None:
+    """Else one node would keep the controller from starting."""
+    registry = TopicRegistry(zk)
+    created = registry.create("flights", 1)
+    zk.set("/config/topics/flights", b"not JSON")
+    assert registry.load() == {"flights": created}
+    assert registry.add_partitions("flights", 2).partitions == 2
+    registry.delete("flights")
+    assert registry.load() == {}
+
+
 def test_deleting_takes_state_and_configuration_along(zk: ZooKeeperClient) -> None:
     registry = TopicRegistry(zk)
     first = registry.create("flights", 3, {"retention.ms": "1"})
