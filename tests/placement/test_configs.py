@@ -79,6 +79,22 @@ def test_changes_at_the_same_time_are_all_made(zk: ZooKeeperClient) -> None:
     assert len(configs.load().cluster) == 24
 
 
+@pytest.mark.parametrize("wanted", [{}, {"c": "3"}], ids=["deleted", "set"])
+def test_what_another_has_set_meanwhile_is_decided_on_again(zk: ZooKeeperClient, wanted: dict[str, str]) -> None:
+    configs, seen = ConfigRegistry(zk), []
+    configs.change_group("g", to(a="1"))
+
+    def decide(current: Mapping[str, str]) -> Mapping[str, str]:
+        if not seen:
+            ConfigRegistry(zk).change_group("g", to(b="2"))
+        seen.append(current)
+        return wanted
+
+    configs.change_group("g", decide)
+    assert seen == [{"a": "1"}, {"b": "2"}]
+    assert configs.load().groups == ({"g": wanted} if wanted else {})
+
+
 def test_a_superseded_controller_configures_nothing(zk: ZooKeeperClient) -> None:
     topics = TopicRegistry(zk)
     topics.create("flights", 1)

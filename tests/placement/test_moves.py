@@ -103,6 +103,15 @@ def test_log_actors_of_a_node_that_is_lost_are_dealt_out(actors: int, before: li
 
 
 @settings(deadline=None)
+@given(counts.filter(bool), nodes_before)
+def test_a_log_actor_that_is_made_anew_keeps_them_dealt_out(actors: int, nodes: list[str]) -> None:
+    """Its node as it was does not count as one that has it."""
+    homes = made(actors, nodes)
+    for actor in homes:
+        assert spread({**homes, actor: home(actor, nodes, homes)}, nodes) <= 1
+
+
+@settings(deadline=None)
 @given(counts, nodes_before)
 def test_a_node_that_comes_gets_its_share_of_log_actors_from_those_with_most(actors: int, before: list[str]) -> None:
     homes, nodes = made(actors, before), [*before, NEW]
