@@ -134,6 +134,15 @@ def test_where_logs_are_dealt_out_every_leader_is_near(topics: Topics) -> None:
 
 
 @settings(deadline=None)
+@given(st.integers(1, 14), st.integers(0, 2))
+def test_of_one_topic_every_leader_is_near(partitions: int, first: int) -> None:
+    """Whoever gets a partition more is on the node with a log more."""
+    gateways = dict(enumerate("abc", 1))
+    alone: Topics = {UUID(int=1): ["abc"[(first + partition) % 3] for partition in range(partitions)]}
+    assert near(dealt(gateways, alone), gateways, alone) == partitions
+
+
+@settings(deadline=None)
 @given(gateways_, topics_)
 def test_leaders_follow_a_log_that_moves(gateways: dict[int, str], topics: Topics) -> None:
     """As many as if they were dealt out for the first time, with the same number for each gateway."""
