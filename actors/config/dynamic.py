@@ -77,24 +77,24 @@ def in_force(config: MusterConfig, configs: DynamicConfigs, broker_id: int | Non
     if broker_id is not None:
         own = configs.brokers.get(broker_id, {})
         properties |= {name: value for name, value in own.items() if name in OF_A_BROKER}
-    return _in_force(_Started(config), tuple(sorted(properties.items())))
+    return _in_force(Started(config), tuple(sorted(properties.items())))
 
 
-class _Started:
+class Started:
     """A configuration as a key: compared by identity, since it never changes and has many fields."""
 
     def __init__(self, config: MusterConfig) -> None:
         self.config = config
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Started) and other.config is self.config
+        return isinstance(other, Started) and other.config is self.config
 
     def __hash__(self) -> int:
         return id(self.config)
 
 
 @lru_cache(maxsize=16)
-def _in_force(started: _Started, properties: tuple[tuple[str, str], ...]) -> MusterConfig:
+def _in_force(started: Started, properties: tuple[tuple[str, str], ...]) -> MusterConfig:
     try:
         return altered(started.config, dict(properties))
     except ConfigError:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pydantic.fields import FieldInfo
 
 from actors.config.derived import OFFSETS_TOPIC_FIXED, offsets_topic_configs, topic_values
-from actors.config.dynamic import DYNAMIC, in_force
+from actors.config.dynamic import DYNAMIC, Started, in_force
 from actors.config.groups import GroupConfigs
 from actors.config.properties import MusterConfig
 from actors.config.topics import BY_UNIT, TopicConfigs, synonym_of, valid_topic_configs
@@ -73,9 +74,18 @@ def describe_topic(
     config: MusterConfig, topic_overrides: Mapping[str, str], configs: DynamicConfigs = _NONE_ALTERED
 ) -> list[ConfigRow]:
     """Every config of a topic: what was set on the topic and is valid, else the broker's."""
-    layers, own = _Layers(config, configs, None), valid_topic_configs(topic_overrides)
+    rows = _topic_rows(Started(config), tuple(configs.cluster.items()), tuple(topic_overrides.items()))
+    return list(rows)
+
+
+@lru_cache(maxsize=256)  # a client describes thousands of topics at once, and most are alike
+def _topic_rows(
+    started: Started, cluster: tuple[tuple[str, str], ...], topic_overrides: tuple[tuple[str, str], ...]
+) -> tuple[ConfigRow, ...]:
+    layers = _Layers(started.config, DynamicConfigs(cluster=dict(cluster)), None)
+    own = valid_topic_configs(dict(topic_overrides))
     values = topic_values(layers.in_force, own)
-    return [_topic_row(layers, name, values[name], own) for name in sorted(TopicConfigs.model_fields)]
+    return tuple(_topic_row(layers, name, values[name], own) for name in sorted(TopicConfigs.model_fields))
 
 
 def describe_offsets_topic(

@@ -52,6 +52,18 @@ def test_what_cannot_be_is_not_described() -> None:
     assert offsets_log_config(STARTED_WITH, stored) == offsets_log_config(STARTED_WITH, {"flush.ms": "7"})
 
 
+def test_topics_that_are_alike_are_described_once() -> None:
+    """A client that describes thousands at once holds up all others of the gateway."""
+    rows = [describe_topic(STARTED_WITH, {"flush.ms": "7"}, CONFIGS) for _ in range(2)]
+    assert all(row is again for row, again in zip(*rows, strict=True))
+    others = [
+        describe_topic(STARTED_WITH, {"flush.ms": "8"}, CONFIGS),
+        describe_topic(STARTED_WITH, {}, DynamicConfigs(cluster={"log.flush.interval.ms": "9"})),
+        describe_topic(MusterConfig.from_properties({"log.flush.interval.ms": "10"}), {}),
+    ]
+    assert [named(each, "flush.ms").value for each in (rows[0], *others)] == ["7", "8", "9", "10"]
+
+
 def test_a_broker() -> None:
     row = named(describe_broker(STARTED_WITH, CONFIGS, 1), "max.connections")
     assert (row.value, row.source) == ("5", ConfigSource.DYNAMIC_BROKER_CONFIG)
