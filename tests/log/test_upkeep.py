@@ -31,3 +31,25 @@ def test_whoever_waits_goes_by_the_new_interval() -> None:
         await upkeep.stop()
 
     run(main())
+
+
+def test_the_same_intervals_let_nobody_begin_anew() -> None:
+    """They come with every view: in a busy cluster there would be no retention."""
+
+    async def main() -> None:
+        looked = asyncio.Event()
+
+        async def logs() -> list[PartitionLog]:
+            looked.set()
+            return []
+
+        intervals = {"retention_interval_ms": 200, "cleaner_interval_ms": NEVER_MS}
+        upkeep = Upkeep(logs, **intervals)
+        upkeep.start()
+        async with asyncio.timeout(10):
+            while not looked.is_set():
+                upkeep.configure(**intervals)
+                await asyncio.sleep(0)
+        await upkeep.stop()
+
+    run(main())
