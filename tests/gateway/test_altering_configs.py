@@ -171,8 +171,8 @@ def test_a_log_obeys_at_once(full: Serving, fresh: Fresh) -> None:
     assert written() is ErrorCode.message_too_large
     incremental(full.client, (TOPIC, topic.name, [(limit, DELETE, None)]))
     assert written() is ErrorCode.none
-    incremental(full.client, (*CLUSTER, [("message.max.bytes", SET, "70")]))
-    assert shown(full, TOPIC, topic.name) == {limit: ("70", 3)}
+    incremental(full.client, (*CLUSTER, [("message.max.bytes", SET, "0")]))
+    assert shown(full, TOPIC, topic.name) == {limit: ("0", 3)}
     assert written() is ErrorCode.message_too_large
     incremental(full.client, (TOPIC, topic.name, [(limit, SET, "1000")]))
     assert written() is ErrorCode.none
