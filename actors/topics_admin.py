@@ -26,6 +26,7 @@ from placement.topics import (
     TopicExists,
     TopicRegistry,
     UnknownTopic,
+    check_collisions,
     check_name,
     check_partitions,
 )
@@ -106,6 +107,7 @@ class TopicsAdmin:
                 check_partitions(partitions)
                 if topic.name in self.topics:
                     raise TopicExists(f"Topic '{topic.name}' already exists.")
+                check_collisions(topic.name, self.topics)
                 return Topic(
                     name=topic.name,
                     topic_id=_NO_ID,

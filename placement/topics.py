@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -139,7 +139,7 @@ class TopicRegistry:
                 if existing.topic_id == topic.topic_id:  # our own, written by a call whose answer was lost
                     return topic
                 raise TopicExists(f"Topic '{name}' already exists.")
-            _check_collisions(name, names)
+            check_collisions(name, names)
             try:
                 self._write_new(topic, version)
             except (BadVersionError, NodeExistsError):
@@ -244,8 +244,8 @@ class TopicRegistry:
         return [found for child in children for found in (*self._below(f"{path}/{child}"), f"{path}/{child}")]
 
 
-def _check_collisions(name: str, names: frozenset[str]) -> None:
-    """Kafka's metric names turn '.' into '_', so it allows only one of two names that differ in nothing else."""
+def check_collisions(name: str, names: Iterable[str]) -> None:
+    """InvalidTopic if one of these differs in '.' and '_' alone, which are the same in names of Kafka's metrics."""
     alike = sorted(other for other in names if other.replace(".", "_") == name.replace(".", "_"))
     if alike:
         raise InvalidTopic(f"Topic '{name}' collides with existing topics: {', '.join(alike)}")

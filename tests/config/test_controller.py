@@ -106,3 +106,15 @@ def test_what_is_only_validated_is_neither_done_nor_told(zk: ZooKeeperClient) ->
         assert in_force(CONFIG, ConfigRegistry(zk).load()).num_partitions == 2
 
     asyncio.run(validate())
+
+
+def test_a_name_that_collides_is_told_when_it_is_only_validated(zk: ZooKeeperClient) -> None:
+    async def create() -> None:
+        admin = controller(zk, [])
+        await asyncio.to_thread(admin.load)
+        await admin.create([NewTopic("a.b", 1, 1, {})], False)
+        for validate_only in (True, False):
+            [outcome] = await admin.create([NewTopic("a_b", 1, 1, {})], validate_only)
+            assert outcome.error == ErrorCode.invalid_topic_exception
+
+    asyncio.run(create())
