@@ -399,6 +399,7 @@ class OffsetsPartition:
         for task in self._reads.values():
             task.cancel()
         self._questions.stop()
+        self._limited_log.flush()
         await self._upkeep.stop()
         await self._log.close()
 

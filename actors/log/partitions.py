@@ -213,6 +213,7 @@ class Partitions:
         partitions = list(self._partitions.values())
         self._partitions.clear()
         await asyncio.gather(*(self._close(entry) for entry in partitions))
+        self._limited_log.flush()
 
     @staticmethod
     async def _close(entry: _Partition | None) -> None:

@@ -496,3 +496,21 @@ def test_what_cannot_be_obeyed_of_a_topic_leaves_the_rest_of_it(tmp_path: Path) 
         await cluster.service.close()
 
     run(main())
+
+
+def test_what_was_counted_is_told_when_the_actor_stops(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        cluster = Cluster(tmp_path)
+
+        async def none_left(topic: str, partition: int) -> int:
+            raise RuntimeError("no epoch is left")
+
+        cluster.service._partitions._next_epoch = none_left
+        for _ in range(3):
+            [refused] = await cluster.produce((FLIGHTS.topic_id, 0, client_batch()))
+            assert refused.error_code is ErrorCode.not_leader_or_follower
+        await cluster.service.close()
+
+    run(main())
+    told = [line for line in caplog.messages if "flights-0 cannot be opened" in line]
+    assert [line.startswith("and 2 more from flights-0") for line in told] == [False, True]
