@@ -337,7 +337,7 @@ class Account(Generic[T]):
         """Take in where streams ended that clients will go on with: before the first connection."""
         for end in ends:
             self.table.positions.add_one(
-                (end.host, end.client_id), (end.topic, end.partition), end.offset, end.group, now_ms
+                (end.host, end.client_id), (end.topic, end.partition), end.offset, end.group, now_ms, is_end=True
             )
 
     def settle(self, now_ms: int) -> None:

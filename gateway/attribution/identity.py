@@ -173,11 +173,11 @@ class Identities:
         told: set[str] = set()
         for observation in seen:
             place, offset = observation.place, fetches.first_offset(observation.place)
-            groups = self._table.positions.groups_at(
-                fetches.key, place, offset, observation.first_ms, fetches.principal
-            ).intersection(options)
-            if len(groups) == 1 and not self._has_twin(fetches, place, offset):
-                told |= groups
+            group = self._table.positions.group_at(
+                fetches.key, place, offset, observation.first_ms, fetches.principal, options
+            )
+            if group is not None and not self._has_twin(fetches, place, offset):
+                told.add(group)
         if len(told) != 1:
             return None
         [group] = told

@@ -23,8 +23,8 @@ Where several are possible, the connection tells (:mod:`gateway.attribution.iden
 5. **session**: one member owns all that the connection fetches of late, and of no other group does any; or did when
    the connection began, or is there still (``Slot.absent``).
 6. **offset_continuity**: it began to fetch where a client of one group was told that its committed offset is
-   (OffsetFetch), or where its stream ended before the gateway was started anew; and of no other, and no other
-   connection began there.
+   (OffsetFetch), or where its stream ended before the gateway was started anew, if all others' ends are known; and
+   of no other, and no other connection began there.
 7. **one_to_one**: other connections are certain to be the other groups'; or nothing tells as many connections as
    groups apart, and they are paired. If that is wrong, each group still gets one stream of the same partition, and
    totals differ by no more than the distance of the positions.

@@ -22,6 +22,8 @@ class _Told(NamedTuple):
     offset: int
     group: str
     principal: str | None
+    is_end: bool
+    """Where its stream ended; whoever is there has been told of no other offset."""
 
 
 class Positions:
@@ -39,12 +41,20 @@ class Positions:
             self.add_one(key, (topic, partition), offset, position.group, now_ms, position.principal)
 
     def add_one(
-        self, key: Key, place: Place, offset: int, group: str, now_ms: int, principal: str | None = None
+        self,
+        key: Key,
+        place: Place,
+        offset: int,
+        group: str,
+        now_ms: int,
+        principal: str | None = None,
+        *,
+        is_end: bool = False,
     ) -> None:
-        """A client of that key and group is about to fetch the partition from there."""
+        """A client of that key and group is about to fetch the partition from there; ``is_end``: to go on with it."""
         where = (key, place)
         told = self._told.setdefault(where, [])
-        told.append(_Told(now_ms, offset, group, principal))
+        told.append(_Told(now_ms, offset, group, principal, is_end))
         del told[:-_MAX_PER_PARTITION]
         self._ages.append((now_ms, where))
 
@@ -57,6 +67,27 @@ class Positions:
             and told.at_ms - LAG_MS <= first_ms <= told.at_ms + POSITION_MS
             and same_principal(told.principal, principal)
         }
+
+    def group_at(
+        self, key: Key, place: Place, offset: int, first_ms: int, principal: str | None, options: set[str]
+    ) -> str | None:
+        """The only one of the groups that the client is of which began there at ``first_ms``; None if that is open.
+
+        Where a stream ended tells one group from another only if it is known where the other one's ended: all who have
+        read everything go on from the same offset.
+        """
+        told = [
+            told
+            for told in self._told.get((key, place), ())
+            if told.group in options
+            and told.at_ms - LAG_MS <= first_ms <= told.at_ms + POSITION_MS
+            and same_principal(told.principal, principal)
+        ]
+        there = {each.group for each in told if each.offset == offset}
+        if len(there) != 1:
+            return None
+        is_certain = any(each.offset == offset and not each.is_end for each in told)
+        return there.pop() if is_certain or options == {each.group for each in told} else None
 
     def prune(self, now_ms: int) -> None:
         """Forget what no fetch that may still be judged began by."""

@@ -162,6 +162,17 @@ def test_streams_go_on_where_they_ended_before_a_restart(bench: Bench, says: Coo
     assert bench.labels() == [("b", "mb", "offset_continuity", None), ("a", "ma", "offset_continuity", None)]
 
 
+def test_where_only_one_stream_is_known_to_have_ended_another_one_may_have_too(bench: Bench, says: Coordinator) -> None:
+    """b, which had read everything as well, comes back first; its bytes of before the restart had no group yet."""
+    bench.account.resumes([End("a", "m", "10.0.0.1", "rdkafka", "t", 0, 70)], NOW_MS)
+    bench.account.replace(7, 1, [says.register("a", "ma", 0), says.register("b", "mb", 0)], NOW_MS)
+    of_b = ConnectionState(opened_ms=NOW_MS + 1)
+    bench.fetching(of_b, {0: 70}, at_ms=NOW_MS + 2)
+    bench.send(0, at_ms=NOW_MS + 2, connection=of_b)
+    assert bench.labels() == []
+    assert bench.settle(NOW_MS + 3_000) == []
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("lanes", [1, 10])
 def test_many_groups_that_come_and_go(seed: int, lanes: int) -> None:
