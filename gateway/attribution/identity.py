@@ -34,6 +34,10 @@ PATIENCE_MS = 5_000
 _MAX_DOUBTS = 16
 _MOST_MATCHED = 50
 """Connections of one key that are compared with each other at a time."""
+_MOST_SIDES = 50
+"""How often such connections are compared in one :meth:`Identities.settle`."""
+_MOST_CLAIMS = 20_000
+"""So many claims, about, are held against waiting connections in one :meth:`Identities.settle`."""
 _WAIT_MS = 60_000
 """How much longer than it lives a connection is asked about."""
 
@@ -50,6 +54,9 @@ class Identities:
         self._news: set[Key] = set()
         self._successors: dict[Fetches, None] = {}
         """Those whose ``after`` is not empty."""
+        self._sides_left = 0
+        self._open_options: dict[Fetches, tuple[int, set[str]]] = {}
+        """The last :meth:`_options`, with the version of the candidates and identities that they are of."""
 
     def certain(self, fetches: Fetches, place: Place, group: str, at_ms: int) -> None:
         """The partition was the group's by its assignment alone, whoever sent the Fetch."""
@@ -122,24 +129,48 @@ class Identities:
                 self.of(fetches)
             else:
                 del self._guesses[fetches]
-        for key, waiting in list(self._waiting.items()):
-            for fetches in list(waiting):
-                if self.of(fetches) is not None or self._fetchers.now_ms - fetches.last_active_ms > _WAIT_MS:
-                    self._wait_no_more(fetches)
-            self._match([each for each in waiting if each.identity is None])
-            visited: set[tuple[str, Place]] = set()
-            for fetches in list(waiting):
-                if fetches.identity is not None and not fetches.doubts:
-                    self._wait_no_more(fetches)
-                    continue
-                for place in fetches.places():
-                    if (fetches.principal, place) not in visited:
-                        visited.add((fetches.principal, place))
-                        self._pair(fetches, place)
-            if not waiting:
+        self._sides_left = _MOST_SIDES
+        self._open_options.clear()
+        for key, some in self._next().items():
+            self._settle_some(some)
+            if not self._waiting[key]:
                 del self._waiting[key]
         news, self._news = self._news, set()
         return news
+
+    def _next(self) -> dict[Key, list[Fetches]]:
+        """Those that it is the turn of, by key: who was looked at longest ago comes first.
+
+        Where hundreds of groups share one key it takes some rounds until all were; bytes wait meanwhile.
+        """
+        turn: dict[Key, list[Fetches]] = {}
+        claims = 0
+        for key, waiting in list(self._waiting.items()):
+            slot = self._table.slot(*key)
+            for fetches in list(waiting):
+                if claims >= _MOST_CLAIMS:
+                    return turn
+                claims += len(fetches.places()) * (1 if slot is None else slot.count)
+                waiting[fetches] = waiting.pop(fetches)
+                turn.setdefault(key, []).append(fetches)
+            self._waiting[key] = self._waiting.pop(key)
+        return turn
+
+    def _settle_some(self, some: Iterable[Fetches]) -> None:
+        for fetches in some:
+            if self.of(fetches) is not None or self._fetchers.now_ms - fetches.last_active_ms > _WAIT_MS:
+                self._wait_no_more(fetches)
+        unknown = [fetches for fetches in some if fetches.identity is None and fetches.waiting_since_ms is not None]
+        self._match(unknown)
+        visited: set[tuple[str, Place]] = set()
+        for fetches in unknown:
+            if fetches.identity is not None:
+                self._wait_no_more(fetches)
+                continue
+            for place in fetches.places():
+                if (fetches.principal, place) not in visited:
+                    visited.add((fetches.principal, place))
+                    self._pair(fetches, place)
 
     def _wait_no_more(self, fetches: Fetches) -> None:
         del self._waiting[fetches.key][fetches]
@@ -198,6 +229,15 @@ class Identities:
         }
         return fitting - held - self._absent(fetches, fitting, seen)
 
+    def _options_now(self, fetches: Fetches) -> set[str]:
+        """:meth:`_options`, worked out once as long as nothing changes."""
+        version = self._table.version(*fetches.key)
+        known_version, options = self._open_options.get(fetches, (-1, set[str]()))
+        if known_version != version:
+            options = self._options(fetches)
+            self._open_options[fetches] = (version, options)
+        return options
+
     def _others(self, fetches: Fetches, place: Place) -> Iterator[Fetches]:
         """Connections that fetch the partition beside it, and closed ones that did, as far as bytes wait for them."""
         yield from self._fetchers.beside(fetches, place)
@@ -209,12 +249,20 @@ class Identities:
     def _seats(self, fetches: Fetches, place: Place, group: str) -> dict[str, bool]:
         """The owners that the group has there, and whether they are members, as such a connection may see it."""
         slot = self._table.slot(*fetches.key)
-        claims = [] if slot is None else slot.owners(*place, fetches.last_ms(place), fetches.reader)
-        return {claim.member_id: claim.of_member for claim in claims if claim.group == group}
+        claims = [] if slot is None else slot.owners(*place, fetches.last_ms(place), fetches.reader, group=group)
+        return {claim.member_id: claim.of_member for claim in claims}
 
     def _has_one_seat(self, fetches: Fetches, place: Place, group: str) -> bool:
         """Whether one connection at a time fetches the partition for the group."""
         return list(self._seats(fetches, place, group).values()) == [True]
+
+    def _with_one_seat(self, fetches: Fetches, place: Place) -> set[str]:
+        """The groups of which :meth:`_has_one_seat` is true."""
+        slot = self._table.slot(*fetches.key)
+        seats: dict[str, dict[str, bool]] = {}
+        for claim in [] if slot is None else slot.owners(*place, fetches.last_ms(place), fetches.reader):
+            seats.setdefault(claim.group, {})[claim.member_id] = claim.of_member
+        return {group for group, of_members in seats.items() if list(of_members.values()) == [True]}
 
     def _has_twin(self, fetches: Fetches, place: Place, offset: int) -> bool:
         return any(
@@ -236,7 +284,8 @@ class Identities:
         is_news = True
         while is_news:
             is_news = False
-            for side in sides:
+            for side in sides[: self._sides_left]:
+                self._sides_left -= 1
                 for each, left in (viable({each: options[each] for each in side}) or {}).items():
                     is_news |= left != options[each]
                     options[each] = left
@@ -246,18 +295,20 @@ class Identities:
                 over = frozenset(self._fitting(each, seen[each]) - left)
                 self._settle(each, Identity(group, Evidence.ONE_TO_ONE, tuple(seen[each]), over))
 
-    def _sides(self, options: Mapping[Fetches, set[str]]) -> set[frozenset[Fetches]]:
+    def _sides(self, options: Mapping[Fetches, set[str]]) -> list[frozenset[Fetches]]:
         """Those that fetched one partition at one time, where each of their groups has but one member that may."""
         at: dict[tuple[str, Place], list[Fetches]] = {}
         for each, groups in options.items():
             for place in each.places():
-                if groups and all(self._has_one_seat(each, place, group) for group in groups):
+                if groups and groups <= self._with_one_seat(each, place):
                     at.setdefault((each.principal, place), []).append(each)
-        sides = set()
+        sides: dict[frozenset[Fetches], None] = {}
         for (_, place), these in at.items():
-            for began_ms in {each.first_ms(place) for each in these}:
-                sides.add(frozenset(each for each in these if each.first_ms(place) <= began_ms < each.last_ms(place)))
-        return {side for side in sides if len(side) > 1}
+            for began_ms in sorted({each.first_ms(place) for each in these}):
+                side = frozenset(each for each in these if each.first_ms(place) <= began_ms < each.last_ms(place))
+                if len(side) > 1:
+                    sides[side] = None
+        return list(sides)
 
     def _pair(self, fetches: Fetches, place: Place) -> None:
         """One connection to one group, where there are as many of both: certain for the last one that is left."""
@@ -265,19 +316,19 @@ class Identities:
         now_ms = self._fetchers.now_ms
         here = self._fetchers.at(fetches, place)
         open_ = [each for each in here if self._standing(each) is None and not each.is_shared]
-        if slot is None or not open_ or (len(here) > 1 and not all_overlap(here, place)):
+        if slot is None or not 0 < len(open_) <= _MOST_MATCHED or (len(here) > 1 and not all_overlap(here, place)):
             return
-        groups = {group for each in here for group in slot.possible(place, now_ms, each.reader)}
         held = {each.identity.group for each in here if each.identity is not None}
-        if len(groups) < 2 or len(here) > len(groups) or not held <= groups:
-            return
-        options = [self._options(each) - held for each in open_]
-        left = set().union(*options)
         waited_ms = now_ms - max(max(each.first_ms(place), each.waiting_since_ms or 0) for each in open_)
         can_eliminate = bool(held) and waited_ms >= SETTLED_MS
-        can_pair = len(open_) == len(left) and waited_ms >= self._pair_after_ms and _began_alike(open_)
+        can_pair = waited_ms >= self._pair_after_ms and _began_alike(open_)
         if not can_eliminate and not can_pair:
             return
+        groups = {group for each in here for group in slot.possible(place, now_ms, each.reader)}
+        if len(groups) < 2 or len(here) > len(groups) or not held <= groups:
+            return
+        options = [self._options_now(each) - held for each in open_]
+        can_pair = can_pair and len(open_) == len(set().union(*options))
         lone = [(each, groups) for each, groups in zip(open_, options, strict=True) if len(groups) == 1]
         if can_eliminate and lone:
             for each, only in lone:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from gateway.attribution.connection import ConnectionState
 from gateway.attribution.ladder import Ladder
@@ -17,6 +18,9 @@ from gateway.attribution.verdict import Reason, Verdict
 PENDING_MS = 60_000
 MAX_SENDS = 100_000
 _COALESCE_MS = 1_000
+_AT_ONCE = 100
+_AT_A_TIME = 2_000
+"""How many entries are judged again when something becomes known, and with each :meth:`Ledger.settle`."""
 _EXPIRED = Verdict.none(Reason.EXPIRED)
 
 
@@ -68,6 +72,8 @@ class Ledger:
         self._entries: dict[int, Pending] = {}
         """By number, that is by age."""
         self._by_key: dict[Key, dict[int, Pending]] = {}
+        self._again: dict[int, None] = {}
+        """Numbers of entries that are to be judged again, in the order of their turns."""
         self._open: dict[tuple[Key, _Place], int] = {}
         self._next = 0
         self._sends = 0
@@ -112,19 +118,17 @@ class Ledger:
             if entry.at_ms + self._pending_ms > now_ms:
                 break
             settled.append(Settlement(self._take(number), self._judge_last(entry, now_ms)))
-        return settled
+        return settled + self._judge_again(_AT_A_TIME)
 
     def changed(self, keys: Iterable[Key]) -> list[Settlement]:
-        """Judge again what waits under those keys, and settle what now has a group."""
-        settled = []
+        """Judge again what waits under those keys, and settle what now has a group.
+
+        Where much waits, some of it at once and the rest with the next calls: many groups that come and go under one
+        key must not keep the event loop busy.
+        """
         for key in keys:
-            for number, entry in list(self._by_key.get(key, {}).items()):
-                verdict = self._judge(entry)
-                if verdict.group is not None:
-                    settled.append(Settlement(self._take(number), verdict))
-                else:
-                    entry.verdict = verdict
-        return settled
+            self._again.update(dict.fromkeys(self._by_key.get(key, ())))
+        return self._judge_again(_AT_ONCE)
 
     def close(self, now_ms: int) -> list[Settlement]:
         """Settle everything as it stands."""
@@ -132,6 +136,18 @@ class Ledger:
             Settlement(self._take(number), self._judge_last(entry, now_ms))
             for number, entry in list(self._entries.items())
         ]
+
+    def _judge_again(self, most: int) -> list[Settlement]:
+        settled = []
+        for number in list(islice(self._again, most)):
+            del self._again[number]
+            entry = self._entries[number]
+            verdict = self._judge(entry)
+            if verdict.group is not None:
+                settled.append(Settlement(self._take(number), verdict))
+            else:
+                entry.verdict = verdict
+        return settled
 
     def _judge(self, entry: Pending) -> Verdict:
         return self._ladder.judge(
@@ -145,6 +161,7 @@ class Ledger:
 
     def _take(self, number: int) -> Pending:
         entry = self._entries.pop(number)
+        self._again.pop(number, None)
         key = (entry.host, entry.client_id)
         waiting = self._by_key[key]
         del waiting[number]

@@ -32,26 +32,24 @@ def viable(options: Mapping[K, set[str]]) -> dict[K, set[str]] | None:
     Given one choice, another group can be had if whoever has it can move on, and so on, to a group that nobody has or
     to the one that is given up for it (J.-C. Régin, AAAI 1994).
     """
+    if all(len(groups) >= len(options) for groups in options.values()):
+        return dict(options)  # whatever one takes leaves the others enough
     chosen = pairs(list(options.values()))
     if chosen is None:
         return None
-    moves = dict(zip(chosen, options.values(), strict=True))
-    reachable: dict[str, set[str]] = {}
-
-    def reach(group: str) -> set[str]:
-        if group not in reachable:
-            found, ahead = {group}, [group]
-            while ahead:
-                fresh = moves.get(ahead.pop(), set()) - found
-                found |= fresh
-                ahead += fresh
-            reachable[group] = found
-        return reachable[group]
-
-    def can_have(group: str, instead_of: str) -> bool:
-        return instead_of in (found := reach(group)) or not found <= moves.keys()
-
+    bits = {group: 1 << number for number, group in enumerate(sorted(set().union(*options.values())))}
+    reach = {
+        mine: bits[mine] | sum(bits[group] for group in groups)
+        for mine, groups in zip(chosen, options.values(), strict=True)
+    }
+    """By group that somebody has: the groups that its owner can have, then those that others then can, and so on."""
+    for by_way_of, bit in bits.items():
+        if further := reach.get(by_way_of):
+            for group, found in reach.items():
+                if found & bit:
+                    reach[group] = found | further
+    free = sum(bit for group, bit in bits.items() if group not in reach)
     return {
-        each: {group for group in groups if can_have(group, mine)}
+        each: {group for group in groups if group not in reach or reach[group] & (free | bits[mine])}
         for (each, groups), mine in zip(options.items(), chosen, strict=True)
     }

@@ -10,7 +10,7 @@ the gateway saw after hearing that a member left was done after it had left, wha
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -96,12 +96,50 @@ class Claim:
     left_ms: int
     """When the member had left by its own word; a connection that was opened later is not its."""
 
-    def holds(self, at_ms: int, by: Reader) -> bool:
-        return (
-            self.first_ms <= at_ms <= self.last_ms
-            and by.opened_ms <= self.left_ms
-            and same_principal(self.principal, by.principal)
-        )
+
+class _Claims:
+    """Of all that hold at some time. Those that had lapsed before a connection was opened are not looked at for it."""
+
+    __slots__ = ("_by_end", "_by_group", "_ends_ms", "_is_sorted")
+
+    def __init__(self) -> None:
+        self._by_end: list[Claim] = []
+        self._ends_ms: list[int] = []
+        self._is_sorted = True
+        self._by_group: dict[str, _Claims] = {}
+
+    def add(self, claim: Claim) -> None:
+        self._by_end.append(claim)
+        self._is_sorted = False
+
+    def of(self, group: str) -> _Claims | None:
+        """The group's."""
+        if not self._by_group:
+            for claim in self._by_end:
+                self._by_group.setdefault(claim.group, _Claims()).add(claim)
+        return self._by_group.get(group)
+
+    def holding(self, at_ms: int, by: Reader) -> list[Claim]:
+        """Those that hold at that time, for that reader."""
+        principal, opened_ms, _ = by
+        return [
+            claim
+            for claim in self._since(min(at_ms, opened_ms))
+            if claim.first_ms <= at_ms <= claim.last_ms
+            and opened_ms <= claim.left_ms
+            and (claim.principal == principal or claim.principal is None or principal is None)
+        ]
+
+    def _since(self, time_ms: int) -> list[Claim]:
+        if not self._is_sorted:
+            self._by_end.sort(key=_end_ms)
+            self._ends_ms = [_end_ms(claim) for claim in self._by_end]
+            self._is_sorted = True
+        return self._by_end[bisect_left(self._ends_ms, time_ms) :]
+
+
+def _end_ms(claim: Claim) -> int:
+    return min(claim.last_ms, claim.left_ms)
 
 
 def same_principal(one: str | None, other: str | None) -> bool:
@@ -132,13 +170,15 @@ class _Presence:
 
 @dataclass(slots=True)
 class _Index:
-    owners: dict[Place, list[Claim]] = field(default_factory=dict)
-    opaque: list[Claim] = field(default_factory=list)
-    simple: list[Claim] = field(default_factory=list)
+    owners: dict[Place, _Claims] = field(default_factory=dict)
+    opaque: _Claims = field(default_factory=_Claims)
+    simple: _Claims = field(default_factory=_Claims)
     groups: dict[tuple[str, str | None], _Presence] = field(default_factory=dict)
     """By (group, principal)."""
     changes: dict[str, list[int]] = field(default_factory=dict)
     """Group -> when its tenures began and ended."""
+    count: int = 0
+    """How many tenures have not ended."""
     boundaries: list[int] = field(default_factory=list)
     """Times at which claims lapse, ascending."""
 
@@ -147,15 +187,22 @@ class _Index:
         known.first_ms = min(known.first_ms, claim.first_ms)
         known.last_ms = max(known.last_ms, claim.last_ms)
         known.left_ms = max(known.left_ms, claim.left_ms)
+        self.count += tenure.until_ms == FOREVER_MS
         ended = () if tenure.until_ms == FOREVER_MS else (tenure.until_ms,)
         self.changes.setdefault(claim.group, []).extend((tenure.since_ms, *ended))
         if tenure.partitions is not None:
             for owned in tenure.partitions:
-                self.owners.setdefault(owned, []).append(claim)
+                self.owners.setdefault(owned, _Claims()).add(claim)
         if not tenure.member:
-            self.simple.append(claim)
+            self.simple.add(claim)
         elif tenure.partitions is None:
-            self.opaque.append(claim)
+            self.opaque.add(claim)
+
+    def owning(self, place: Place, at_ms: int, by: Reader, group: str | None = None) -> list[Claim]:
+        claims = self.owners.get(place)
+        if claims is not None and group is not None:
+            claims = claims.of(group)
+        return [] if claims is None else claims.holding(at_ms, by)
 
 
 class Slot:
@@ -171,14 +218,23 @@ class Slot:
         self._whole_since_ms = 0
         """Some of what ended before this time is forgotten."""
 
-    def owners(self, topic: str, partition: int, at_ms: int, by: Reader = ANYBODY) -> list[Claim]:
-        """Who is known to own the partition, or did until less than the grace time before ``at_ms``."""
-        claims = self._indexed().owners.get((topic, partition), ())
-        return [claim for claim in claims if claim.holds(at_ms, by)]
+    @property
+    def count(self) -> int:
+        """How many candidates there are now."""
+        return self._indexed().count
+
+    def owners(
+        self, topic: str, partition: int, at_ms: int, by: Reader = ANYBODY, *, group: str | None = None
+    ) -> list[Claim]:
+        """Who is known to own the partition, or did until less than the grace time before ``at_ms``.
+
+        ``group``: only those of that group.
+        """
+        return self._indexed().owning((topic, partition), at_ms, by, group)
 
     def opaque(self, at_ms: int, by: Reader = ANYBODY) -> list[Claim]:
         """Members whose assignment is not known (not synced yet, or not a consumer's)."""
-        return [claim for claim in self._indexed().opaque if claim.holds(at_ms, by)]
+        return self._indexed().opaque.holding(at_ms, by)
 
     def has_other(self, than: str | None, at_ms: int, by: Reader = ANYBODY) -> bool:
         """Whether any other group has a candidate here at that time, with the grace time."""
@@ -206,8 +262,9 @@ class Slot:
         began = set(found)
         for observation in observations:
             at_ms = max(observation.first_ms, self._whole_since_ms)
-            claims = (*index.owners.get(observation.place, ()), *index.opaque, *index.simple)
-            began &= {claim.group for claim in claims if claim.begin_ms <= at_ms and claim.holds(at_ms, by)}
+            owners, others = index.owning(observation.place, at_ms, by), index.opaque.holding(at_ms, by)
+            claims = (*owners, *others, *index.simple.holding(at_ms, by))
+            began &= {claim.group for claim in claims if claim.begin_ms <= at_ms}
         left_ms: dict[str, int] = {}
         for (group, owner), presence in index.groups.items():
             if group in found and same_principal(owner, by.principal):
@@ -226,7 +283,7 @@ class Slot:
         members: set[tuple[str, str]] | None = None
         groups: set[str] | None = None
         for observation in seen:
-            claims = list(self._possible(index, observation, by))
+            claims = self._possible(index, observation, by)
             owners = {(claim.group, claim.member_id) for claim in claims}
             members = owners if members is None else members & owners
             owning = {claim.group for claim in claims}
@@ -239,12 +296,10 @@ class Slot:
         return {group for group, _ in members} | unsettled
 
     @staticmethod
-    def _possible(index: _Index, observation: Observation, by: Reader) -> Iterator[Claim]:
+    def _possible(index: _Index, observation: Observation, by: Reader) -> list[Claim]:
         at_ms = observation.last_ms
-        for claims in (index.owners.get(observation.place, ()), index.opaque):
-            yield from (claim for claim in claims if claim.holds(at_ms, by))
-        if at_ms - observation.first_ms < SIMPLE_MS:
-            yield from (claim for claim in index.simple if claim.holds(at_ms, by))
+        claims = index.owning(observation.place, at_ms, by) + index.opaque.holding(at_ms, by)
+        return claims + index.simple.holding(at_ms, by) if at_ms - observation.first_ms < SIMPLE_MS else claims
 
     def constant_until_ms(self, at_ms: int) -> int:
         """Without a new version, answers for times from ``at_ms`` to this one (inclusive) are the same."""

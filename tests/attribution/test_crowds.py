@@ -1,0 +1,90 @@
+"""Hundreds of groups with one address, one client id and one topic: the event loop does not wait for their labels."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from gateway.attribution.connection import ConnectionState
+from gateway.attribution.ladder import Ladder
+from gateway.attribution.slot import Slot
+from tests.attribution.bench import NOW_MS, Bench, Coordinator
+
+COUNT = 80
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often candidates are looked through, and bytes are judged."""
+    counts = Counter[str]()
+
+    def counted(owner: type, name: str) -> None:
+        plain = getattr(owner, name)
+
+        def call(*args: object, **options: object) -> object:
+            counts[name] += 1
+            return plain(*args, **options)
+
+        monkeypatch.setattr(owner, name, call)
+
+    for owner, name in ((Slot, "owners"), (Slot, "fitting"), (Slot, "absent"), (Ladder, "judge")):
+        counted(owner, name)
+    return counts
+
+
+@pytest.fixture
+def says() -> Coordinator:
+    return Coordinator()
+
+
+@pytest.fixture
+def connections(bench: Bench, says: Coordinator) -> list[ConnectionState]:
+    """One for each of many groups that all own partitions 0 and 1, by nothing told apart."""
+    groups = [says.register(f"g{number}", f"m{number}", 0, 1) for number in range(COUNT)]
+    bench.account.statements(groups, NOW_MS - 60_000)
+    return [ConnectionState(opened_ms=NOW_MS) for _ in groups]
+
+
+def fetch(bench: Bench, connections: list[ConnectionState], at_ms: int) -> None:
+    for number, connection in enumerate(connections):
+        bench.fetching(connection, {0: number, 1: number}, at_ms=at_ms)
+        bench.send(0, at_ms=at_ms, connection=connection)
+        bench.send(1, at_ms=at_ms, connection=connection)
+
+
+def test_what_nothing_tells_apart_costs_little_time(
+    bench: Bench, connections: list[ConnectionState], work: Counter[str]
+) -> None:
+    for second in range(8):
+        fetch(bench, connections, NOW_MS + second * 1_000)
+        work.clear()
+        bench.account.settle(NOW_MS + second * 1_000 + 500)
+        assert work.total() < 10 * COUNT, work
+    assert bench.labels() == []
+
+
+def test_everybody_has_a_turn(bench: Bench, says: Coordinator, connections: list[ConnectionState]) -> None:
+    """When all groups but one have left, it is found though what waits is looked at in parts."""
+    fetch(bench, connections, NOW_MS)
+    fetch(bench, connections, NOW_MS + 1_000)
+    bench.account.statements([says.withdraw(f"g{number}", f"m{number}", left=True) for number in range(1, COUNT)],
+                             NOW_MS + 1_001)  # fmt: skip
+    for second in range(2, 12):
+        fetch(bench, connections[-1:], NOW_MS + second * 1_000)
+        bench.settle(NOW_MS + second * 1_000 + 500)
+    assert {sample.group for sample in bench.sink.final} == {"g0"}
+    assert {sample.first_offset for sample in bench.sink.waiting.values()}.isdisjoint({COUNT - 1})
+
+
+def test_a_statement_has_only_some_of_what_waits_judged_at_once(
+    bench: Bench, says: Coordinator, connections: list[ConnectionState], work: Counter[str]
+) -> None:
+    for second in range(3):
+        fetch(bench, connections, NOW_MS + second * 1_000)
+    work.clear()
+    bench.account.statements([says.register("another", "m", 0, 1)], NOW_MS + 3_000)
+    assert 0 < work["judge"] <= 100
+    work.clear()
+    bench.account.settle(NOW_MS + 3_500)
+    assert work["judge"] == 2 * 3 * COUNT - 100
