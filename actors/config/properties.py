@@ -235,7 +235,7 @@ class MusterConfig(BaseModel):
     )
     socket_request_max_bytes: Int = Field(104_857_600, ge=1, description="Longest request that is read, in bytes.")
     connections_max_idle_ms: Long = Field(600_000, ge=-1, description="When an idle connection is closed, in ms.")
-    max_connections: Int = Field(_MAX_INT, ge=0, description="Most connections that a gateway holds.")
+    max_connections: Int = Field(_MAX_INT, ge=1, description="Most connections that a gateway holds.")
     fetch_max_bytes: Int = Field(57_671_680, ge=1024, description="Most bytes in the answer to one Fetch.")
 
     # Muster

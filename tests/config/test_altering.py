@@ -130,6 +130,7 @@ def test_what_was_stored_before_does_not_stand_in_the_way() -> None:
         (("group.max.size", SET, "0"), "", "group.max.size=0 must be at least 1"),
         (("group.min.session.timeout.ms", SET, "60001"), "", "group.min.session.timeout.ms must not be greater than"),
         (("max.connections", SET, "x"), "1", "max.connections=x is not a whole number"),
+        (("max.connections", SET, "0"), "", "max.connections=0 must be at least 1"),  # nobody could take it back
     ],
 )
 def test_what_a_broker_cannot_have(change: tuple[str, Operation, str], broker: str, message: str) -> None:
