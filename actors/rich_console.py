@@ -49,7 +49,12 @@ def print_table(
         table.add_column(column, justify="right" if right else "left", overflow="fold")
     for row in shown:
         table.add_row(*map(Text, row))
-    console.print(table)
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    console.print(Text("\n".join(line.rstrip(" ") for line in captured.get().splitlines())))
 
 
 def _lines(columns: Sequence[str], row: Sequence[str]) -> str:

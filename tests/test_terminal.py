@@ -170,6 +170,14 @@ def test_a_pipe_has_no_width(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+def test_no_line_in_a_pipe_ends_with_blanks() -> None:
+    out = io.StringIO()
+    rich_console.print_table(
+        rich_console.console(file=out), ["A", "B"], [["long", "b"], ["a", "longer"]], [False, False]
+    )
+    assert out.getvalue() == "A     B\nlong  b\na     longer\n"
+
+
 @pytest.mark.parametrize("width", [250, 80, 20])
 def test_on_a_terminal_nothing_is_lost(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = table(width, monkeypatch)
