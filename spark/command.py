@@ -154,7 +154,7 @@ def _answers(
 
     Jobs on small tables are planned more than they are run, by one core each: so several are at a time.
     """
-    from spark.answer import Answer, JobFailed, answer_of
+    from spark.answer import Answer, JobFailed, answer_of, spark_errors_in_one_line, tables_of
     from spark.tables import TableDamaged
 
     at_once = _JOBS_AT_ONCE if len(jobs) > 1 and is_short(session) else 1
@@ -167,11 +167,14 @@ def _answers(
     def answer(job: Job) -> Answer | str:
         try:
             step(f"{job.name}: reading {', '.join(job.tables)}")
+            with spark_errors_in_one_line(job.name):
+                tables = tables_of(job, session, request.storage, request.options)
             return answer_of(
                 job,
                 session,
                 request.storage,
-                request.as_of_now().options,
+                request.as_of_now().options,  # after reading: no row is of later than now, but for clocks that differ
+                tables=tables,
                 plots=request.format == "html",
                 alone=at_once == 1,
                 step=step,
@@ -245,7 +248,7 @@ def _write_parquet(request: Request, job: Job, session: SparkSession, progress: 
     try:
         with out.whole_folder(request.out.absolute()) as folder, spark_errors_in_one_line(job.name):
             tables = tables_of(job, session, request.storage, request.options)
-            write_parquet(job.sections(tables, request.options), folder)
+            write_parquet(job.sections(tables, request.as_of_now().options), folder)
     except (JobFailed, TableDamaged) as error:
         raise Refused(str(error)) from error
     return 0

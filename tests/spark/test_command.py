@@ -70,6 +70,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
         raise JobFailed(f"job {job.name}: cancelled")
 
     monkeypatch.setattr(answer, "answer_of", fail)
+    monkeypatch.setattr(answer, "tables_of", lambda *_: {})
     monkeypatch.setattr(command, "is_short", lambda _: request.param == 2)
     monkeypatch.setattr(command, "make_active", lambda _: None)
     yield asked
@@ -105,7 +106,13 @@ def test_the_present_is_when_tables_are_read_not_when_spark_was_started(
     monkeypatch.setattr(command, "is_short", lambda _: False)
     monkeypatch.setattr(answer, "answer_of", lambda job, session, storage, options, **_: seen.append(options.now))
     made = Request.from_json(json.dumps({"storage": "/data", "jobs": ["lag"], "options": options}))
-    moments = {"when they are read": datetime.now(UTC)}
+    moments = {}
+
+    def read(*_: Any) -> dict[str, Any]:
+        moments["when they are read"] = datetime.now(UTC)
+        return {}
+
+    monkeypatch.setattr(answer, "tables_of", read)
     session: Any = None
     progress: Any = Silent()
     command._answers(made, [JOBS["lag"]], session, progress)
