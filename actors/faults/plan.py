@@ -25,6 +25,7 @@ the plan's seed and the number of the step decide.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -72,9 +73,10 @@ class Step:
     def __str__(self) -> str:
         if self.fault is None:
             return f"clear {self.clear}"
-        return " ".join(
-            f"{name}={value}" if name != "action" else value for name, value in self.fault.to_json().items()
-        )
+        fields = self.fault.to_json()
+        told = [fields.pop("action")]
+        told += (f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in fields.items())
+        return " ".join(told)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
