@@ -42,7 +42,7 @@ NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"log\.flush\.(scheduler|offset|start)\..*", "the recovery point of a log moves with each commit"),
     (r"replica\..*|min\.insync\.replicas|unclean\..*|leader\..*|auto\.leader\..*", "one copy, in storage.path"),
     (r"log\.cleaner\.(threads|io\..*)", "each actor cleans its own logs, one at a time"),
-    (r"num\.(io|network|recovery|replica)\..*", "there are no thread pools to size"),
+    (r"num\.(io|network|recovery|replica)\..*|background\.threads", "there are no thread pools to size"),
     (r"group\.coordinator\.((background\.)?threads|new\.enable)", "each offsets partition is an actor of its own"),
     (r"group\.coordinator\.cached\.buffer\.max\.bytes", "a batch has a buffer of its own"),
     (r"zookeeper\.(session|connection)\.timeout\.ms", "nothing that serves waits for ZooKeeper"),

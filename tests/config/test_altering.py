@@ -126,6 +126,7 @@ def test_what_was_stored_before_does_not_stand_in_the_way() -> None:
         (("log.retention.hours", SET, "1"), "1", "Cannot update these configs dynamically: [log.retention.hours]"),
         (("no.such", SET, "1"), "", "unknown property no.such"),
         (("log.cleaner.threads", SET, "2"), "", "log.cleaner.threads has no effect in Muster (each actor cleans"),
+        (("background.threads", SET, "9"), "1", "background.threads has no effect in Muster (there are no thread"),
         (("group.max.size", SET, "1"), "1", "Cannot update these configs of one broker, only cluster-wide"),
         (("group.max.size", SET, "0"), "", "group.max.size=0 must be at least 1"),
         (("group.min.session.timeout.ms", SET, "60001"), "", "group.min.session.timeout.ms must not be greater than"),
