@@ -1,34 +1,73 @@
-"""What Kafka Connect's leader assigns to its workers: opaque bytes of groups of protocol type ``connect``.
+"""What Kafka Connect's workers have: opaque bytes of groups of protocol type ``connect``.
 
-Versions 0 (eager), 1 (incremental cooperative, KIP-415) and 2 (sessioned, KIP-507) begin alike: version, error, leader
-and its URL, offset of the configuration, assignment. What the newer ones append (what is revoked, a delay) is not read.
+Version 0 is eager: the assignment is all that a worker has. From version 1 on (incremental cooperative, KIP-415; 2 is
+sessioned, KIP-507) it is what a worker gets and what it has to give up; what it had it said itself when it joined.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from actors.group.errors import CorruptRecord
 from actors.group.primitives import Reader
 
 PROTOCOL_TYPE = "connect"
+COOPERATIVE_FROM = 1
 _CONNECTOR_ITSELF = -1
 
+Task = tuple[str, int]
+"""Connector and number; -1 is the connector itself."""
 
-def assigned_tasks(assignment: bytes) -> list[tuple[str, int | None]] | None:
-    """(connector, task) of an assignment, the connector itself with None, sorted; None if the bytes are none."""
-    if not assignment:
-        return []
+
+class _Assignment(NamedTuple):
+    version: int
+    given: frozenset[Task]
+    revoked: frozenset[Task]
+
+
+_NOTHING = _Assignment(0, frozenset(), frozenset())
+
+
+def assigned_tasks(subscription: bytes, assignment: bytes) -> list[tuple[str, int | None]] | None:
+    """(connector, task) of all that a worker has, the connector itself with None, sorted; None if it cannot be read.
+
+    ``subscription``: what it joined with. Where its leader did not look at that, it is not read.
+    """
     try:
-        source = Reader(assignment)
-        source.int16()
-        source.int16()
-        source.nullable_string()
-        source.nullable_string()
-        source.int64()
-        pairs = [
-            (connector, source.int32())
-            for connector in (source.string() for _ in range(source.nullable_array_length()))
-            for _ in range(source.array_length())
-        ]
+        change = _assignment(assignment)
+        had = _had(subscription) if change.version >= COOPERATIVE_FROM else frozenset()
     except CorruptRecord:
         return None
-    return [(connector, None if task == _CONNECTOR_ITSELF else task) for connector, task in sorted(pairs)]
+    tasks = sorted((had - change.revoked) | change.given)
+    return [(connector, None if task == _CONNECTOR_ITSELF else task) for connector, task in tasks]
+
+
+def _had(subscription: bytes) -> frozenset[Task]:
+    """CorruptRecord."""
+    source = Reader(subscription)
+    source.int16()
+    source.nullable_string()
+    source.int64()
+    return _assignment(source.nullable_blob() or b"").given if source.left else frozenset()
+
+
+def _assignment(data: bytes) -> _Assignment:
+    """Whatever is missing at the end is empty, as Connect has it. CorruptRecord."""
+    if not data:
+        return _NOTHING
+    source = Reader(data)
+    version = source.int16()
+    source.int16()
+    source.nullable_string()
+    source.nullable_string()
+    source.int64()
+    given = _tasks(source)
+    return _Assignment(version, given, _tasks(source) if version >= COOPERATIVE_FROM and source.left else frozenset())
+
+
+def _tasks(source: Reader) -> frozenset[Task]:
+    return frozenset(
+        (connector, source.int32())
+        for connector in (source.string() for _ in range(source.nullable_array_length()))
+        for _ in range(source.array_length())
+    )

@@ -57,6 +57,11 @@ class Reader:
         self._at = 0
         self.flexible = False
 
+    @property
+    def left(self) -> int:
+        """How many bytes there are to take."""
+        return len(self._data) - self._at
+
     def int16(self) -> int:
         return int(_INT16.unpack(self._take(2))[0])
 
@@ -98,7 +103,7 @@ class Reader:
         return 0 if length == -1 else self._length(length)
 
     def _length(self, length: int) -> int:
-        if not 0 <= length <= len(self._data) - self._at:
+        if not 0 <= length <= self.left:
             raise CorruptRecord(f"array of {length} elements before byte {self._at}")
         return length
 

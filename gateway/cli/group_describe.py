@@ -76,7 +76,7 @@ def _rows_over_kafka(client: AdminClient, bootstrap: str, group: Group) -> list[
     owners = {
         key: Owner(member.member_id, member.client_id, member.host)
         for member in group.members
-        for key in assignments.partitions(group.protocol_type, member.assignment)
+        for key in assignments.partitions(group.protocol_type, member)
     }
     wanted: dict[str, list[int]] = {}
     for topic, partition in {*committed, *owners}:
@@ -112,7 +112,7 @@ def _as_json(group: Group) -> dict[str, Any]:
                 "client_id": member.client_id,
                 "host": member.host,
                 "group_instance_id": member.group_instance_id,
-                "assignment": assignments.as_json(group.protocol_type, member.assignment),
+                "assignment": assignments.as_json(group.protocol_type, member),
             }
             for member in group.members
         ],
@@ -130,7 +130,7 @@ def _print(group: Group, partitions: list[dict[str, Any]], note: str | None) -> 
         [
             (
                 *(each.member_id, each.client_id, each.host, each.group_instance_id),
-                assignments.in_words(group.protocol_type, each.assignment),
+                assignments.in_words(group.protocol_type, each),
             )
             for each in group.members
         ],

@@ -25,6 +25,8 @@ class Member:
     client_id: str
     host: str
     group_instance_id: str | None
+    subscription: bytes
+    """What it joined with, of the protocol that was chosen."""
     assignment: bytes
     """See :mod:`gateway.cli.assignments`."""
 
@@ -61,6 +63,7 @@ def described(bootstrap: str, group: str) -> Group:
                 member.client_id,
                 member.client_host,
                 member.group_instance_id,
+                bytes(member.member_metadata),
                 bytes(member.member_assignment),
             )
             for member in found.members

@@ -98,7 +98,7 @@ def _member_as_json(group: GroupMetadata, member: MemberMetadata) -> dict[str, A
 
 
 def _member_in_words(group: GroupMetadata, member: MemberMetadata) -> str:
-    holds = assignments.in_words(group.protocol_type, member.assignment) or "nothing"
+    holds = assignments.in_words(group.protocol_type, member) or "nothing"
     instance = f", instance {member.group_instance_id}" if member.group_instance_id else ""
     return (
         f"{member.member_id} (client {member.client_id} on {member.client_host}{instance}, "

@@ -12,12 +12,14 @@ import pytest
 from tests.cluster.test_groups_cli import Fresh, refusal, run, told
 from tests.gateway.group_client import Member, find
 from tests.gateway.serving import Client
-from tests.group.test_connect_protocol import assignment
+from tests.group.test_connect_protocol import assignment, revoked, subscription
 from tests.muster_process import Muster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
-TASKS = assignment(1, {"sink": [-1, 0], "source": [2]}, more=b"\xff\xff\xff\xff\0\0\0\0")
+JOINED_WITH = subscription(2, assignment(2, {"sink": [-1, 0], "gone": [0]}, more=revoked({})))
+TASKS = assignment(2, {"source": [2]}, more=revoked({"gone": [0]}))
+"""What changes: the worker keeps the rest of what it had."""
 RAW = b'{"version":1}'
 
 
@@ -39,7 +41,7 @@ def workers(muster: Muster, fresh: Fresh) -> Iterator[Workers]:
             group = fresh("workers")
             find(client, 4, group)
             member = Member(client, group, protocol_type=protocol_type)
-            member.join(session_timeout_ms=300_000)
+            member.join(session_timeout_ms=300_000, metadata=JOINED_WITH)
             member.sync({member.id: data})
             members.append(member)
         yield Workers(*members)

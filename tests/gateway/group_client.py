@@ -48,14 +48,19 @@ class Member:
     def _me(self) -> dict[str, Any]:
         return {"member_id": self.id, "generation_id": self.generation, "group_instance_id": self.instance}
 
-    def request_join(self, session_timeout_ms: int = 30_000, rebalance_timeout_ms: int = 30_000) -> None:
+    def request_join(
+        self,
+        session_timeout_ms: int = 30_000,
+        rebalance_timeout_ms: int = 30_000,
+        metadata: bytes = b"what I want",
+    ) -> None:
         body = {
             "group_id": self.group,
             **self._me(),
             "session_timeout": session_timeout_ms,
             "rebalance_timeout": rebalance_timeout_ms,
             "protocol_type": self.protocol_type,
-            "protocols": [{"name": "range", "metadata": b"what I want"}],
+            "protocols": [{"name": "range", "metadata": metadata}],
             "reason": None,
         }
         self.client.request(JOIN_GROUP, self.nearest(JOIN_GROUP), body)
