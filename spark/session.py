@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 import uuid
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,6 +28,8 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
+    # Jobs count on null where there is no result, as in a division by zero; from Spark 4 on, that would be an error.
+    "spark.sql.ansi.enabled": "false",
     # By the driver: a Spark job with a task per folder takes longer than looking into the folders.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
 }
@@ -72,6 +75,7 @@ def local_session(
     ``short_job``: see :func:`raydp_session`.
     """
     _use_java()
+    _quiet()
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -120,6 +124,7 @@ def raydp_session(
     no Java here, Ray does not answer, or the cluster has not enough CPUs or memory free.
     """
     _use_java()
+    _quiet()
     _check_listens(address)
     if token_path is not None:  # Ray reads both when it connects
         os.environ["RAY_AUTH_MODE"] = "token"
@@ -232,6 +237,20 @@ def make_active(session: SparkSession) -> None:
     """In this thread, too: the JVM takes settings, as the time zone, from the session of the thread that asks."""
     jvm: Any = session._jvm
     jvm.SparkSession.setActiveSession(session._jsparkSession)
+
+
+def _quiet() -> None:
+    """Spark 4 writes each error of a query to stderr, as JSON; here it is told by whoever catches it.
+
+    And it warns of a new pandas wherever that is installed, though nothing here uses it.
+    """
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    try:
+        from pyspark.logger import PySparkLogger
+    except ImportError:  # Spark 3.5
+        return
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def _use_java() -> None:
