@@ -1,5 +1,6 @@
-# make setup | demo | test | test-spark | test-spark-apart | test-recovery | simulate | chaos | chaos-planted | conformance | bench-groups | bench-log | bench-failover | bench-attribution | bench-fetch-cost | bench-spark | bench-spark-beside | lint | lock | dist | clean.
-# Needs Python 3.11 and nothing else; conformance also needs mvn, node and npm.
+# make setup | demo | test | test-spark | test-spark-apart | test-recovery | test-versions | simulate | chaos | chaos-planted | conformance | bench-groups | bench-log | bench-failover | bench-attribution | bench-fetch-cost | bench-spark | bench-spark-beside | lint | lock | dist | clean.
+# Needs Python 3.11, which the lock file is for, and nothing else; conformance also needs mvn, node and npm, test-versions
+# also Python 3.12 and 3.13.
 
 PYTHON := .venv/bin/python
 STAMP := .venv/.requirements.lock
@@ -7,7 +8,7 @@ STAMP := .venv/.requirements.lock
 PROJECTS := pyproject.toml pytest-muster/pyproject.toml
 INSTALLED := .venv/.installed
 
-.PHONY: help setup demo test test-spark test-spark-apart test-recovery simulate chaos chaos-planted conformance bench-groups bench-log bench-failover bench-attribution bench-fetch-cost bench-spark bench-spark-beside lint lock dist clean
+.PHONY: help setup demo test test-spark test-spark-apart test-recovery test-versions simulate chaos chaos-planted conformance bench-groups bench-log bench-failover bench-attribution bench-fetch-cost bench-spark bench-spark-beside lint lock dist clean
 
 help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
@@ -16,6 +17,7 @@ help:
 	@echo "make test-spark   the jobs of muster spark, their streams, the report"
 	@echo "make test-spark-apart   executors on a Ray, drivers of streams killed, the report in a browser"
 	@echo "make test-recovery   actors killed, standbys, nodes lost, drained and cut off, restarts, ZooKeeper away, planted bugs"
+	@echo "make test-versions   the lowest and the newest versions that pyproject.toml allows, with Python 3.11, 3.12, 3.13"
 	@echo "make conformance   beside a real Apache Kafka, under its Java clients and kafkajs; fetches them with mvn and npm"
 	@echo "make bench-groups   10,000 groups, a group of 1,000 members, 100,000 offsets: time and memory"
 	@echo "make bench-log      opening a log of 1 GB with and without its indexes"
@@ -79,6 +81,13 @@ test-spark-apart: setup
 
 test-recovery: setup
 	$(PYTHON) -m pytest -n 2 --dist loadscope --max-worker-restart 0 $(RECOVERY) tests/nodes/draining.py tests/nodes/cut_off.py
+
+TOX ?=
+TOX_VENV := .cache/tox-venv
+test-versions: setup
+	@test -x $(TOX_VENV)/bin/tox || { rm -rf $(TOX_VENV) && $(PYTHON) -m venv $(TOX_VENV) && \
+	  $(TOX_VENV)/bin/pip install --quiet --disable-pip-version-check "tox>=4.30,<5" "tox-uv>=1.28,<2"; }
+	$(TOX_VENV)/bin/tox run $(TOX)
 
 conformance: setup
 	$(PYTHON) -m pytest -n 2 --dist loadfile conformance $(CONFORMANCE)

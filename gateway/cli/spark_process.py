@@ -114,7 +114,10 @@ def become_spark(
     if executor_memory < _LEAST_MEMORY_BYTES:
         raise CliError("Spark wants 450m of memory or more for each executor; give more with --executor-memory")
     if not local and find_spec("raydp") is None:
-        raise CliError("RayDP is not installed here, without which Spark does not run on Ray; --local runs it here")
+        raise CliError(
+            "RayDP is not installed here (it needs Python 3.11), without which Spark does not run on Ray; "
+            "--local runs it here"
+        )
     ray_address, token_path = (None, None) if local else _ray_of(directory, address)
     request = {
         "storage": str(directory.absolute()),

@@ -17,5 +17,5 @@ def test_it_says_what_goes_without(command: tuple[str, ...], tmp_path: Path, mon
     monkeypatch.setitem(sys.modules, "raydp", None)
     done = CliRunner().invoke(cli, [*command, "--storage", str(tmp_path)], standalone_mode=False)
     assert isinstance(done.exception, CliError)
-    assert "RayDP is not installed" in done.exception.message
+    assert "RayDP is not installed here (it needs Python 3.11)" in done.exception.message
     assert "--local" in done.exception.message
