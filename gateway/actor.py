@@ -211,6 +211,10 @@ class GatewayActor:
         is_up = self._started is not None and self._started.done() and not self._started.exception()
         return self._gateway.view if is_up else None
 
+    async def identity(self) -> tuple[str, str]:
+        """Cluster id and storage path of the cluster that this gateway is of; answered also while it starts."""
+        return self._settings.cluster_id, self._settings.storage
+
     async def ping(self) -> tuple[int, str]:
         """Pid and node; whoever answers is not paused and does not hang."""
         return os.getpid(), ray.get_runtime_context().get_node_id()

@@ -69,16 +69,20 @@ def take_over(settings: ClusterSettings, progress: Callable[[str], None]) -> Non
 
 
 def is_left_of(cluster_id: str, namespace: str = NAMESPACE) -> bool:
-    """Whether actors of that cluster are on this Ray; those of a controller that does not answer may be its."""
+    """Whether actors of that cluster are on this Ray; those of which nobody says whose they are may be its."""
     return bool(_actors(namespace)) and _other(cluster_id, namespace) is None
 
 
 def _other(cluster_id: str, namespace: str) -> str | None:
-    """Storage of the Muster that runs in the namespace if it is not that cluster; None if nobody says so."""
-    with contextlib.suppress(ValueError, RayError, TimeoutError):
-        controller = ray.get_actor("controller", namespace)
-        identity: Any = ray.get(controller.identity.remote(), timeout=_IDENTITY_S)
-        return str(identity[1]) if identity[0] != cluster_id else None
+    """Storage of the Muster that runs in the namespace if it is not that cluster; None if nobody says so.
+
+    The controller says it, or, while it is away or paused, a gateway.
+    """
+    gateways = sorted(name for name in _actors(namespace) if name.startswith("gateway-"))
+    for name in ("controller", *gateways):
+        with contextlib.suppress(ValueError, RayError, TimeoutError):
+            identity: Any = ray.get(ray.get_actor(name, namespace).identity.remote(), timeout=_IDENTITY_S)
+            return str(identity[1]) if identity[0] != cluster_id else None
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.cluster
 BOOTSTRAP = f"{ADDRESS}:9092"
 ZOOKEEPER = "ZooKeeperServerMain"
 WAIT_S = 60
+ELSEWHERE = "runs on this Ray, on storage /srv/muster; stop it with muster down --storage /srv/muster"
 OURS = re.compile(r" *\d+\.\d s  |muster ready |muster: ")
 """What ``muster up`` writes."""
 
@@ -47,6 +49,16 @@ class Head(LoneHost):
         """SIGKILL; returns when its ZooKeeper is gone, too."""
         self.done(f"kill -9 {self.muster_up()}")
         eventually(self.processes, lambda left: not any(ZOOKEEPER in line for line in left.values()), "ZooKeeper ends")
+
+    @contextmanager
+    def paused(self, title: str) -> Iterator[None]:
+        """Within, the process of that title stands still."""
+        (pid,) = (pid for pid, line in self.processes().items() if line.startswith(title))
+        self.done(f"kill -STOP {pid}")
+        try:
+            yield
+        finally:
+            self.done(f"kill -CONT {pid}")
 
     def until_nothing_runs(self) -> None:
         eventually(self.processes, lambda left: not left, "every process has ended", WAIT_S)
@@ -99,7 +111,10 @@ def test_a_killed_muster_up_is_told_of_ended_and_taken_over(head: Head) -> None:
     assert f"its actors serve on, on Ray at {ADDRESS}:6379; take over with --address" in said
     code, said = head.run("RAY_AUTH_MODE=token muster up --address auto --storage /srv/other --port 0")
     assert code == 1
-    assert "runs on this Ray, on storage /srv/muster; stop it with muster down --storage /srv/muster" in said
+    assert ELSEWHERE in said
+    with head.paused("ray::Controller"):
+        code, said = head.run("RAY_AUTH_MODE=token muster up --address auto --storage /srv/other --port 0")
+    assert (code, ELSEWHERE in said) == (1, True), "whose actors these are is known without the controller, too"
     head.done(f"python -m tests.nodes.records read {BOOTSTRAP} 100")
 
     assert "taking over" in head.done(head.start_commands[-1])
