@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from actors import terminal
 from gateway.cli.errors import CliError
 
 _READY = b"muster ready "
 _POLL_S = 0.1
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def detach(log_file: Path) -> None:
     """Return in a child process that nobody's terminal or session ends, with its output at the end of the file.
 
     The parent never returns: it shows what the child says, and ends with 0 when that is ready. If the child ends
-    before, it ends with another code: the child's, or 130 when it was interrupted, which ends the child. To be called
-    before there are threads. CliError if the file cannot be written.
+    before, it ends with another code: the child's, or 128 and the number of the signal that stopped the parent, which
+    stops the child. To be called before there are threads. CliError if the file cannot be written.
     """
     try:
         log = log_file.open("ab")
@@ -29,8 +32,10 @@ def detach(log_file: Path) -> None:
         raise CliError(f"log {log_file} cannot be written: {error.strerror}; say another path") from error
     with log, log_file.open("rb") as said:
         said.seek(0, os.SEEK_END)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
         child = os.fork()
         if child == 0:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
             os.setsid()
             with Path(os.devnull).open("rb") as nothing:
                 for source, descriptor in ((nothing, 0), (log, 1), (log, 2)):
@@ -41,19 +46,32 @@ def detach(log_file: Path) -> None:
 
 def _follow(child: int, said: BinaryIO) -> int:
     """Show each line that the child writes until it serves or has ended; the exit code."""
-    rest, interrupted = b"", False
+    signals = _pass_on(child)
+    rest = b""
     while True:
-        try:
-            ended, status = os.waitpid(child, os.WNOHANG)
-            *lines, rest = (rest + said.read()).split(b"\n")
-            for line in lines:
-                terminal.line(line.decode(errors="replace"), err=not line.startswith(_READY))
-            if any(line.startswith(_READY) for line in lines):
-                return 0
-            if ended:
-                code = os.waitstatus_to_exitcode(status)
-                return 130 if interrupted else 128 - code if code < 0 else code or 1
-            time.sleep(_POLL_S)
-        except KeyboardInterrupt:
-            interrupted = True
+        ended, status = os.waitpid(child, os.WNOHANG)
+        *lines, rest = (rest + said.read()).split(b"\n")
+        for line in lines:
+            terminal.line(line.decode(errors="replace"), err=not line.startswith(_READY))
+        if not signals and any(line.startswith(_READY) for line in lines):
+            return 0
+        if ended:
+            code = os.waitstatus_to_exitcode(status)
+            return 128 + signals[0] if signals else 128 - code if code < 0 else code or 1
+        time.sleep(_POLL_S)
+
+
+def _pass_on(child: int) -> Sequence[int]:
+    """Have signals to this process, which were blocked so far, stop the child; those that came. nohup ignores some."""
+    came: list[int] = []
+
+    def stop(number: int, frame: Any) -> None:
+        came.append(number)
+        with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGTERM)
+
+    for number in _STOPPING:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, stop)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
+    return came

@@ -58,11 +58,13 @@ def test_it_ended_before_it_served(tmp_path: Path, then: str, code: int) -> None
     assert detached(tmp_path / "log", then).wait(END_S) == code
 
 
-def test_an_interrupt_is_for_the_child(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_who_stops_the_parent_stops_the_child(tmp_path: Path, number: signal.Signals) -> None:
+    """Until it serves: a `timeout`, or an ssh session that ends, leaves nothing behind that starts on."""
     parent = detached(tmp_path / "log", f"print('a step', flush=True); {WAITS}")
     assert parent.stderr
     assert parent.stderr.readline() == "a step\n"
     (child,) = psutil.Process(parent.pid).children()
-    parent.send_signal(signal.SIGINT)
-    assert parent.wait(END_S) == 130
+    parent.send_signal(number)
+    assert parent.wait(END_S) == 128 + number
     assert not child.is_running()
