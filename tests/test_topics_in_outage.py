@@ -10,6 +10,8 @@ import pytest
 
 from actors.admin import NewTopic
 from actors.config import MusterConfig
+from actors.config.altering import Alteration, Change, Operation
+from actors.config.resources import ResourceType
 from actors.topics_admin import TopicsAdmin
 from actors.wire.codec import ErrorCode
 from actors.zookeeper import EmbeddedZooKeeper
@@ -18,6 +20,7 @@ from placement.topics import TopicRegistry
 from placement.zookeeper import connect
 
 WAIT_S = 60
+RETENTION = Alteration(ResourceType.TOPIC, "before", (Change("retention.ms", Operation.SET, "7"),))
 
 
 @pytest.fixture
@@ -43,12 +46,13 @@ def test_a_change_during_an_outage_is_refused_in_time_and_done_soon_after(
         async with asyncio.timeout(WAIT_S):
             first, second = await admin.create([NewTopic("first", 1, 1, {}), NewTopic("second", 1, 1, {})], False)
             crowd = await asyncio.gather(*(admin.delete(["before"]) for _ in range(5)))
+            altered = [await admin.alter_configs([RETENTION], validate_only) for validate_only in (False, True)]
         assert {first.error, second.error} == {int(ErrorCode.request_timed_out)}
         assert (first.message, second.message) == (
             "ZooKeeper is away; whether this was done is not known.",
             "ZooKeeper is away; this was not begun.",
         )
-        assert {outcome.error for (outcome,) in crowd} == {int(ErrorCode.request_timed_out)}
+        assert {outcome.error for (outcome,) in (*crowd, *altered)} == {int(ErrorCode.request_timed_out)}
         assert "before" in admin.topics
         assert not published.is_set()
         with EmbeddedZooKeeper.start(server.data_dir, server.port):
@@ -57,6 +61,8 @@ def test_a_change_during_an_outage_is_refused_in_time_and_done_soon_after(
                 made = await admin.create([NewTopic("after", 2, 1, {})], False)
             assert [outcome.error for outcome in made] == [0]
             assert {"before", "after"} <= admin.topics.keys()
+            assert [outcome.error for outcome in await admin.alter_configs([RETENTION], False)] == [0]
+            assert admin.topics["before"].config == {"retention.ms": "7"}
             zk.shut()
 
     asyncio.run(run())
