@@ -12,11 +12,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pytest_muster.bound import bound
+
 _GRACE_S = 15
 
 
 class Child:
-    """A process in a session of its own, so that Ctrl-C reaches the demo alone, which then ends it by its pid."""
+    """A process in a group of its own, so that Ctrl-C reaches the demo alone, which then ends it by its pid.
+
+    It gets SIGTERM when the demo is no more.
+    """
 
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
         """``log`` takes its stderr. OSError if it cannot start."""
@@ -25,11 +30,10 @@ class Child:
         self._latest: dict[str, dict[str, Any]] = {}
         with log.open("wb") as stderr:
             self._process = subprocess.Popen(
-                command,
+                bound(command),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                start_new_session=True,
                 cwd=Path(__file__).parents[1],
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
@@ -65,7 +69,7 @@ class Child:
         return code
 
     def end(self, grace_s: float = _GRACE_S) -> None:
-        """SIGTERM, SIGKILL if that does not help, and SIGKILL for what it leaves behind in its session (a JVM)."""
+        """SIGTERM, SIGKILL if that does not help, and SIGKILL for what it leaves behind in its group (a JVM)."""
         if self._process.poll() is not None:
             return
         self.tell_to_stop()

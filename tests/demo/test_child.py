@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -33,6 +34,18 @@ import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import signal; signal.signal(15, signal.SIG_IGN); signal.pause()"])
 print('{"type": "ready", "pid": %d}' % child.pid, flush=True)
 child.wait()
+"""
+
+
+STARTS = """
+import json, signal, sys
+from pathlib import Path
+from demo.child import Child
+child = Child("it", [sys.executable, "-c", sys.argv[1]], Path(sys.argv[2]))
+while child.latest("ready") is None:
+    child.wait(0.02)
+print(child._process.pid, flush=True)
+signal.pause()
 """
 
 
@@ -67,3 +80,13 @@ def test_what_it_leaves_behind_is_killed(tmp_path: Path) -> None:
     gone, alive = psutil.wait_procs([left], timeout=10)
     assert gone == [left]
     assert not alive
+
+
+def test_one_ends_when_the_demo_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", STARTS, TALKS, str(tmp_path / "it.log")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        child = psutil.Process(int(demo.stdout.readline()))
+        demo.kill()
+    gone, _ = psutil.wait_procs([child], timeout=30)
+    assert gone

@@ -14,13 +14,13 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING
 
+from pytest_muster.bound import bound
 from pytest_muster.command import NoMusterCommand, muster_command
 from pytest_muster.faults import FaultClient
 from pytest_muster.topics import create_topic
@@ -42,18 +42,6 @@ PROPERTIES: Mapping[str, str] = MappingProxyType(
     }
 )
 """What differs from Muster's defaults: faults may be injected, groups settle at once, and few processes do."""
-
-# SIGTERM comes to ``muster up`` when its parent's thread that started it ends, however that went: then it stops in
-# order. Armed in the child, since a preexec_fn may deadlock in a process with threads, and kept by exec. In a process
-# group of its own: a Ctrl-C in the terminal is for the tests, and they stop it last.
-_BECOME = """
-import ctypes, os, signal, sys
-os.setpgid(0, 0)
-ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
-if os.getppid() != int(sys.argv[1]):
-    sys.exit("the parent is gone already")
-os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 
 class MusterNotStarted(RuntimeError):
@@ -177,11 +165,9 @@ class Muster(Cluster):
             raise
 
     def _spawn(self, command: Sequence[str]) -> subprocess.Popen[str]:
-        if sys.platform == "linux":
-            command = [sys.executable, "-I", "-S", "-c", _BECOME, str(os.getpid()), *command]
         with self.log.open("a") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
+                bound(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
             )
         return self._process
 
