@@ -115,8 +115,11 @@ class Connection(asyncio.Protocol):
         self.late_turn = asyncio.Lock()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        peer = transport.get_extra_info("peername")
+        if peer is None:  # reset by the client before it was accepted; uvloop tells nothing of it
+            cast(asyncio.Transport, transport).abort()
+            return
         self._transport = cast(asyncio.Transport, transport)  # uvloop has a class of its own
-        peer = transport.get_extra_info("peername") or ("unknown", 0)
         self._comes_from(peer[0], peer[1])
         self.gateway.opened(self)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
+import struct
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+import uvloop
 from aiohttp import ClientSession, web
 
 import gateway.apis  # noqa: F401 - registers the handlers
@@ -200,6 +202,11 @@ class Client:
     def send_raw(self, data: bytes) -> None:
         self._socket.sendall(data)
 
+    def reset(self) -> None:
+        """Close it with RST: what is under way in either direction is lost."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._socket.close()
+
     def receive(self) -> bytes:
         return self._exactly(int.from_bytes(self._exactly(4), "big"))
 
@@ -319,7 +326,7 @@ def serving(
     zk: ZooKeeperClient, directory: Path, properties: dict[str, str], *, with_actors: bool = False
 ) -> Iterator[Serving]:
     """Serve with these properties until the block ends."""
-    loop = asyncio.new_event_loop()
+    loop = uvloop.new_event_loop()  # as Ray's actors have it
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
 

@@ -6,6 +6,7 @@ import gc
 import logging
 import random
 import ssl
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -343,6 +344,27 @@ def test_a_member_whose_connection_closes_while_it_joins(full: Serving, fresh: F
     stays.sync({stays.id: b"half", goes.id: b"half"})
     eventually(lambda: stays.heartbeat() is ErrorCode.rebalance_in_progress, "the end of the session")
     assert [item.member_id for item in stays.join().members] == [stays.id]
+
+
+def test_a_client_that_is_gone_before_it_is_accepted(full: Serving, said: Callable[[], list[str]]) -> None:
+    """``said`` fails if asyncio complains."""
+    may_go_on, stands_still = threading.Event(), threading.Event()
+
+    async def stand_still() -> None:
+        stands_still.set()
+        may_go_on.wait(30)
+
+    loop = threading.Thread(target=full.run, args=(stand_still(),))
+    loop.start()
+    assert stands_still.wait(30)
+    with full.connect() as client:
+        client.send_raw(pipeline(API_VERSIONS, 0, {}, 1))
+        client.reset()
+    may_go_on.set()
+    loop.join(30)
+    with full.connect() as other:
+        assert works(other)
+    assert said() == []
 
 
 @pytest.mark.parametrize("served", [{"max.connections": "2"}], indirect=True)
