@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -201,6 +202,7 @@ def test_what_is_left_alone_is_counted(zk: ZooKeeperClient, zk_hosts: str) -> No
     async def scenario() -> None:
         async with running(zk_hosts, held) as reconciler:
             await eventually(lambda: same(zk, expected(held)), "the mapping is there")
+            await eventually(lambda: _sees(reconciler, expected(held)), "the reconciler has heard of it")
             lost = held.pop(partition_of("billing"))
             found = await reconciler.compare()
             assert {one.path for one in found.left_alone} == expected({0: lost}).keys()
@@ -208,6 +210,10 @@ def test_what_is_left_alone_is_counted(zk: ZooKeeperClient, zk_hosts: str) -> No
             await eventually(lambda: _left_alone(reconciler, len(expected({0: lost}))), "it is counted")
 
     asyncio.run(scenario())
+
+
+async def _sees(reconciler: Reconciler, nodes: Mapping[str, bytes]) -> bool:
+    return nodes.keys() <= (await reconciler.nodes()).keys()
 
 
 async def _left_alone(reconciler: Reconciler, count: int) -> bool:

@@ -18,8 +18,15 @@ WAITS = "import signal, sys; signal.pause()"
 
 
 def detached(log: Path, then: str) -> subprocess.Popen[str]:
-    """A program that goes on in the background and does that there."""
-    program = f"from pathlib import Path; from gateway.cli.detach import detach; detach(Path({str(log)!r})); {then}"
+    """A program that goes on in the background and does that there.
+
+    It listens to Ctrl-C and hang-ups, also where a shell or nohup had the tests ignore them.
+    """
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+        f"from pathlib import Path; from gateway.cli.detach import detach; detach(Path({str(log)!r})); {then}"
+    )
     return subprocess.Popen(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
