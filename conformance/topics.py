@@ -5,12 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 Offsets = dict[tuple[str, int], int]
 
 _ANSWER_S = 30
+_NOT_YET = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
@@ -44,7 +56,13 @@ def commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -
     """Commit for a group without members; waits for the coordinator, which a new broker may not have yet."""
     wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    answer = consumer.commit(offsets=wanted, asynchronous=False)
+    deadline, answer = time.monotonic() + _ANSWER_S, None
+    while answer is None:
+        try:
+            answer = consumer.commit(offsets=wanted, asynchronous=False)
+        except KafkaException as error:  # Kafka's broker names itself before it has loaded the partition
+            if error.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
+                raise
     consumer.close()
     assert [str(partition.error) for partition in answer if partition.error] == []
 
