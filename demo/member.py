@@ -22,6 +22,8 @@ from demo.received import Received
 COMMIT_INTERVAL_S = 1.0
 POLL_S = 0.2
 _PROGRESS_INTERVAL_S = 0.5
+_LEAVE_S = 30
+"""Then SIGALRM ends it: where Muster is gone as well, a client may wait for its coordinator for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,7 @@ class Member:
 
     def _stop(self, *_: object) -> None:
         self.stopping = True
+        signal.alarm(_LEAVE_S)
 
     def assigned(self, partitions: Iterable[int]) -> None:
         write({"type": "assigned", "partitions": sorted(partitions)})
