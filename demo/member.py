@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import time
 from collections.abc import Iterable
@@ -22,8 +23,9 @@ from demo.received import Received
 COMMIT_INTERVAL_S = 1.0
 POLL_S = 0.2
 _PROGRESS_INTERVAL_S = 0.5
-_LEAVE_S = 30
-"""Then SIGALRM ends it: where Muster is gone as well, a client may wait for its coordinator for ever."""
+ALONE_S = 30
+"""Then SIGALRM ends a consumer whose demo is gone: Muster ends with it, and a client may wait for its coordinator for
+ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +50,14 @@ class Member:
         self._received = Received(ROWS)
         self._next_commit = time.monotonic() + COMMIT_INTERVAL_S
         self._next_progress = 0.0
+        self._demo = os.getppid()
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner's to handle
 
     def _stop(self, *_: object) -> None:
         self.stopping = True
-        signal.alarm(_LEAVE_S)
+        if os.getppid() != self._demo:
+            signal.alarm(ALONE_S)
 
     def assigned(self, partitions: Iterable[int]) -> None:
         write({"type": "assigned", "partitions": sorted(partitions)})

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from demo.child import Child
 
@@ -48,6 +49,20 @@ print(child._process.pid, flush=True)
 signal.pause()
 """
 
+STAYS = """
+import json, signal
+from demo import member
+member.ALONE_S = 1
+it = member.Member()
+print('{"type": "ready"}', flush=True)
+while not it.stopping:
+    signal.pause()
+print(json.dumps({"type": "done", "ends_in": signal.getitimer(signal.ITIMER_REAL)[0]}), flush=True)
+while True:
+    signal.pause()
+"""
+"""A consumer that hangs while it leaves."""
+
 
 def start(program: str, folder: Path) -> Child:
     child = Child("it", [sys.executable, "-c", program], folder / "it.log")
@@ -82,11 +97,21 @@ def test_what_it_leaves_behind_is_killed(tmp_path: Path) -> None:
     assert not alive
 
 
-def test_one_ends_when_the_demo_is_killed(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", STARTS, TALKS, str(tmp_path / "it.log")]
+@pytest.mark.parametrize("program", [TALKS, STAYS])
+def test_one_ends_when_the_demo_is_killed(program: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", STARTS, program, str(tmp_path / "it.log")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
         child = psutil.Process(int(demo.stdout.readline()))
         demo.kill()
     gone, _ = psutil.wait_procs([child], timeout=30)
     assert gone
+
+
+def test_a_consumer_may_take_its_time_while_the_demo_is_there(tmp_path: Path) -> None:
+    child = start(STAYS, tmp_path)
+    child.tell_to_stop()
+    while child.latest("done") is None:
+        assert child.wait(0.02) is None
+    assert child.latest("done") == {"type": "done", "ends_in": 0.0}
+    child.end(grace_s=0.1)
