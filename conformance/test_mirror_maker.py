@@ -1,10 +1,11 @@
-"""MirrorMaker 2 as it comes: topics, their records and configs, and what groups committed."""
+"""MirrorMaker 2 mirrors topics, their records and configs, and what groups committed."""
 
 from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -18,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from conformance.artifacts import connect
 from conformance.kafka import end_with_parent
-from conformance.topics import commit, committed, create_topic, ends, fill
+from conformance.topics import Offsets, commit, committed, create_topic, ends, fill
 from tests.muster_process import Muster, eventually
 
 Fresh = Callable[[str], str]
@@ -38,6 +39,10 @@ def own_configs(bootstrap: str, topic: str) -> dict[str, str | None]:
     return {name: entry.value for name, entry in found.items() if ConfigSource(entry.source) is of_topic}
 
 
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 def set_config(bootstrap: str, topic: str, name: str, value: str) -> None:
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
@@ -45,37 +50,61 @@ def set_config(bootstrap: str, topic: str, name: str, value: str) -> None:
     admin.incremental_alter_configs([resource])[resource].result(30)
 
 
-def test_mirror_maker(muster: Muster, fresh: Fresh, tmp_path: Path) -> None:
-    """One cluster is source and target, which gives its topics the name of the source's alias.
+@contextmanager
+def mirror_maker(bootstrap: str, topic: str, group: str, folder: Path) -> Iterator[Path]:
+    """MirrorMaker from a cluster to itself, which looks every second; what it says is in the file.
 
-    Where a cluster has several brokers, MirrorMaker learns of a topic that it has just created when it looks again.
-    Heartbeats are left out: in a circle, MirrorMaker would mirror the mirrored ones, and so on.
+    One cluster is source and target, which gives its topics the name of the source's alias, ``A``. Heartbeats are
+    left out: in a circle, MirrorMaker would mirror the mirrored ones, and so on.
     """
-    topic, group = fresh("mirrored"), fresh("group")
-    mirrored = f"A.{topic}"
-    create_topic(muster.bootstrap, topic, 2)
-    fill(muster.bootstrap, topic, 1, [time.time_ns() // 1_000_000] * 100)
-    commit(muster.bootstrap, group, {(topic, 1): 40})
-    properties = tmp_path / "mm2.properties"
+    properties = folder / "mm2.properties"
     properties.write_text(
         f"""clusters = A, B
-A.bootstrap.servers = {muster.bootstrap}
-B.bootstrap.servers = {muster.bootstrap}
+A.bootstrap.servers = {bootstrap}
+B.bootstrap.servers = {bootstrap}
 A->B.enabled = true
 A->B.topics = {topic}
 A->B.groups = {group}
 emit.heartbeats.enabled = false
 heartbeats.replication.enabled = false
 refresh.topics.interval.seconds = 1
+refresh.groups.interval.seconds = 1
 sync.topic.configs.interval.seconds = 1
+sync.group.offsets.enabled = true
+sync.group.offsets.interval.seconds = 1
+emit.checkpoints.interval.seconds = 1
 """
     )
     main_class = "org.apache.kafka.connect.mirror.MirrorMaker"
     command = connect().command(main_class, str(properties), heap_mb=HEAP_MB)
-    said = tmp_path / "mm2.log"
+    said = folder / "mm2.log"
     with said.open("wb") as log:
         mirror = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, preexec_fn=end_with_parent)
     try:
+        yield said
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{said.read_text()[-3000:]}") from error
+    finally:
+        mirror.terminate()
+        mirror.wait(STOP_S)
+
+
+def test_mirror_maker(muster: Muster, fresh: Fresh, tmp_path: Path) -> None:
+    topic, group = fresh("mirrored"), fresh("group")
+    mirrored = f"A.{topic}"
+    create_topic(muster.bootstrap, topic, 2)
+    fill(muster.bootstrap, topic, 1, [now_ms()] * 100)
+    written = 100
+
+    def commit_at_the_end() -> Offsets:
+        """MirrorMaker translates the offsets of records that it has mirrored since it looks at the group."""
+        nonlocal written
+        fill(muster.bootstrap, topic, 1, [now_ms()])
+        written += 1
+        commit(muster.bootstrap, group, {(topic, 1): written})
+        return committed(muster.bootstrap, group)
+
+    with mirror_maker(muster.bootstrap, topic, group, tmp_path) as said:
         admin = AdminClient({"bootstrap.servers": muster.bootstrap})
         topics = lambda: admin.list_topics(timeout=30).topics  # noqa: E731
         eventually(topics, lambda found: mirrored in found, "the topic is mirrored", START_S)
@@ -86,10 +115,6 @@ sync.topic.configs.interval.seconds = 1
         set_config(muster.bootstrap, topic, "retention.ms", "777000000")
         configs = lambda: own_configs(muster.bootstrap, mirrored)  # noqa: E731
         eventually(configs, lambda found: found.get("retention.ms") == "777000000", "the config is")
+        there = eventually(commit_at_the_end, lambda found: (mirrored, 1) in found, "the group's offset is", START_S)
+        assert 100 < there[mirrored, 1] <= there[topic, 1] == written
         assert " ERROR " not in said.read_text()
-    except AssertionError as error:
-        raise AssertionError(f"{error}\n{said.read_text()[-3000:]}") from error
-    finally:
-        mirror.terminate()
-        mirror.wait(STOP_S)
-    assert committed(muster.bootstrap, group) == {(topic, 1): 40}
