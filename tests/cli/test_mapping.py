@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
-from actors.reconciler import Comparison, Repaired
-from gateway.cli import main
-from gateway.cli import mapping as mapping_command
 from gateway.cli.mapping_rows import Filter, aside_rows, divergence_rows, node_rows, planned_rows
 from placement.divergence import Aside, Difference, Divergence
 from placement.mapping import encode_registration, kop_path, registration_path
@@ -83,26 +79,3 @@ def test_differences_and_plans_are_told_by_what_they_are_about() -> None:
     assert [row["kind"] for row in divergence_rows(differs, Filter(group="billing"))] == ["kop"]
     why = [row["why"] for row in aside_rows([Aside(path, 3), Aside(path, None)], EVERYTHING)]
     assert why == ["the coordinator offsets-3 is not Active", "nothing tells whose it is"]
-
-
-@pytest.mark.parametrize(
-    ("command", "code"),
-    [("list", 1), ("check", 2), ("check --format json", 2), ("repair", 1), ("repair --dry-run --format json", 1)],
-)
-def test_what_nobody_knows_is_no_success(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, code: int
-) -> None:
-    """The reconciler's answers are made up: of a group that is known and has nothing to repair."""
-    same = Comparison(divergences=(), left_alone=(), trusted=(3,), registrations=1, nodes=4)
-    says: dict[str, Any] = {
-        "mapping": nodes(registration("billing")),
-        "compare": same,
-        "repair": Repaired(done=(), left=same),
-    }
-    monkeypatch.setattr(mapping_command, "_ask", lambda directory, address, method, timeout_s: says[method])
-    assert main._run(["mapping", *command.split(), "--group", "billing"]) == 0
-    capsys.readouterr()
-    assert main._run(["mapping", *command.split(), "--group", "bulling"]) == code
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err == "muster: there is no node of group bulling; muster mapping list shows those that are\n"

@@ -58,3 +58,13 @@ def test_it_is_listed_checked_and_repaired(muster: Muster, fresh: Callable[[str]
         assert b'muster_reconciler_rounds_total{gateway="1",outcome="done"}' in urllib.request.urlopen(url).read()
     finally:
         zk.shut()
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("list", 1), ("check", 2), ("check --format json", 2), ("repair", 1), ("repair --dry-run --format json", 1)],
+)
+def test_what_nobody_knows_is_no_success(muster: Muster, command: str, code: int) -> None:
+    done = muster.run("mapping", *command.split(), "--group", "bulling")
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr == "muster: there is no node of group bulling; muster mapping list shows those that are\n"
