@@ -52,10 +52,10 @@ def set_config(bootstrap: str, topic: str, name: str, value: str) -> None:
 
 @contextmanager
 def mirror_maker(bootstrap: str, topic: str, group: str, folder: Path) -> Iterator[Path]:
-    """MirrorMaker from a cluster to itself, which looks every second; what it says is in the file.
+    """MirrorMaker from a cluster to itself, which gives the topics the source's alias, ``A``; what it logs is yielded.
 
-    One cluster is source and target, which gives its topics the name of the source's alias, ``A``. Heartbeats are
-    left out: in a circle, MirrorMaker would mirror the mirrored ones, and so on.
+    It looks for topics every second: it does not wait for those that it creates, and asks for the list at once, perhaps
+    another broker. Heartbeats are left out: in a circle, MirrorMaker would mirror the mirrored ones, and so on.
     """
     properties = folder / "mm2.properties"
     properties.write_text(
