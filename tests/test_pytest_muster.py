@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+import threading
 import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from email.parser import Parser
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
+from pytest_muster import FaultClient, Unreachable
 from pytest_muster.command import NoMusterCommand, muster_command
 from tests.users_environment import build_wheel, make_environment, run_pytest
 
@@ -136,3 +141,97 @@ class TestFailures:
         (tmp_path / "test_it.py").write_text(ONE_TEST)
         out = run_pytest(python, tmp_path, MUSTER_COMMAND="true").stdout
         assert "muster_properties has lines NAME=VALUE, not 'nonsense'" in out
+
+
+class TestFaultClient:
+    """Which of several gateways it asks. These are sockets: it is all about connections that fail."""
+
+    @contextmanager
+    def gateway(self, serve: Callable[[socket.socket], None]) -> Iterator[tuple[str, list[bytes]]]:
+        """The URL of a gateway that leaves one connection to ``serve``, and the requests that came."""
+        requests: list[bytes] = []
+
+        def accept() -> None:
+            try:
+                connection, _ = listener.accept()
+            except OSError:  # nobody asked
+                return
+            with connection:
+                requests.append(connection.recv(65536))
+                serve(connection)
+
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            thread = threading.Thread(target=accept)
+            thread.start()
+            try:
+                yield f"http://127.0.0.1:{listener.getsockname()[1]}", requests
+            finally:
+                listener.shutdown(socket.SHUT_RDWR)
+                thread.join()
+
+    @staticmethod
+    def answers(connection: socket.socket) -> None:
+        connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"faults": []}')
+
+    @pytest.fixture
+    def silent(self) -> Iterator[str]:
+        """A host that answers no SYN, as one that is switched off: the queue of its listener is full."""
+        with (
+            socket.create_server(("127.0.0.1", 0), backlog=0) as listener,
+            closing(socket.create_connection(listener.getsockname())),
+        ):
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    def is_passed_over(self, url: str) -> None:
+        with self.gateway(self.answers) as (living, _):
+            assert FaultClient(url, f"{living}/metrics", timeout_s=1).faults() == []
+
+    @pytest.mark.parametrize(
+        "host",
+        [
+            pytest.param("127.0.0.1:1", id="refused"),
+            pytest.param("255.255.255.255:9404", id="no-route"),
+            pytest.param("no-such-host.invalid:9404", id="unknown-name"),
+            pytest.param(f"{'a' * 64}.invalid:9404", id="impossible-name"),
+        ],
+    )
+    def test_goes_on_to_the_next_gateway(self, host: str) -> None:
+        self.is_passed_over(f"http://{host}")
+
+    def test_goes_on_to_the_next_gateway_when_a_host_is_silent(self, silent: str) -> None:
+        self.is_passed_over(silent)
+
+    def test_goes_on_to_the_next_gateway_when_there_is_no_tls(self) -> None:
+        with self.gateway(lambda connection: None) as (plain, _):
+            self.is_passed_over(plain.replace("http:", "https:"))
+
+    @pytest.mark.parametrize(
+        "serve",
+        [
+            pytest.param(lambda connection: None, id="closed"),
+            pytest.param(lambda connection: list(iter(lambda: connection.recv(65536), b"")), id="no-answer"),
+            pytest.param(lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n<html>"), id="no-json"),
+        ],
+    )
+    def test_what_may_have_been_done_is_not_asked_of_another(self, serve: Callable[[socket.socket], None]) -> None:
+        with (
+            self.gateway(serve) as (first, asked),
+            self.gateway(self.answers) as (second, others),
+            pytest.raises(Unreachable, match=f"{first} does not answer"),
+        ):
+            FaultClient(first, second, timeout_s=1).kill("log-0")
+        assert asked[0].startswith(b"POST /v1/faults ")
+        assert others == []
+
+    def test_says_why_none_can_be_connected_to(self) -> None:
+        with pytest.raises(Unreachable) as failed:
+            FaultClient("http://127.0.0.1:1", "http://no-such-host.invalid").faults()
+        assert str(failed.value) == (
+            "no gateway listens at http://127.0.0.1:1 (Connection refused), "
+            "http://no-such-host.invalid (Name or service not known)"
+        )
+
+    @pytest.mark.parametrize("url", ["localhost:9404", "ftp://localhost", "http://", "http://h:99999", "http://[::1"])
+    def test_an_address_that_is_no_url_is_named(self, url: str) -> None:
+        with pytest.raises(ValueError, match="is no URL of a gateway, as http://HOST:PORT"):
+            FaultClient(url)

@@ -11,16 +11,14 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping
-from http.client import HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any, Callable, Union
-from urllib.error import HTTPError, URLError
-from urllib.parse import quote
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.parse import quote, urlsplit
 
 Plan = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 """A plan: the path of its YAML file, or what such a file says."""
-_OPENER = build_opener(ProxyHandler({}))
+_CONNECT_S = 5.0
 _JSON, _YAML = "application/json", "application/yaml"
 _INVALID, _DISABLED, _NOT_FOUND = 400, 403, 404
 
@@ -53,15 +51,19 @@ class FaultClient:
     """Injects, lists and clears the faults of one cluster.
 
     Every method raises FaultsDisabled unless the cluster was started with ``fault.injection.enable=true``, and
-    Unreachable when nobody answers. A call goes to the first gateway of those given that can be connected to.
+    Unreachable when nobody answers. A call goes to the first of the gateways that can be connected to, within 5 s each.
+    No other gateway is asked to do again what that one may have done.
     """
 
     def __init__(self, *http_urls: str, timeout_s: float = 30.0) -> None:
-        """``http_urls``: of gateways, as ``muster up`` prints them (``metrics=``), with or without /metrics."""
-        if not http_urls:
+        """``http_urls``: of gateways, as ``muster up`` prints them (``metrics=``), with or without /metrics.
+
+        ``timeout_s``: for an answer. ValueError without a URL, or for one that is not http or https.
+        """
+        urls = [url.strip().rstrip("/") for given in http_urls for url in given.split(",") if url.strip()]
+        if not urls:
             raise ValueError("no URL of a gateway is given")
-        urls = [url.strip().rstrip("/") for given in http_urls for url in given.split(",")]
-        self._urls = [url[: -len("/metrics")] if url.endswith("/metrics") else url for url in urls]
+        self._urls = [_checked(url[: -len("/metrics")] if url.endswith("/metrics") else url) for url in urls]
         self._timeout_s = timeout_s
 
     def inject(self, fault: str | Mapping[str, Any], **fields: Any) -> str:
@@ -146,40 +148,76 @@ class FaultClient:
             return "was over already"
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | bytes | None = None) -> dict[str, Any]:
-        failure: OSError | None = None
+        status, answer = self._ask(method, path, body)
+        if status >= 300:
+            raise _refused(status, answer)
+        return answer
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | bytes | None) -> tuple[int, dict[str, Any]]:
+        """Status and answer, by the first that can be connected to; what is no JSON object is empty. Unreachable."""
+        data, headers = _content(body)
+        failures: list[str] = []
         for url in self._urls:
             try:
-                return self._ask(Request(f"{url}{path}", method=method), body)
-            except HTTPError as error:
-                with error:
-                    raise _refused(error) from None
-            except URLError as error:
-                if not isinstance(error.reason, ConnectionRefusedError):
-                    raise Unreachable(f"{url} does not answer: {error.reason}") from error
-                failure = error
-            except (OSError, HTTPException, ValueError) as error:
-                raise Unreachable(f"{url} does not answer: {str(error) or type(error).__name__}") from error
-        raise Unreachable(f"no gateway listens at {', '.join(self._urls)}") from failure
-
-    def _ask(self, request: Request, body: Mapping[str, Any] | bytes | None) -> dict[str, Any]:
-        if body is not None:
-            request.data = body if isinstance(body, bytes) else json.dumps(body).encode()
-            request.add_header("Content-Type", _YAML if isinstance(body, bytes) else _JSON)
-        with _OPENER.open(request, timeout=self._timeout_s) as response:
-            answer: dict[str, Any] = json.load(response)
-            return answer
+                connection = _connect(url, min(_CONNECT_S, self._timeout_s))
+            except (OSError, UnicodeError) as error:  # UnicodeError: a name that no host can have
+                failures.append(f"{url} ({getattr(error, 'strerror', None) or error})")
+                continue
+            with contextlib.closing(connection):
+                try:
+                    connection.sock.settimeout(self._timeout_s)
+                    connection.request(method, f"{urlsplit(url).path}{path}", data, headers)
+                    response = connection.getresponse()
+                    status, answer = response.status, _json_object(response.read())
+                except (OSError, HTTPException) as error:
+                    raise Unreachable(f"{url} does not answer: {str(error) or type(error).__name__}") from error
+            if status < 300 and not answer:
+                raise Unreachable(f"{url} does not answer as a gateway does")
+            return status, answer
+        raise Unreachable(f"no gateway listens at {', '.join(failures)}")
 
 
-def _refused(error: HTTPError) -> FaultError:
+def _checked(url: str) -> str:
+    """The URL. ValueError if nothing can be asked there."""
+    with contextlib.suppress(ValueError):  # brackets or a port that cannot be
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return url
+    raise ValueError(f"{url!r} is no URL of a gateway, as http://HOST:PORT")
+
+
+def _connect(url: str, timeout_s: float) -> HTTPConnection:
+    """A connection on which nothing was sent yet. OSError, UnicodeError."""
+    parts = urlsplit(url)
+    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
+    connection.connect()
+    return connection
+
+
+def _content(body: Mapping[str, Any] | bytes | None) -> tuple[bytes | None, dict[str, str]]:
+    """What is sent, and its headers; bytes are YAML."""
+    if body is None:
+        return None, {}
+    if isinstance(body, bytes):
+        return body, {"Content-Type": _YAML}
+    return json.dumps(body).encode(), {"Content-Type": _JSON}
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
     try:
-        answer = json.load(error)
-        text, problems = str(answer["error"]), answer.get("problems")
-    except (ValueError, KeyError, TypeError, AttributeError, OSError):
-        text, problems = f"HTTP {error.code}", None
-    if error.code == _DISABLED:
+        answer = json.loads(body)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _refused(status: int, answer: Mapping[str, Any]) -> FaultError:
+    text, problems = str(answer.get("error", f"HTTP {status}")), answer.get("problems")
+    if status == _DISABLED:
         return FaultsDisabled(text)
-    if error.code == _INVALID:
+    if status == _INVALID:
         return InvalidFault(problems or [text])
-    if error.code == _NOT_FOUND:
+    if status == _NOT_FOUND:
         return UnknownTarget(text)
-    return Unreachable(text) if error.code >= 500 else FaultError(text)
+    return Unreachable(text) if status >= 500 else FaultError(text)
