@@ -96,7 +96,7 @@ class MusterConfig(BaseModel):
     )
     log_segment_bytes: Int = Field(1_073_741_824, ge=14, description="Size of a log segment file, in bytes.")
     log_retention_ms: Long | None = Field(
-        None, ge=-1, description="How long records are kept, in ms; -1: for ever. Goes before .minutes and .hours."
+        None, ge=-1, description="How long records are kept, in ms; -1: for ever. Overrides .minutes and .hours."
     )
     log_retention_minutes: Int | None = Field(None, ge=-1, description="As log.retention.ms; overrides .hours.")
     log_retention_hours: Int = Field(168, ge=-1, description="As log.retention.ms.")
@@ -105,7 +105,7 @@ class MusterConfig(BaseModel):
         300_000, ge=1, description="How often records are looked for that are to be removed, in ms."
     )
     log_roll_ms: Long | None = Field(
-        None, ge=1, description="How old a segment may become before the next begins, in ms. Goes before .hours."
+        None, ge=1, description="How old a segment may become before the next begins, in ms. Overrides .hours."
     )
     log_roll_hours: Int = Field(168, ge=1, description="As log.roll.ms.")
     log_flush_interval_messages: Long = Field(
