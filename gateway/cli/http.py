@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Iterator
-from http.client import HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlencode
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.parse import urlencode, urlsplit
 
 from gateway.cli.errors import CliError
 from gateway.cli.running import state_of, status_of
 
+_CONNECT_S = 5.0
 _TIMEOUT_S = 30.0
 _METRICS = "/metrics"
-_OPENER = build_opener(ProxyHandler({}))
 
 
 class NotTold(CliError):
@@ -37,7 +36,7 @@ def ask(directory: Path, address: str | None, path: str, **parameters: str) -> d
     try:
         for base in _gateways(directory, address):
             try:
-                return _answer(Request(f"{base}{path}?{urlencode(parameters)}"))
+                return _answer(_connect(base), "GET", f"{urlsplit(base).path}{path}?{urlencode(parameters)}")
             except (OSError, HTTPException, ValueError) as error:
                 failure = f"{base} does not answer ({error})"
     except Refused:
@@ -61,34 +60,47 @@ def send(urls: Iterable[str], method: str, path: str, body: Any = None) -> dict[
 
     ``urls``: with or without /metrics. No other gateway is asked to do again what one may have done.
     """
-    bases = [url.rstrip("/").removesuffix(_METRICS) for url in urls]
-    for base in bases:
-        request = Request(f"{base}{path}", method=method)
-        if body is not None:
-            request.data = json.dumps(body).encode()
-            request.add_header("Content-Type", "application/json")
+    failures: list[str] = []
+    for base in (url.strip().rstrip("/").removesuffix(_METRICS) for url in urls):
         try:
-            return _answer(request)
-        except URLError as error:
-            if not isinstance(error.reason, ConnectionRefusedError):
-                raise NotTold(f"{base} does not answer: {error.reason}") from error
+            connection = _connect(base)
+        except (OSError, ValueError) as error:
+            failures.append(f"{base} ({getattr(error, 'strerror', None) or error})")
+            continue
+        try:
+            return _answer(connection, method, f"{urlsplit(base).path}{path}", body)
         except (OSError, HTTPException, ValueError) as error:
             raise NotTold(f"{base} does not answer: {str(error) or type(error).__name__}") from error
-    raise NotTold(f"no gateway listens at {', '.join(bases)}")
+    raise NotTold(f"no gateway listens at {', '.join(failures)}")
 
 
-def _answer(request: Request) -> dict[str, Any]:
+def _connect(base: str) -> HTTPConnection:
+    """A connection on which nothing was sent yet. OSError, or ValueError where there cannot be one."""
+    parts = urlsplit(base)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("no URL as http://HOST:PORT")
+    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    connection = kind(parts.hostname, parts.port, timeout=_CONNECT_S)
+    connection.connect()
+    connection.sock.settimeout(_TIMEOUT_S)
+    return connection
+
+
+def _answer(connection: HTTPConnection, method: str, target: str, body: Any = None) -> dict[str, Any]:
+    """The JSON of the answer; the connection is closed then. Refused; OSError, HTTPException, ValueError."""
+    data, headers = (None, {}) if body is None else (json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with contextlib.closing(connection):
+        connection.request(method, target, data, headers)
+        response = connection.getresponse()
+        text = response.read()
+    if response.status >= 300:
+        raise Refused(response.status, _error_of(text) or f"HTTP {response.status}")
+    answer: dict[str, Any] = json.loads(text)
+    return answer
+
+
+def _error_of(text: bytes) -> str | None:
     try:
-        with _OPENER.open(request, timeout=_TIMEOUT_S) as response:
-            answer: dict[str, Any] = json.load(response)
-            return answer
-    except HTTPError as error:
-        with error:
-            raise Refused(error.code, _text_of(error)) from error
-
-
-def _text_of(error: HTTPError) -> str:
-    try:
-        return str(json.load(error)["error"])
+        return str(json.loads(text)["error"])
     except (ValueError, KeyError, TypeError):
-        return f"HTTP {error.code}"
+        return None

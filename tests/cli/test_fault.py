@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,37 @@ def test_what_is_refused(muster: Muster, arguments: tuple[str, ...], text: str, 
     done = muster("fault", *arguments)
     assert text in one_line(done)
     assert done.returncode == code
+
+
+@pytest.mark.parametrize(
+    ("gone", "why"),
+    [
+        (NOBODY, "Connection refused"),
+        ("http://255.255.255.255:9404", ""),
+        ("http://no-such-host.invalid:9404", ""),
+        ("localhost:9404", "no URL as http://HOST:PORT"),
+    ],
+)
+def test_goes_on_to_the_next_gateway_where_nothing_can_be_sent(
+    gone: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main._run(["fault", "list", "--http", f"{gone},{NOBODY}"]) == 1
+    error = capsys.readouterr().err
+    assert f"no gateway listens at {gone} ({why}" in error
+    assert f"), {NOBODY} (Connection refused)" in error
+
+
+def test_what_may_have_been_done_is_not_asked_of_another_gateway(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
+        urls = [f"http://127.0.0.1:{listener.getsockname()[1]}" for listener in (first, second)]
+        closing = threading.Thread(target=lambda: first.accept()[0].close())
+        closing.start()
+        assert main._run(["fault", "kill", "log-0", "--http", ",".join(urls)]) == 1
+        closing.join()
+        second.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            second.accept()
+    assert f"{urls[0]} does not answer" in capsys.readouterr().err
 
 
 def test_a_plan_is_checked_whole_before_anything_runs(muster: Muster, tmp_path: Path) -> None:
