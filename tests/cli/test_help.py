@@ -34,7 +34,7 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_help_tells_how_a_shell_completes(shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_help_tells_how_a_shell_completes(shell: str) -> None:
     (line,) = [
         line for line in CliRunner().invoke(cli, ["--help"]).output.splitlines() if line.strip().startswith(f"{shell}:")
     ]

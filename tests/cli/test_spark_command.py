@@ -97,7 +97,6 @@ def test_what_cannot_be_is_said_in_one_line(muster: Muster, arguments: tuple[str
 
 
 def test_an_unknown_job_is_wrong_usage(muster: Muster) -> None:
-    """With or without a Muster that runs."""
     done = muster("spark", "nojob")
     assert done.returncode == 2
     assert "'nojob' is not one of 'consumption', 'lag'," in one_line(done)

@@ -30,14 +30,14 @@ pytestmark = pytest.mark.cluster
 WAIT_S = 60
 TOPIC, GROUP, LOOP_GROUP, MEMBERS_GROUP = "kept", "readers", "loop", "members"
 PARTITIONS, COUNT = 3, 300
-# Four offsets partitions: each is a process, and all of them start three times.
 _ALTERED = {
     (ResourceType.TOPIC, TOPIC): ("segment.ms", "999000"),
     (ResourceType.BROKER, "1"): ("max.connections", "500"),
     (ResourceType.GROUP, GROUP): ("consumer.session.timeout.ms", "50000"),
 }
-_SET = {ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.GROUP_CONFIG}
-_set = partial(ConfigEntry, incremental_operation=AlterConfigOpType.SET)
+_ALTERED_SOURCES = {ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.GROUP_CONFIG}
+_entry = partial(ConfigEntry, incremental_operation=AlterConfigOpType.SET)
+# Four offsets partitions: each is a process, and all of them start three times.
 _PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
 
 
@@ -71,7 +71,7 @@ def shown(muster: Muster) -> dict[str, Any]:
             resource.name: {
                 entry.name: entry.value
                 for entry in configs.result(WAIT_S).values()
-                if ConfigSource(entry.source) in _SET
+                if ConfigSource(entry.source) in _ALTERED_SOURCES
             }
             for resource, configs in admin.describe_configs([ConfigResource(*each) for each in _ALTERED]).items()
         },
@@ -83,7 +83,7 @@ def fill(muster: Muster, producer: Producer) -> None:
     """A topic with a configuration of its own, records in it, and a group that has read and committed them."""
     admin = AdminClient({"bootstrap.servers": muster.bootstrap})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, config={"retention.ms": "777000"})])[TOPIC].result(WAIT_S)
-    altered = [ConfigResource(*each, incremental_configs=[_set(*config)]) for each, config in _ALTERED.items()]
+    altered = [ConfigResource(*each, incremental_configs=[_entry(*config)]) for each, config in _ALTERED.items()]
     for done in admin.incremental_alter_configs(altered).values():
         done.result(WAIT_S)
     producer.send(COUNT)
