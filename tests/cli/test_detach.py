@@ -40,16 +40,18 @@ def test_it_goes_on_when_the_parent_has_ended(tmp_path: Path) -> None:
     serve = f"import os; print('a step'); print('muster ready', os.getpid(), os.getsid(0), flush=True); {WAITS}"
     parent = detached(tmp_path / "log", serve)
     said, steps = parent.communicate(timeout=END_S)
-    assert parent.returncode == 0
-    assert steps == "a step\n"
-    assert (tmp_path / "log").read_text() == steps + said
     pid, session = map(int, said.removeprefix("muster ready").split())
     child = psutil.Process(pid)
-    assert session == pid, "whoever ends the parent's session does not end it"
-    open_files = {Path(f"/proc/{pid}/fd/{number}").readlink() for number in (0, 1, 2)}
-    assert open_files == {Path(os.devnull), tmp_path / "log"}
-    child.kill()
-    child.wait(END_S)
+    try:
+        assert parent.returncode == 0
+        assert steps == "a step\n"
+        assert (tmp_path / "log").read_text() == steps + said
+        assert session == pid, "whoever ends the parent's session does not end it"
+        open_files = {Path(f"/proc/{pid}/fd/{number}").readlink() for number in (0, 1, 2)}
+        assert open_files == {Path(os.devnull), tmp_path / "log"}
+    finally:
+        child.kill()
+        child.wait(END_S)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -13,6 +14,21 @@ from tests.gateway.serving import Client
 from tests.muster_process import Muster, eventually
 
 pytestmark = pytest.mark.cluster
+
+MAX_METADATA = "offset.metadata.max.bytes"
+
+
+@pytest.fixture
+def gateways(muster: Muster) -> Iterator[list[Client]]:
+    """A connection to each. Behind it, nothing stays altered for the whole cluster."""
+    with ExitStack() as stack:
+        addresses = (address.rpartition(":") for address in muster.ready["bootstrap"])
+        clients = [stack.enter_context(Client(int(port), host=host)) for host, _, port in addresses]
+        try:
+            yield clients
+        finally:
+            [answer] = incremental(clients[0], (BROKER, "", [(MAX_METADATA, DELETE, None)]))
+            assert answer.error_code is ErrorCode.none
 
 
 def written(muster: Muster, topic: str) -> str | None:
@@ -36,28 +52,24 @@ def committed(muster: Muster, topic: str) -> str | None:
         consumer.close()
 
 
-def test_everybody_obeys(muster: Muster) -> None:
+def test_everybody_obeys(muster: Muster, gateways: list[Client]) -> None:
     topic = "altered"
+    one, other = gateways
 
     def both_say(wanted: tuple[str | None, str | None]) -> None:
         """The log actor to a record, the coordinator to a commit."""
         said = lambda: (written(muster, topic), committed(muster, topic))  # noqa: E731
         eventually(said, lambda both: both == wanted, f"{wanted} is what both say")
 
-    with ExitStack() as stack:
-        addresses = (address.rpartition(":") for address in muster.ready["bootstrap"])
-        one, other = (stack.enter_context(Client(int(port), host=host)) for host, _, port in addresses)
+    def alter(*resources: tuple[int, str, list[tuple[str, int, str | None]]]) -> None:
+        assert {each.error_code for each in incremental(one, *resources)} == {ErrorCode.none}
 
-        def alter(*resources: tuple[int, str, list[tuple[str, int, str | None]]]) -> None:
-            assert {each.error_code for each in incremental(one, *resources)} == {ErrorCode.none}
-
-        both_say((None, None))
-        sizes, metadata = (TOPIC, topic, "max.message.bytes"), (BROKER, "", "offset.metadata.max.bytes")
-        alter((*sizes[:2], [(sizes[2], SET, "300")]), (*metadata[:2], [(metadata[2], SET, "5")]))
-        asked = {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": ["max.message.bytes"]}
-        flags = {"include_synonyms": False, "include_documentation": False}
-        [described] = other.ask(32, 4, {"resources": [asked], **flags}).results
-        assert described.configs[0].value == "300"
-        both_say(("MSG_SIZE_TOO_LARGE", "OFFSET_METADATA_TOO_LARGE"))
-        alter(*((kind, resource, [(name, DELETE, None)]) for kind, resource, name in (sizes, metadata)))
-        both_say((None, None))
+    both_say((None, None))
+    alter((TOPIC, topic, [("max.message.bytes", SET, "300")]), (BROKER, "", [(MAX_METADATA, SET, "5")]))
+    asked = {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": ["max.message.bytes"]}
+    flags = {"include_synonyms": False, "include_documentation": False}
+    [described] = other.ask(32, 4, {"resources": [asked], **flags}).results
+    assert described.configs[0].value == "300"
+    both_say(("MSG_SIZE_TOO_LARGE", "OFFSET_METADATA_TOO_LARGE"))
+    alter((TOPIC, topic, [("max.message.bytes", DELETE, None)]), (BROKER, "", [(MAX_METADATA, DELETE, None)]))
+    both_say((None, None))
