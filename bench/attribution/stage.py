@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from bench.attribution.consumer import Consumer, Member, Nobody, Reading, Simple, Team
 from bench.attribution.muster import GATEWAYS, Muster
+from gateway.attribution.identity import pair_after_ms
 
 PARTITIONS = 6
 BATCH_BYTES = 4_000
@@ -40,7 +41,7 @@ class Scale:
     @property
     def paired_s(self) -> float:
         """Connections are paired with groups when better evidence did not come for so long; with a margin."""
-        return max(5.0, self.pending_s / 2) + 3.0
+        return pair_after_ms(int(self.pending_s * 1000)) / 1000 + 3.0
 
 
 QUICK = Scale(batches=30, pairs=2, groups=4, members=3, rounds=2, outage_s=8, pending_s=15, lanes=4, turns=4)
@@ -180,8 +181,9 @@ class Stage:
     async def goes_on(self, team: Team) -> None:
         """It reads more of every partition."""
         before = dict(team.positions)
+        places = [(team.topic, partition) for partition in team.partitions]
         async with asyncio.timeout(_READ_S):
-            while not all(position > before[place] for place, position in team.positions.items()):
+            while not all(team.positions.get(place, 0) > before.get(place, 0) for place in places):
                 await self._look()
 
     async def has_gone(self, team: Team) -> None:

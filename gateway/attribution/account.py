@@ -17,7 +17,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from gateway.attribution.ambiguity import AmbiguousClients
 from gateway.attribution.connection import ConnectionState
 from gateway.attribution.fetches import Fetches
-from gateway.attribution.identity import PATIENCE_MS
+from gateway.attribution.identity import pair_after_ms
 from gateway.attribution.ladder import Ladder
 from gateway.attribution.ledger import MAX_SENDS, PENDING_MS, Amount, Ledger, Pending, Settlement
 from gateway.attribution.series import (
@@ -161,9 +161,7 @@ class Account(Generic[T]):
         series_retention_ms: int = RETENTION_MS,
     ) -> None:
         self.table = RegistrationTable(grace_ms=grace_ms, memory_ms=pending_ms + 1_000)
-        self._ladder = Ladder(
-            self.table, memory_ms=grace_ms + pending_ms, pair_after_ms=max(PATIENCE_MS, pending_ms // 2)
-        )
+        self._ladder = Ladder(self.table, memory_ms=grace_ms + pending_ms, pair_after_ms=pair_after_ms(pending_ms))
         self._fetchers = self._ladder.fetchers
         self._ledger = Ledger(self._ladder, pending_ms=pending_ms, max_sends=max_pending_sends)
         self._sink = sink

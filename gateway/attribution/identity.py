@@ -42,6 +42,11 @@ _WAIT_MS = 60_000
 """How much longer than it lives a connection is asked about."""
 
 
+def pair_after_ms(pending_ms: int) -> int:
+    """How long bytes wait before that where they wait ``pending_ms`` at most."""
+    return max(PATIENCE_MS, pending_ms // 2)
+
+
 class Identities:
     """Finds, keeps and gives up the identities of all :class:`Fetches`."""
 
