@@ -1,6 +1,6 @@
 """Real producers that want transactions: each fails for good with its first request, and the log says why, once each.
 
-Java's is seen by hand: ``kafka-producer-perf-test --transactional-id`` ends with the message.
+Java's is in conformance/test_transactions.py.
 """
 
 from __future__ import annotations
