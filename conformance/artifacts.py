@@ -53,10 +53,11 @@ class Kafka:
 
 @dataclass(frozen=True, slots=True)
 class KafkaJs:
-    """kafkajs in a ``node_modules`` folder."""
+    """kafkajs in a ``node_modules`` folder, and the node that runs it."""
 
     version: str
     modules: Path
+    node: Path
 
     def environment(self) -> dict[str, str]:
         """For a ``node`` that requires it."""
@@ -82,19 +83,20 @@ def _version(name: str) -> str:
 def kafka() -> Kafka:
     """Fetch what is not there yet. ToolMissing when it cannot be fetched, JavaNotFound when nothing could run it."""
     find_java()
-    return _from_maven("kafka", _POM, _POM.read_bytes())
+    return _from_maven("kafka", "Apache Kafka", 50, _POM, _POM.read_bytes())
 
 
 def connect() -> Kafka:
     """Kafka Connect, MirrorMaker 2 in it, of the same version; as :func:`kafka`."""
     find_java()
-    return _from_maven("connect", _CONNECT_POM, _CONNECT_POM.read_bytes() + _POM.read_bytes())
+    return _from_maven("connect", "Kafka Connect", 40, _CONNECT_POM, _CONNECT_POM.read_bytes() + _POM.read_bytes())
 
 
-def _from_maven(name: str, pom: Path, asked: bytes) -> Kafka:
+def _from_maven(name: str, title: str, size_mb: int, pom: Path, asked: bytes) -> Kafka:
     folder = cache_folder() / name
     with in_stock(folder, hashlib.sha256(asked).hexdigest()) as missing:
         if missing:
+            print(f"== fetching {title} {kafka_version()} with mvn (about {size_mb} MB)", flush=True)
             _copy_dependencies(pom, folder)
     return Kafka(kafka_version(), folder / "libs")
 
@@ -102,7 +104,8 @@ def _from_maven(name: str, pom: Path, asked: bytes) -> Kafka:
 def kafkajs() -> KafkaJs:
     """Install what is not there yet. ToolMissing."""
     folder = cache_folder() / "kafkajs"
-    if shutil.which("node") is None:
+    node = shutil.which("node")
+    if node is None:
         raise ToolMissing("node is not installed; kafkajs runs on it")
     with in_stock(folder, hashlib.sha256(_PACKAGE_LOCK.read_bytes()).hexdigest()) as missing:
         if missing:
@@ -110,7 +113,7 @@ def kafkajs() -> KafkaJs:
                 shutil.copy(file, folder)
             run_fetcher(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder)
     version: str = json.loads(_PACKAGE_LOCK.read_text())["packages"]["node_modules/kafkajs"]["version"]
-    return KafkaJs(version, folder / "node_modules")
+    return KafkaJs(version, folder / "node_modules", Path(node).absolute())
 
 
 @contextmanager
@@ -143,7 +146,6 @@ def run_fetcher(command: list[str], cwd: Path) -> None:
 
 
 def _copy_dependencies(pom: Path, folder: Path) -> None:
-    print(f"== fetching Apache Kafka {kafka_version()} with mvn (about 50 MB)", flush=True)
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder / 'libs'}"]
     versions = [f"-D{name}={_version(name)}" for name in ("kafka.version", "log4j.version")]
     run_fetcher(["mvn", "--batch-mode", "--quiet", "--file", str(pom), *versions, *goal], cwd=folder)

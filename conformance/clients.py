@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from conformance.artifacts import Kafka, KafkaJs
-from conformance.kafka import end_with_parent
+from pytest_muster.bound import bound
 
 T = TypeVar("T")
 Event = dict[str, Any]
@@ -49,13 +49,12 @@ class EventProcess:
         self.log: list[str] = []
         """Lines of its error output."""
         self._process = subprocess.Popen(
-            command,
+            bound(command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env=environment,
-            preexec_fn=end_with_parent,
         )
         assert self._process.stdout is not None
         assert self._process.stderr is not None
@@ -168,8 +167,8 @@ class KafkaJsMember(EventProcess):
     """A member of a group by kafkajs, which commits what it read batch by batch (``kafkajs/member.cjs``)."""
 
     def __init__(self, installed: KafkaJs, bootstrap: str, name: str, *, topic: str, group: str) -> None:
-        command = ["node", str(Path(__file__).parent / "kafkajs" / "member.cjs"), bootstrap, topic, group, name]
-        super().__init__(name, command, installed.environment())
+        program = [str(installed.node), str(Path(__file__).parent / "kafkajs" / "member.cjs")]
+        super().__init__(name, [*program, bootstrap, topic, group, name], installed.environment())
 
     def assigned(self) -> set[Partition]:
         """Of its last join."""
@@ -200,9 +199,7 @@ class Tools:
 
     def _run(self, main_class: str, *arguments: str, stdin: str = "") -> str:
         command = self.release.command(main_class, "--bootstrap-server", self.bootstrap, *arguments, heap_mb=_HEAP_MB)
-        done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=_TOOL_S, preexec_fn=end_with_parent
-        )
+        done = subprocess.run(bound(command), input=stdin, capture_output=True, text=True, timeout=_TOOL_S)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

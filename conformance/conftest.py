@@ -9,7 +9,7 @@ from importlib.metadata import version
 import pytest
 
 from actors.java import JavaNotFound
-from conformance.artifacts import Kafka, KafkaJs, ToolMissing, kafka, kafkajs
+from conformance.artifacts import Kafka, KafkaJs, ToolMissing, connect, kafka, kafkajs
 from conformance.kafka import KafkaBroker
 from tests.muster_process import Muster
 
@@ -20,7 +20,8 @@ _PYPI_CLIENTS = ("confluent-kafka",)
 def pytest_report_header() -> str:
     """Versions of what is compared and of the clients. Fetches what is not there yet."""
     try:
-        fetched = [f"Apache Kafka, its tools and Java clients {kafka().version}", f"kafkajs {kafkajs().version}"]
+        kafkas = f"Apache Kafka, its tools and Java clients {kafka().version}, Connect {connect().version}"
+        fetched = [kafkas, f"kafkajs {kafkajs().version}"]
     except (ToolMissing, JavaNotFound) as error:
         pytest.exit(str(error), returncode=1)
     return "conformance: " + ", ".join(fetched + [f"{name} {version(name)}" for name in _PYPI_CLIENTS])

@@ -9,7 +9,6 @@ Everything that Kafka does by default it does here, but for what :data:`QUICK` s
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
 import os
 import shutil
@@ -24,6 +23,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from conformance.artifacts import Kafka, kafka
+from pytest_muster.bound import bound
 
 QUICK = {
     "group.initial.rebalance.delay.ms": "0",
@@ -51,7 +51,6 @@ _START_S = 120
 _STOP_S = 15
 _ANSWER_S = 1
 _PORT_ATTEMPTS = 3
-_PR_SET_PDEATHSIG = 1
 
 
 class BrokerFailed(RuntimeError):
@@ -131,12 +130,10 @@ class KafkaBroker:
         command = self.release.command("kafka.Kafka", str(config), heap_mb=_HEAP_MB, log_level="INFO")
         with (self._folder / "broker.log").open("wb") as log:
             self._process = subprocess.Popen(
-                command,
+                bound(command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=end_with_parent,
             )
 
     def _server_properties(self, port: int, controller_port: int) -> dict[str, str]:
@@ -155,7 +152,7 @@ class KafkaBroker:
     def _run_format(self, config: Path) -> None:
         arguments = ["format", "--config", str(config), "--cluster-id", _CLUSTER_ID]
         command = self.release.command("kafka.tools.StorageTool", *arguments, heap_mb=_HEAP_MB)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_START_S, preexec_fn=end_with_parent)
+        done = subprocess.run(bound(command), capture_output=True, text=True, timeout=_START_S)
         if done.returncode != 0:
             raise BrokerFailed(f"kafka-storage format failed:\n{done.stdout}{done.stderr}")
 
@@ -172,11 +169,6 @@ class KafkaBroker:
             except KafkaException:
                 continue
         raise BrokerFailed(f"Kafka did not answer within {_START_S} s:\n{self.log[-4000:]}")
-
-
-def end_with_parent() -> None:
-    """For ``preexec_fn``: SIGTERM to the child when the thread that started it ends (prctl, PR_SET_PDEATHSIG)."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _free_ports(count: int) -> list[int]:

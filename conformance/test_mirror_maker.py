@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -17,10 +17,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from conformance.artifacts import connect
-from conformance.kafka import end_with_parent
-from conformance.topics import Offsets, commit, committed, create_topic, ends, fill
+from conformance.artifacts import Kafka, connect
+from conformance.topics import Offsets, commit, committed, create_topic, ends, fill, now_ms
+from pytest_muster.bound import bound
 from tests.muster_process import Muster, eventually
+
+pytestmark = pytest.mark.timeout(900)
 
 Fresh = Callable[[str], str]
 
@@ -39,10 +41,6 @@ def own_configs(bootstrap: str, topic: str) -> dict[str, str | None]:
     return {name: entry.value for name, entry in found.items() if ConfigSource(entry.source) is of_topic}
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def set_config(bootstrap: str, topic: str, name: str, value: str) -> None:
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
@@ -51,7 +49,7 @@ def set_config(bootstrap: str, topic: str, name: str, value: str) -> None:
 
 
 @contextmanager
-def mirror_maker(bootstrap: str, topic: str, group: str, folder: Path) -> Iterator[Path]:
+def mirror_maker(release: Kafka, bootstrap: str, topic: str, group: str, folder: Path) -> Iterator[Path]:
     """MirrorMaker from a cluster to itself, which gives the topics the source's alias, ``A``; what it logs is yielded.
 
     It looks for topics every second: it does not wait for those that it creates, and asks for the list at once, perhaps
@@ -76,17 +74,21 @@ emit.checkpoints.interval.seconds = 1
 """
     )
     main_class = "org.apache.kafka.connect.mirror.MirrorMaker"
-    command = connect().command(main_class, str(properties), heap_mb=HEAP_MB)
+    command = release.command(main_class, str(properties), heap_mb=HEAP_MB)
     said = folder / "mm2.log"
     with said.open("wb") as log:
-        mirror = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, preexec_fn=end_with_parent)
+        mirror = subprocess.Popen(bound(command), stdout=log, stderr=subprocess.STDOUT)
     try:
         yield said
     except AssertionError as error:
         raise AssertionError(f"{error}\n{said.read_text()[-3000:]}") from error
     finally:
         mirror.terminate()
-        mirror.wait(STOP_S)
+        try:
+            mirror.wait(STOP_S)
+        finally:
+            mirror.kill()
+            mirror.wait()
 
 
 def test_mirror_maker(muster: Muster, fresh: Fresh, tmp_path: Path) -> None:
@@ -104,7 +106,7 @@ def test_mirror_maker(muster: Muster, fresh: Fresh, tmp_path: Path) -> None:
         commit(muster.bootstrap, group, {(topic, 1): written})
         return committed(muster.bootstrap, group)
 
-    with mirror_maker(muster.bootstrap, topic, group, tmp_path) as said:
+    with mirror_maker(connect(), muster.bootstrap, topic, group, tmp_path) as said:
         admin = AdminClient({"bootstrap.servers": muster.bootstrap})
         topics = lambda: admin.list_topics(timeout=30).topics  # noqa: E731
         eventually(topics, lambda found: mirrored in found, "the topic is mirrored", START_S)

@@ -14,8 +14,8 @@ from confluent_kafka import Consumer
 
 from conformance.artifacts import Kafka
 from conformance.clients import Tools
-from conformance.kafka import end_with_parent
-from conformance.topics import commit, create_topic, fill
+from conformance.topics import commit, create_topic, fill, now_ms
+from pytest_muster.bound import bound
 from tests.muster_process import Muster
 
 TOPIC = "__consumer_offsets"
@@ -29,7 +29,7 @@ def worked(muster: Muster, fresh: Callable[[str], str]) -> Iterator[tuple[str, s
     """Group and topic: offsets 3 and 5 were committed, the latter by a member that holds the topic's two partitions."""
     topic, group = fresh("topic"), fresh("group")
     create_topic(muster.bootstrap, topic, 2)
-    fill(muster.bootstrap, topic, 0, [1] * 5)
+    fill(muster.bootstrap, topic, 0, [now_ms()] * 5)  # retention.ms takes old ones away
     commit(muster.bootstrap, group, {(topic, 0): 3})
     settings = {"bootstrap.servers": muster.bootstrap, "group.id": group, "client.id": "worker"}
     member = Consumer(settings | {"group.instance.id": "one", "enable.auto.commit": False})
@@ -115,11 +115,10 @@ def segments(storage: Path) -> list[Path]:
 def dumped(release: Kafka, segment: Path) -> str:
     arguments = ["--files", str(segment), "--offsets-decoder", "--print-data-log"]
     done = subprocess.run(
-        release.command(_DUMP, *arguments, heap_mb=128),
+        bound(release.command(_DUMP, *arguments, heap_mb=128)),
         capture_output=True,
         text=True,
         timeout=90,
-        preexec_fn=end_with_parent,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import partial
 
 from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
     Producer,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.muster_process import eventually
+
 Offsets = dict[tuple[str, int], int]
 
 _ANSWER_S = 30
-_NOT_YET = (
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
@@ -31,9 +31,9 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(_ANSWER_S)
     for server in bootstrap.split(","):
         one = AdminClient({"bootstrap.servers": server})
-        deadline = time.monotonic() + _ANSWER_S
-        while len(one.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions) != partitions:
-            assert time.monotonic() < deadline, f"{server} does not know {topic}"
+        known = partial(one.list_topics, topic, timeout=_ANSWER_S)
+        whole = lambda shown: len(shown.topics[topic].partitions) == partitions  # noqa: E731
+        eventually(known, whole, f"{server} knows {topic}", _ANSWER_S)
 
 
 def fill(bootstrap: str, topic: str, partition: int, times_ms: list[int]) -> None:
@@ -56,14 +56,11 @@ def commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -
     """Commit for a group without members; waits for the coordinator, which a new broker may not have yet."""
     wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    deadline, answer = time.monotonic() + _ANSWER_S, None
-    while answer is None:
-        try:
-            answer = consumer.commit(offsets=wanted, asynchronous=False)
-        except KafkaException as error:  # Kafka's broker names itself before it has loaded the partition
-            if error.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
-                raise
-    consumer.close()
+    commits = lambda: consumer.commit(offsets=wanted, asynchronous=False)  # noqa: E731
+    try:  # Kafka's broker names itself before it has loaded the partition
+        answer = eventually(commits, bool, f"{group} has a coordinator that commits", _ANSWER_S)
+    finally:
+        consumer.close()
     assert [str(partition.error) for partition in answer if partition.error] == []
 
 
