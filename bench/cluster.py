@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -14,6 +12,8 @@ from typing import Any
 
 import psutil
 
+from pytest_muster.bound import bound
+
 _ROOT = Path(__file__).parents[1]
 _STOP_S = 60
 _MUSTER = (sys.executable, "-m", "gateway.cli.main")
@@ -21,11 +21,6 @@ _MUSTER = (sys.executable, "-m", "gateway.cli.main")
 
 class StartFailed(RuntimeError):
     """Muster did not come up; the message ends with its log."""
-
-
-def _end_with_parent() -> None:
-    """SIGTERM when the bench itself is killed (prctl, PR_SET_PDEATHSIG)."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
 class Cluster:
@@ -50,14 +45,12 @@ class Cluster:
     def __enter__(self) -> Cluster:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                self._command,
+                bound(self._command),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 cwd=_ROOT,
-                start_new_session=True,  # Ctrl-C is for the bench, which then ends it
-                preexec_fn=_end_with_parent,
             )
         assert self._process.stdout is not None
         if not self._process.stdout.readline().startswith("muster ready "):

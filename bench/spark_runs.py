@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +19,7 @@ import psutil
 
 from bench.cluster import Cluster
 from bench.spark_child import PRIORITY
+from pytest_muster.bound import bound
 from spark.priority import mark
 
 Driver: TypeAlias = "subprocess.Popen[str]"
@@ -94,14 +93,12 @@ def driver(request: str, log: Path, *, low_priority: bool = True) -> Iterator[Dr
     spill.mkdir(exist_ok=True)
     with log.open("wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "bench.spark_child", request],
+            bound([sys.executable, "-m", "bench.spark_child", request]),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
             env=os.environ | {PRIORITY: "low" if low_priority else "normal", "SPARK_LOCAL_DIRS": str(spill)},
-            start_new_session=True,  # Ctrl-C is for the bench, which then ends it
-            preexec_fn=_end_with_parent,
         )
     with process:
         try:
@@ -125,11 +122,6 @@ def _end(process: Driver) -> None:
     for child in psutil.wait_procs(family, timeout=5)[1]:
         with suppress(psutil.NoSuchProcess):
             child.kill()
-
-
-def _end_with_parent() -> None:
-    """SIGTERM when the bench itself is killed (prctl, PR_SET_PDEATHSIG)."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
 def run(request: str, log: Path, *, within_s: float | None = None) -> Run:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import random
@@ -17,6 +16,7 @@ from typing import Any
 import psutil
 
 from chaos import processes
+from pytest_muster.bound import bound
 
 ROOT = Path(__file__).parents[1]
 _STOP_S = 60.0
@@ -25,11 +25,6 @@ _MUSTER = (sys.executable, "-m", "gateway.cli.main")
 
 class StartFailed(RuntimeError):
     """Muster did not come up; the message ends with its log."""
-
-
-def _end_with_parent() -> None:
-    """SIGTERM when the run itself is killed (prctl, PR_SET_PDEATHSIG)."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
 class Cluster:
@@ -58,15 +53,13 @@ class Cluster:
         """Until it serves. StartFailed."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command,
+                bound(self._command),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 cwd=self._tree,
                 env=self._environment(),
-                start_new_session=True,  # Ctrl-C is for the run, which then ends it
-                preexec_fn=_end_with_parent,
             )
         assert self._process.stdout is not None
         if not self._process.stdout.readline().startswith("muster ready "):

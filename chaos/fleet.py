@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from chaos.cluster import ROOT
 from chaos.journal import Journal
 from chaos.plan import Plan, Worker
 from chaos.workers.spec import Spec
+from pytest_muster.bound import bound
 
 
 class Fleet:
@@ -53,13 +53,12 @@ class Fleet:
         spec.save(path)
         with (self._folder / f"{process_name}.log").open("wb") as log:
             self._running[name] = subprocess.Popen(
-                [sys.executable, "-m", "chaos.workers", str(path)],
+                # SIGKILL: a worker that is left alone has nothing to tell to anybody, and may be paused.
+                bound([sys.executable, "-m", "chaos.workers", str(path)], signal.SIGKILL),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,
-                start_new_session=True,
-                preexec_fn=_end_with_parent,
             )
 
     def kill(self, name: str) -> None:
@@ -118,8 +117,3 @@ class Fleet:
 
     def _process_name(self, name: str) -> str:
         return f"{name}.{self._starts[name]}"
-
-
-def _end_with_parent() -> None:
-    """SIGKILL when the run itself is killed: a worker that is left alone has nothing to tell to anybody."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 import psutil
 
 from pytest_muster import Cluster
+from pytest_muster.bound import bound
 
 T = TypeVar("T")
 
@@ -42,11 +42,6 @@ def eventually(read: Callable[[], T], good: Callable[[T], bool], what: str, time
         if time.monotonic() > deadline:
             raise AssertionError(f"{what} did not happen within {timeout_s:.0f} s; last: {last!r}")
         time.sleep(0.05)
-
-
-def end_with_parent() -> None:
-    """SIGTERM when the test run itself is killed, so that nothing stays behind (prctl, PR_SET_PDEATHSIG)."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
 @dataclass
@@ -84,12 +79,11 @@ class Muster(Cluster):
         log = self.storage.parent / f"{self.storage.name}.log"
         with log.open("a") as stderr:
             self.process = subprocess.Popen(
-                self.command,
+                bound(self.command),
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 text=True,
                 env=self.environment,
-                preexec_fn=end_with_parent,
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

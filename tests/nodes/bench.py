@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from placement.view import ClusterView
-from tests.muster_process import Muster, end_with_parent, eventually
+from pytest_muster.bound import bound
+from tests.muster_process import Muster, eventually
 
 _STOP_S = 60
 SETTLED_S = 90
@@ -69,13 +70,12 @@ class RayNodes:
         }
         with (self.folder / "ray.log").open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.nodes.ray_host"],
+                bound([sys.executable, "-m", "tests.nodes.ray_host"]),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 env=self.environment,
-                preexec_fn=end_with_parent,
             )
         try:
             self.head = self.add()

@@ -27,7 +27,7 @@ from placement.epochs import next_epoch
 from placement.topics import TopicRegistry
 from placement.view import OFFSETS_TOPIC, Endpoint, Topic
 from placement.zookeeper import ZooKeeperClient
-from tests.muster_process import end_with_parent
+from pytest_muster.bound import bound
 from tests.nodes.copy import CONFIG, SECRET
 from tests.nodes.files import counted, unchanged
 from tests.nodes.raw import commit, produce
@@ -67,10 +67,9 @@ class Copy:
         self._tasks: list[asyncio.Task[None]] = []
         self._more = asyncio.Event()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.nodes.copy", kind, str(storage), hosts],
+            bound([sys.executable, "-m", "tests.nodes.copy", kind, str(storage), hosts]),
             stdout=subprocess.PIPE,
             text=True,
-            preexec_fn=end_with_parent,
         )
 
     async def connect(self) -> None:

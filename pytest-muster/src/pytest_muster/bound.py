@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
 # Armed in the child, since a preexec_fn may deadlock in a process with threads, and kept by exec.
 _BECOME = """
-import ctypes, os, signal, sys
+import ctypes, os, sys
 os.setpgid(0, 0)
-ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
+ctypes.CDLL(None).prctl(1, int(sys.argv[2]), 0, 0, 0)
 if os.getppid() != int(sys.argv[1]):
     sys.exit("the parent is gone already")
-os.execv(sys.argv[2], sys.argv[2:])
+os.execv(sys.argv[3], sys.argv[3:])
 """
 
 
-def bound(command: Sequence[str]) -> list[str]:
-    """A command that becomes ``command``, whose first word is a path, and gets SIGTERM when we end.
+def bound(command: Sequence[str], signal_number: int = signal.SIGTERM) -> list[str]:
+    """A command that becomes ``command``, whose first word is a path, and gets the signal when we end.
 
     "We" is the thread that starts it (prctl(2), PR_SET_PDEATHSIG). It is in a process group of its own: a Ctrl-C in
     the terminal is for us, and we stop it last. On Linux only; elsewhere it is ``command`` as it is.
     """
     if sys.platform != "linux":
         return list(command)
-    return [sys.executable, "-I", "-S", "-c", _BECOME, str(os.getpid()), *command]
+    return [sys.executable, "-I", "-S", "-c", _BECOME, str(os.getpid()), str(int(signal_number)), *command]
