@@ -1,6 +1,6 @@
 # make setup | demo | test | test-spark | test-spark-apart | test-recovery | test-versions | simulate | chaos | chaos-planted | conformance | bench-groups | bench-log | bench-failover | bench-attribution | bench-fetch-cost | bench-spark | bench-spark-beside | lint | lock | dist | clean.
-# Needs Python 3.11, which the lock file is for, and nothing else; conformance also needs mvn, node and npm, test-versions
-# also Python 3.12 and 3.13.
+# Needs Python 3.11, which the lock file is for, and for most nothing else; what needs more is in CONTRIBUTING.md, and .ci/run
+# looks for it.
 
 PYTHON := .venv/bin/python
 STAMP := .venv/.requirements.lock
@@ -17,7 +17,7 @@ help:
 	@echo "make test-spark   the jobs of muster spark, their streams, the report"
 	@echo "make test-spark-apart   executors on a Ray, drivers of streams killed, the report in a browser"
 	@echo "make test-recovery   actors killed, standbys, nodes lost, drained and cut off, restarts, ZooKeeper away, planted bugs"
-	@echo "make test-versions   the lowest and the newest versions that pyproject.toml allows, with Python 3.11, 3.12, 3.13"
+	@echo "make test-versions   the lowest versions that pyproject.toml allows, with Python 3.11 and 3.12, the newest, with 3.13, the pytest plugin with 3.9 and 3.10"
 	@echo "make conformance   beside a real Apache Kafka, under its Java clients and kafkajs; fetches them with mvn and npm"
 	@echo "make bench-groups   10,000 groups, a group of 1,000 members, 100,000 offsets: time and memory"
 	@echo "make bench-log      opening a log of 1 GB with and without its indexes"

@@ -20,6 +20,12 @@ _SUPPORTED = SpecifierSet(PROJECT["requires-python"])
 PYTHONS = [python for minor in range(30) if (python := f"3.{minor}") in _SUPPORTED]
 
 
+def of_tox(factor: str, *, among: bool) -> list[str]:
+    """Pythons of tox's environments that have the factor in their name, or not."""
+    names = [name for name in PYPROJECT["tool"]["tox"]["env_list"] if (factor in name.split("-")) is among]
+    return [re.sub(r"py3(\d+)(-.*)?", r"3.\1", name) for name in names]
+
+
 def needed(python: str) -> Iterator[Requirement]:
     for requirement in map(Requirement, PROJECT["dependencies"]):
         if requirement.marker is None or requirement.marker.evaluate({"python_version": python}):
@@ -29,11 +35,16 @@ def needed(python: str) -> Iterator[Requirement]:
 def test_every_python_is_classified_tested_and_told() -> None:
     prefix = "Programming Language :: Python :: 3."
     assert [f"3.{text.removeprefix(prefix)}" for text in PROJECT["classifiers"] if text.startswith(prefix)] == PYTHONS
-    environments = PYPROJECT["tool"]["tox"]["env_list"]
-    assert [re.sub(r"py3(\d+)(-.*)?", r"3.\1", name) for name in environments] == PYTHONS
+    assert of_tox("plugin", among=False) == PYTHONS
     told = f"Python {', '.join(PYTHONS[:-1])} or {PYTHONS[-1]}"
     assert told in (ROOT / "README.md").read_text()
     assert PYPROJECT["tool"]["mypy"]["python_version"] == PYTHONS[0]
+
+
+def test_the_plugin_is_tested_with_older_pythons_too() -> None:
+    plugin = tomllib.loads((ROOT / "pytest-muster/pyproject.toml").read_text())["project"]
+    supported = SpecifierSet(plugin["requires-python"])
+    assert [*of_tox("plugin", among=True), *PYTHONS] == [f"3.{n}" for n in range(14) if f"3.{n}" in supported]
 
 
 @pytest.mark.parametrize("python", PYTHONS)
