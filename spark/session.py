@@ -14,6 +14,7 @@ import uuid
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,11 +122,16 @@ def raydp_session(
     ``low_priority``: executors yield to the actors of the cluster, see :mod:`spark.priority`.
     ``token_path`` names the file with the cluster's token if it uses token authentication. The cluster's nodes
     need Java in their environment (``muster up`` and ``cluster.yaml`` see to that). SparkUnavailable when there is
-    no Java here, Ray does not answer, or the cluster has not enough CPUs or memory free.
+    no Java or no RayDP here, Ray does not answer, or the cluster has not enough CPUs or memory free.
     """
     _use_java()
     _quiet()
     _check_listens(address)
+    if find_spec("raydp") is None:
+        raise SparkUnavailable(
+            "RayDP is not installed here (it needs Python 3.11), without which Spark does not run on Ray; "
+            "--local runs it here"
+        )
     if token_path is not None:  # Ray reads both when it connects
         os.environ["RAY_AUTH_MODE"] = "token"
         os.environ["RAY_AUTH_TOKEN_PATH"] = str(token_path)

@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Callable
 from datetime import datetime
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -113,11 +112,6 @@ def become_spark(
         raise CliError(f"--from {start.isoformat()} is not before --to {end.isoformat()}")
     if executor_memory < _LEAST_MEMORY_BYTES:
         raise CliError("Spark wants 450m of memory or more for each executor; give more with --executor-memory")
-    if not local and find_spec("raydp") is None:
-        raise CliError(
-            "RayDP is not installed here (it needs Python 3.11), without which Spark does not run on Ray; "
-            "--local runs it here"
-        )
     ray_address, token_path = (None, None) if local else _ray_of(directory, address)
     request = {
         "storage": str(directory.absolute()),

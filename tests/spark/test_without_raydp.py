@@ -1,0 +1,21 @@
+"""``muster spark`` on a Ray cluster where RayDP cannot be had. Without it, the module ``raydp`` cannot be imported."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import pytest
+
+from spark.session import SparkUnavailable, raydp_session
+
+
+def test_it_says_what_goes_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "raydp", None)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        host, port = listening.getsockname()
+        with (
+            pytest.raises(SparkUnavailable, match=r"RayDP is not installed here \(it needs Python 3\.11\).*--local"),
+            raydp_session(f"{host}:{port}"),
+        ):
+            pass
