@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.restart.test_restart import nothing_is_left
 from tests.users_environment import build_wheel, make_environment, run_pytest
 
