@@ -67,9 +67,7 @@ def test_a_wrong_property_is_refused_by_name(properties: dict[str, str], message
         ({"metrics.port": "9999", "listeners": "PLAINTEXT://:0"}, 9999, 9999),
     ],
 )
-def test_metrics_are_at_the_same_port_after_each_start_of_a_cluster(
-    properties: dict[str, str], alone: int, on_cluster: int
-) -> None:
+def test_where_metrics_begin(properties: dict[str, str], alone: int, on_cluster: int) -> None:
     config = MusterConfig.from_properties(properties)
     assert config.first_metrics_port(on_cluster=False) == alone
     assert config.first_metrics_port(on_cluster=True) == on_cluster

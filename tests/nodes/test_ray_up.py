@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from tests.nodes.lone_host import ADDRESS, ROOT, LoneHost
 pytestmark = pytest.mark.cluster
 
 BOOTSTRAP = f"{ADDRESS}:9092"
+METRICS = f" metrics=http://{ADDRESS}:9404/metrics "
 ZOOKEEPER = "ZooKeeperServerMain"
 WAIT_S = 60
 ELSEWHERE = "runs on this Ray, on storage /srv/muster; stop it with muster down --storage /srv/muster"
@@ -23,6 +25,8 @@ NO_ACTORS = ("ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent")
 """Titles of a Ray that has nothing to do."""
 OURS = re.compile(r" *\d+\.\d s  |muster ready |muster: ")
 """What ``muster up`` writes."""
+LISTENS = re.compile(r"LISTEN .*?:(\d+) .*? users:(.*)")
+"""A line of ss: the port, and the processes."""
 
 
 class Head(LoneHost):
@@ -35,9 +39,12 @@ class Head(LoneHost):
         autoscaling = "--autoscaling-config=~/ray_bootstrap_config.yaml"
         return [command.replace("--nodes 3", "--nodes 1").replace(autoscaling, "") for command in commands]
 
-    def ray_up(self) -> str:
-        """All start commands in order, each of which has to succeed; what the last one says."""
-        return [self.done(command) for command in self.start_commands][-1]
+    def ray_up(self, options: str = "") -> str:
+        """All start commands in order, each of which has to succeed; what the last one, with the options, says."""
+        *before, last = self.start_commands
+        for command in before:
+            self.done(command)
+        return self.done(f"{last} {options}")
 
     def ray_down(self) -> None:
         self.done("ray stop")
@@ -46,6 +53,16 @@ class Head(LoneHost):
         """Pid of the muster up that runs here."""
         (pid,) = (pid for pid, line in self.processes().items() if "muster up" in line)
         return pid
+
+    def ports_of_actors(self) -> dict[str, set[int]]:
+        """TCP ports at which each log and offsets actor listens: for gateways of other nodes, and Ray's own."""
+        status = json.loads(self.done("muster status --storage /srv/muster --json"))
+        listens = [LISTENS.fullmatch(line) for line in self.done("ss -Hltnp").splitlines()]
+        return {
+            actor["name"]: {int(found[1]) for found in listens if found and f"pid={actor['pid']}," in found[2]}
+            for actor in status["actors"]
+            if actor["name"].startswith(("log-", "offsets-"))
+        }
 
     def kill_muster_up(self) -> None:
         """SIGKILL; returns when its ZooKeeper is gone, too."""
@@ -76,10 +93,13 @@ def head(tmp_path: Path) -> Iterator[Head]:
 def test_ray_up_twice_and_ray_down_and_up(head: Head) -> None:
     said = head.ray_up()
     assert f"muster ready bootstrap={BOOTSTRAP} " in said
+    assert METRICS in said
     head.done(f"python -m tests.nodes.records write {BOOTSTRAP} 0")
     first = head.muster_up()
 
-    assert "muster ready" in head.ray_up()
+    said = head.ray_up()
+    assert "muster ready" in said
+    assert METRICS in said, "a Prometheus need not be told again"
     assert head.muster_up() != first
     assert sum(ZOOKEEPER in line for line in head.processes().values()) == 1
     head.done(f"python -m tests.nodes.records read {BOOTSTRAP} 100")
@@ -94,8 +114,12 @@ def test_ray_up_twice_and_ray_down_and_up(head: Head) -> None:
     assert log[-1].startswith(f"muster: Ray at {ADDRESS}:6379 is gone from this host: its raylet has ended; "), log
     assert [line for line in log if not OURS.match(line)] == [], "other lines than ours, such as those of raylets"
 
-    assert "muster ready" in head.ray_up()
+    assert "muster ready" in head.ray_up("--set actor.port.range=21000-21199")
     head.done(f"python -m tests.nodes.records read {BOOTSTRAP} 200")
+    opened = range(21000, 21200)
+    ports = {name: [port for port in listens if port in opened] for name, listens in head.ports_of_actors().items()}
+    assert "log-0" in ports
+    assert {name: len(found) for name, found in ports.items()} == dict.fromkeys(ports, 1), "one that is opened for it"
 
 
 @pytest.mark.timeout(900)
