@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from actors.group.journal_entry import Ending, Wait, Waits
 from gateway.cli import http
 from gateway.cli.group_history import row
 from gateway.cli.groups import groups
+from tests.cli.runner import runner
 from tests.tables.rebalances import A, B, aborted, entry
 
 
@@ -66,13 +66,13 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
         return {"group": parameters["group"], "entries": [each.to_json() for each in entries]}
 
     monkeypatch.setattr(http, "ask", answer)
-    found = CliRunner().invoke(groups, ["history", "billing", "--limit", "5"])
+    found = runner().invoke(groups, ["history", "billing", "--limit", "5"])
     assert found.exit_code == 0, found.output
     head, running, last = found.stdout.splitlines()
     assert head.startswith("BEGAN (UTC)")
     assert "running" in running
     assert last.startswith("2023-11-15 12:00:01.000")
-    none = CliRunner().invoke(groups, ["history", "quiet", "--limit", "5"])
+    none = runner().invoke(groups, ["history", "quiet", "--limit", "5"])
     assert "has had no rebalance" in none.stderr
-    unknown = CliRunner().invoke(groups, ["history", "nope", "--limit", "5"])
+    unknown = runner().invoke(groups, ["history", "nope", "--limit", "5"])
     assert (unknown.exit_code, "there is no group nope" in unknown.stderr) == (1, True)

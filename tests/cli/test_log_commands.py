@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from actors.group.records import (
     CommittedOffset,
@@ -24,6 +24,7 @@ from actors.group.records import (
 from actors.group.types import GroupId, MemberId
 from actors.log import LogConfig, PartitionLog
 from gateway.cli.main import cli
+from tests.cli.runner import runner
 from tests.log.support import GZIP, NOW_MS, client_batch, lose_what_is_not_synced, open_log, run, segment_files
 
 SMALL = LogConfig(segment_bytes=500, index_interval_bytes=150)
@@ -77,7 +78,7 @@ async def _groups(log: PartitionLog) -> None:
 
 
 def muster(storage: Path, command: str, *arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["log", command, *arguments, "--storage", str(storage)])
+    return runner().invoke(cli, ["log", command, *arguments, "--storage", str(storage)])
 
 
 def verified(storage: Path, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
@@ -209,7 +210,7 @@ def test_dump_from_an_offset_and_past_damage(storage: Path) -> None:
 
 def test_what_is_not_there(storage: Path) -> None:
     assert muster(storage, "dump", "nothing-0").exit_code == 1
-    assert "neither a topic" in str(muster(storage, "verify", "nothing").output)
+    assert "neither a topic" in str(muster(storage, "verify", "nothing").stderr)
     assert muster(storage / "elsewhere", "verify").exit_code == 1
 
 
@@ -217,15 +218,15 @@ def test_dump_says_that_nothing_is_there(storage: Path) -> None:
     assert muster(storage, "dump", "flights-0", "--offset", "19").exit_code == 0
     beyond = muster(storage, "dump", "flights-0", "--offset", "20")
     assert (beyond.exit_code, beyond.stdout) == (1, "")
-    assert "nothing is at offset 20 or behind it: the last record of" in beyond.output
-    assert beyond.output.rstrip().endswith("flights-0 is at 19")
+    assert "nothing is at offset 20 or behind it: the last record of" in beyond.stderr
+    assert beyond.stderr.rstrip().endswith("flights-0 is at 19")
 
 
 def test_dump_of_what_is_no_log(storage: Path) -> None:
     (storage / "notes").write_text("not a batch")
     done = muster(storage, "dump", str(storage / "notes"))
     assert done.exit_code == 1
-    assert "notes is no segment file, or damaged from its beginning" in done.output
+    assert "notes is no segment file, or damaged from its beginning" in done.stderr
 
 
 def test_json_of_headers_is_exact(storage: Path) -> None:

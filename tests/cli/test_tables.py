@@ -10,18 +10,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from actors.tables.reading import read
 from actors.tables.schemas import TABLES
 from actors.tables.schemas.cluster import LIFECYCLE
 from gateway.cli.tables import tables
+from tests.cli.runner import runner
 from tests.tables.events import HOUR_MS, NOON_MS
 from tests.tables.making import of_version, put
 
 
 def run(storage: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(tables, [*arguments, "--storage", str(storage)])
+    return runner().invoke(tables, [*arguments, "--storage", str(storage)])
 
 
 def lifecycle(storage: Path) -> dict[str, Any]:
@@ -124,6 +125,6 @@ def test_a_compaction_beside_another_is_refused_and_what_it_leaves_is_told(tmp_p
 
 @pytest.mark.parametrize("command", ["list", "verify", "compact"])
 def test_help_names_every_option(command: str) -> None:
-    told = CliRunner().invoke(tables, [command, "--help"]).stdout
+    told = runner().invoke(tables, [command, "--help"]).stdout
     assert "--storage" in told
     assert "--json" in told

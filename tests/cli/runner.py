@@ -1,0 +1,13 @@
+"""Commands run within the tests' own process."""
+
+from __future__ import annotations
+
+import inspect
+
+from click.testing import CliRunner
+
+
+def runner() -> CliRunner:
+    """With stderr apart from stdout, as since click 8.2; before, it had to be asked for."""
+    asked = {"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}
+    return CliRunner(**asked)
