@@ -10,7 +10,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from actors.lifecycle import ControllerSeen
+from actors.controller.lifecycle import ControllerSeen
 from actors.settings import ClusterSettings
 from placement.view import ClusterView
 

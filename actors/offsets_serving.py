@@ -17,10 +17,10 @@ from typing import Any
 
 from ray.exceptions import RayError
 
-from actors.admin import Started
 from actors.audit.commits import CommitSteps, Key, Step
 from actors.audit.outbox import Batch
 from actors.config import MusterConfig, group_config, in_force, offsets_log_config
+from actors.controller.admin import Started
 from actors.group.config import GroupConfig
 from actors.log.config import LogConfig
 from actors.log.partition import PartitionLog

@@ -12,13 +12,13 @@ from typing import Any
 
 import ray
 
-from actors.admin import Started
 from actors.audit.auditor import Auditor
 from actors.audit.commits import Key as CommitKey
 from actors.audit.commits import Step
 from actors.audit.outbox import Batch
 from actors.audit.over_ray import RaySources
 from actors.config import in_force, log_config
+from actors.controller.admin import Started
 from actors.event_writer import EventWriter
 from actors.follow import ViewFollower
 from actors.held import Known, Version, news

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from actors.admin import Started
+from actors.controller.admin import Started
 from actors.follow import ViewFollower
 from actors.held import Version, news
 from actors.offsets_serving import PartitionHost

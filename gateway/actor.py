@@ -14,15 +14,15 @@ import ray
 from ray.exceptions import RayError
 
 import gateway.apis  # registers the handlers
-from actors.admin import NewTopic, Started, TopicOutcome
 from actors.audit.outbox import Batch
 from actors.audit.report import Report
 from actors.audit.sends import Key, Run, Sends
 from actors.config.altering import Alteration
+from actors.controller.admin import NewTopic, Started, TopicOutcome
+from actors.controller.lifecycle import ControllerSeen, Lifecycle
 from actors.event_writer import EventWriter
 from actors.faults.registry import Book
 from actors.follow import CurrentController, ViewFollower
-from actors.lifecycle import ControllerSeen, Lifecycle
 from actors.limited_log import LimitedLog
 from actors.runtime import log_to_file, now_ms, wall_ms
 from actors.settings import ClusterSettings

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from actors.admin import TopicOutcome
+from actors.controller.admin import TopicOutcome
 from actors.wire.codec import ErrorCode
 from gateway.server import ControllerUnavailable
 from placement.topics import InvalidTopic, check_name

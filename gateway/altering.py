@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from actors.admin import TopicOutcome
 from actors.config.altering import Alteration, Operation
 from actors.config.resources import ResourceType
+from actors.controller.admin import TopicOutcome
 from actors.wire.codec import ErrorCode
 from gateway.admin import everywhere, name_error, refusal
 from gateway.registry import Call, Reply

@@ -11,12 +11,12 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from actors.controller import Controller
-from actors.nodes import NodeError
+from actors.controller.actor import Controller
+from actors.controller.nodes import NodeError
+from actors.controller.supervisor import detached
 from actors.reconciler import MappingUnknown
 from actors.runtime import log_folder
 from actors.settings import NAMESPACE, ClusterReady, ClusterSettings
-from actors.supervisor import detached
 from gateway.actor import GatewayActor
 from placement.host_port import host_port
 from placement.zookeeper import ZooKeeperUnreachable

@@ -9,9 +9,9 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
+from actors.controller.faults_over_ray import run_on
 from actors.faults import errors
 from actors.faults.model import Fault
-from actors.faults.ray_cluster import run_on
 from actors.faults.registry import Book
 from gateway.server import ControllerUnavailable
 

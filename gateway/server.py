@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
-from actors.admin import NewTopic, TopicOutcome
 from actors.audit.report import Report
 from actors.config import MusterConfig, group_config, in_force
 from actors.config.altering import Alteration
+from actors.controller.admin import NewTopic, TopicOutcome
 from actors.limited_log import LimitedLog
 from actors.runtime import now_ms
 from actors.wire.channel import ChannelLost

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from actors.admin import Started
+from actors.controller.admin import Started
+from actors.controller.lifecycle import ControllerSeen, Lifecycle, Server
+from actors.controller.standbys import Standby, StandIn
+from actors.controller.supervisor import Managed
 from actors.event_writer import EventWriter
-from actors.lifecycle import ControllerSeen, Lifecycle, Server
-from actors.standbys import Standby, StandIn
-from actors.supervisor import Managed
 from tests.table_rows import table_rows
 
 

@@ -7,9 +7,9 @@ import logging
 
 import pytest
 
-from actors.admin import NewTopic
 from actors.config import MusterConfig
-from actors.topics_admin import TopicsAdmin
+from actors.controller.admin import NewTopic
+from actors.controller.topics import TopicsAdmin
 from placement.configs import ConfigRegistry
 from placement.topics import TopicRegistry
 from placement.view import OFFSETS_TOPIC
@@ -48,7 +48,7 @@ def test_a_replication_factor_is_kept_when_the_topic_grows(zk: ZooKeeperClient) 
 
 def test_that_there_is_one_copy_is_said_once(zk: ZooKeeperClient, caplog: pytest.LogCaptureFixture) -> None:
     admin = topics_admin(zk)
-    with caplog.at_level(logging.WARNING, "actors.topics_admin"):
+    with caplog.at_level(logging.WARNING, "actors.controller.topics"):
         create(admin, NewTopic("one", 1, 1, {}), NewTopic("open", 1, -1, {}))
         create(admin, NewTopic("tried", 1, 3, {}), validate_only=True)
         assert caplog.messages == []

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from actors.admin import NewTopic
 from actors.config import MusterConfig
 from actors.config.altering import Alteration, Change, Operation
 from actors.config.resources import ResourceType
-from actors.topics_admin import TopicsAdmin
+from actors.controller.admin import NewTopic
+from actors.controller.topics import TopicsAdmin
 from actors.wire.codec import ErrorCode
 from actors.zookeeper import EmbeddedZooKeeper
 from placement.configs import ConfigRegistry

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from actors import view_feed
-from actors.view_feed import ViewFeed
+from actors.controller import view_feed
+from actors.controller.view_feed import ViewFeed
 from placement.view import Broker, ClusterView
 
 LONG_S = 60.0

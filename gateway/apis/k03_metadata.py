@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from actors.admin import NewTopic
+from actors.controller.admin import NewTopic
 from actors.wire.codec import ErrorCode, field
 from gateway.admin import (
     CLUSTER_OPERATIONS,

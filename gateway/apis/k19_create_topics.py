@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from actors.admin import NewTopic, TopicOutcome
 from actors.config import describe_topic, topic_config_errors
+from actors.controller.admin import NewTopic, TopicOutcome
 from actors.wire.codec import ErrorCode, ms
 from gateway.admin import (
     DUPLICATE_NAME,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from actors.admin import TopicOutcome
+from actors.controller.admin import TopicOutcome
 from actors.wire.codec import ErrorCode, field, ms
 from gateway.admin import DUPLICATE_NAME, answered, repeated, shown
 from gateway.registry import Call, Reply, api

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.admin import TopicOutcome
+from actors.controller.admin import TopicOutcome
 from actors.wire.codec import ErrorCode, ms
 from gateway.admin import (
     DUPLICATE_NAME,

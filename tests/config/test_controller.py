@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from actors.admin import NewTopic
 from actors.config import MusterConfig, in_force
 from actors.config.altering import Alteration, Change, Operation
 from actors.config.resources import ResourceType
-from actors.topics_admin import TopicsAdmin
+from actors.controller.admin import NewTopic
+from actors.controller.topics import TopicsAdmin
 from actors.wire.codec import ErrorCode
 from placement.configs import ConfigRegistry
 from placement.epochs import take_controller_epoch

@@ -21,12 +21,12 @@ import uvloop
 from aiohttp import ClientSession, web
 
 import gateway.apis  # noqa: F401 - registers the handlers
-from actors.admin import NewTopic, TopicOutcome
 from actors.audit.sends import Sends
 from actors.config import MusterConfig
 from actors.config.altering import Alteration, InvalidAlteration
+from actors.controller.admin import NewTopic, TopicOutcome
+from actors.controller.topics import alter
 from actors.tables.spool import SampleStore
-from actors.topics_admin import alter
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
 from gateway.faults import GatewayFaults

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import ray
 
+from actors.controller.lifecycle import CONTROLLER, Lifecycle, Server
 from actors.event_writer import EventWriter
 from actors.faults.history import FaultHistory
-from actors.lifecycle import CONTROLLER, Lifecycle, Server
 from actors.runtime import wall_ms
 from actors.settings import ClusterSettings
 from actors.tables.schemas.cluster import FAULTS, LIFECYCLE

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from actors.event_writer import Add
 
 if TYPE_CHECKING:
-    from actors.supervisor import Managed
+    from actors.controller.supervisor import Managed
 
 CONTROLLER = "controller"
 _FOUND = "found by a new controller"

@@ -18,11 +18,11 @@ import ray
 from ray.exceptions import ActorDiedError, ActorUnschedulableError, RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors.admin import Started
-from actors.lifecycle import Lifecycle
-from actors.liveness import Unresponsive, while_alive
+from actors.controller.admin import Started
+from actors.controller.lifecycle import Lifecycle
+from actors.controller.liveness import Unresponsive, while_alive
+from actors.controller.standbys import Standby, Standbys, StandIn, first_line
 from actors.processes import NotAnActor
-from actors.standbys import Standby, Standbys, StandIn, first_line
 from placement.view import Endpoint
 
 log = logging.getLogger(__name__)

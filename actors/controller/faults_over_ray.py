@@ -11,11 +11,11 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from actors.controller.supervisor import Managed, Supervisor
 from actors.faults.control import Process
 from actors.faults.errors import FaultError, UnknownTarget
 from actors.faults.model import near_miss
 from actors.faults.registry import Book
-from actors.supervisor import Managed, Supervisor
 from placement.hashing import partition_for
 
 log = logging.getLogger(__name__)

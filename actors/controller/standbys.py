@@ -12,7 +12,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from actors.admin import Started
+from actors.controller.admin import Started
 from actors.processes import signal_process, until_process_ends
 
 log = logging.getLogger(__name__)

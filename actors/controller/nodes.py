@@ -18,9 +18,9 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from actors.per_node import PerNode
+from actors.controller.one_per_node import PerNode
+from actors.controller.supervisor import CannotMove, Managed, Supervisor
 from actors.runtime import now_ms
-from actors.supervisor import CannotMove, Managed, Supervisor
 from placement import drains
 from placement.moves import Move, Roster, home, moves
 from placement.rendezvous import choose

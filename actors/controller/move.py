@@ -13,9 +13,9 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
+from actors.controller.supervisor import detached
 from actors.runtime import log_to_file
 from actors.settings import ClusterSettings
-from actors.supervisor import detached
 
 log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
-from actors.admin import NewTopic, TopicOutcome
 from actors.config import MusterConfig, in_force
 from actors.config.altering import Alteration, InvalidAlteration, configs_after
 from actors.config.resources import ResourceType
+from actors.controller.admin import NewTopic, TopicOutcome
 from actors.wire.codec import ErrorCode
 from placement.configs import ConfigRegistry
 from placement.layout import DEFAULT_BROKER

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from actors.supervisor import Managed, Supervisor
+    from actors.controller.supervisor import Managed, Supervisor
 
 
 class PerNode:

@@ -17,23 +17,23 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from actors.admin import NewTopic, TopicOutcome
 from actors.config.altering import Alteration
-from actors.controller_history import ControllerHistory
-from actors.controller_move import move_controller
+from actors.controller.admin import NewTopic, TopicOutcome
+from actors.controller.faults_over_ray import RayCluster
+from actors.controller.history import ControllerHistory
+from actors.controller.move import move_controller
+from actors.controller.nodes import NodeMoves
+from actors.controller.one_per_node import PerNode
+from actors.controller.standbys import StandIn
+from actors.controller.supervisor import Managed, Supervisor, detached
+from actors.controller.topics import TopicsAdmin
+from actors.controller.view_feed import ViewFeed
 from actors.faults.control import FaultControl, Process
-from actors.faults.ray_cluster import RayCluster
 from actors.faults.registry import FaultRegistry
-from actors.nodes import NodeMoves
-from actors.per_node import PerNode
 from actors.ray_actors import LogActor, OffsetsActor, ReconcilerActor
 from actors.runtime import log_to_file, now_ms, wall_ms
 from actors.settings import ClusterSettings
 from actors.standby import StandbyActor
-from actors.standbys import StandIn
-from actors.supervisor import Managed, Supervisor, detached
-from actors.topics_admin import TopicsAdmin
-from actors.view_feed import ViewFeed
 from placement.configs import ConfigRegistry
 from placement.ephemeral import EphemeralNode
 from placement.epochs import ActorEpoch, next_epoch, take_controller_epoch, when_superseded

@@ -1,0 +1,1 @@
+"""The controller: topics, configs, which actors run and where, and who is told of it."""
