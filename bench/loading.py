@@ -16,7 +16,7 @@ from actors.config import MusterConfig, group_config, offsets_log_config
 from actors.group.records import CommittedOffset, OffsetKey, offset_record
 from actors.group.types import GroupId
 from actors.log.partition import PartitionLog
-from actors.offsets import OffsetsPartition
+from actors.offsets.partition import OffsetsPartition
 from actors.runtime import now_ms
 from bench.report import Figures
 from placement.registration import Statement

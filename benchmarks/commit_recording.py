@@ -26,8 +26,8 @@ from actors.group.events import CommittedPartition, OffsetsCommitted
 from actors.group.types import Context, GroupId, MemberId
 from actors.log import LogConfig, PartitionLog
 from actors.log.disk import Disk
-from actors.offsets import OffsetsPartition
-from actors.recording.group_history import GroupHistory
+from actors.offsets.history.group_history import GroupHistory
+from actors.offsets.partition import OffsetsPartition
 from actors.runtime import now_ms
 from actors.wire import codec
 

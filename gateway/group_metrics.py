@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from actors.group.state import GroupState
-from actors.group_metrics import REBALANCE_BUCKETS_MS, GroupRow, Snapshot
+from actors.offsets.metrics import REBALANCE_BUCKETS_MS, GroupRow, Snapshot
 from gateway.attribution.series import group_label
 from gateway.questions import ask_all, ask_logs
 from gateway.server import Gateway

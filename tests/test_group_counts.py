@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from actors.group.config import GroupConfig
 from actors.group.state import GroupState
 from actors.group.types import GroupId
-from actors.group_metrics import REBALANCE_BUCKETS_MS, GroupCounts, GroupRow, PartitionMetrics, Snapshot
+from actors.offsets.metrics import REBALANCE_BUCKETS_MS, GroupCounts, GroupRow, PartitionMetrics, Snapshot
 from actors.wire import envelope
 from tests.group.driver import Driver, assignment, commit, join, leave
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from actors.held import Known, news, version_of
-from actors.mapping_writer import MappingWriter
+from actors.offsets.held import Known, news, version_of
+from actors.offsets.mapping_writer import MappingWriter
 from actors.reconciler import MappingUnknown, Reconciler
 from placement.mapping import decode_registration, encode_registration, kop_path, registration_path
 from placement.mapping_nodes import MappingNodes

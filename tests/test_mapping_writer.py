@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.mapping_writer import MappingWriter
+from actors.offsets.mapping_writer import MappingWriter
 from actors.zookeeper import EmbeddedZooKeeper
 from placement.mapping import decode_registration, encode_registration, registration_path
 from placement.registration import Registration, Withdrawal

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from actors.batching import batches
 from actors.group.config import GroupConfig
 from actors.group.events import Cause, Event, MemberSynced, RebalanceStarted
 from actors.group.types import Record
 from actors.log import LogConfig, PartitionLog
 from actors.log.batch import iter_headers
 from actors.log.disk import Disk
-from actors.offsets import OffsetsPartition
+from actors.offsets.batching import batches
+from actors.offsets.partition import OffsetsPartition
 from actors.runtime import now_ms
 from actors.wire import codec, envelope
 from actors.wire.channel import Channel, connect

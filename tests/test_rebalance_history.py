@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.rebalance_history import MOST_BYTES, RebalanceHistory
+from actors.offsets.history.rebalances import MOST_BYTES, RebalanceHistory
 from actors.runtime import now_ms
 from actors.tables.rebalances import RebalanceStore, encode
 from tests.tables.rebalances import A, entry

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.group.events import RebalanceMovedOn, RebalanceStuck
-from actors.group.journal_entry import MAX_MEMBERS
 from actors.group.shard import Shard, join_timer, stuck_timer, sync_timer
 from actors.group.state import Group, GroupState
 from actors.group.types import GroupId, MemberId, Who
+from actors.offsets.history.journal_entry import MAX_MEMBERS
 
 MAX_NAMED = 10
 """Most members that one line names."""

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from actors.group.journal_entry import RebalanceEntry
+from actors.offsets.history.journal_entry import RebalanceEntry
 from actors.tables.events import Row, RowStore
 from actors.tables.folder import spool_files
 from actors.tables.hours import MERGED, Hour, TableDamaged, hours, listing

@@ -12,7 +12,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from actors.group.journal_entry import Ending
+from actors.offsets.history.journal_entry import Ending
 from actors.tables.schemas.groups import GROUP_EVENTS
 from actors.tables.schemas.rebalances import REBALANCES
 from spark.jobs.buckets import step_of

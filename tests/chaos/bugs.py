@@ -29,7 +29,7 @@ class Bug:
 
 COMMIT_BEFORE_DURABLE = Bug(
     "a commit is acknowledged before it is durable",
-    "actors/offsets.py",
+    "actors/offsets/partition.py",
     "        self._lingering.add(write, chunks)\n",
     "        loop = asyncio.get_running_loop()\n"
     "        loop.call_soon(self._guarded, lambda: self._core.written(write, now_ms()))\n"

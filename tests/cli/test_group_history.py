@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from actors.group.journal_entry import Ending, Wait, Waits
+from actors.offsets.history.journal_entry import Ending, Wait, Waits
 from gateway.cli import http
 from gateway.cli.group_history import row
 from gateway.cli.groups import groups

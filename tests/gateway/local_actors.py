@@ -15,10 +15,10 @@ from actors.audit.commits import CommitSteps
 from actors.config import MusterConfig, in_force, log_config
 from actors.log import LogService, PartitionLog
 from actors.log_server import LogServer
-from actors.offsets import OffsetsPartition, StatementSink
-from actors.offsets_serving import offsets_configs
-from actors.rebalance_history import RebalanceHistory
-from actors.recording.group_history import GroupHistory
+from actors.offsets.history.group_history import GroupHistory
+from actors.offsets.history.rebalances import RebalanceHistory
+from actors.offsets.partition import OffsetsPartition, StatementSink
+from actors.offsets.serving import offsets_configs
 from actors.runtime import now_ms
 from actors.tables.rebalances import RebalanceStore
 from actors.wire.server import Server

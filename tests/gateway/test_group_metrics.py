@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from actors.group_metrics import REBALANCE_BUCKETS_MS, GroupRow, Snapshot
+from actors.offsets.metrics import REBALANCE_BUCKETS_MS, GroupRow, Snapshot
 from actors.tables.spool import Sample
 from actors.wire.codec import ErrorCode
 from gateway.attribution.account import Account

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from actors.group.arguments import MAX_NAME_BYTES
-from actors.mapping_writer import MappingWriter
+from actors.offsets.mapping_writer import MappingWriter
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
 from placement.mapping import decode_registration, registration_path

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from actors.rebalance_history import Recent
+from actors.offsets.history.rebalances import Recent
 from actors.runtime import now_ms
 from actors.tables.rebalances import encode
 from actors.wire.codec import ErrorCode
@@ -176,11 +176,11 @@ class Lines(logging.Handler):
         return self.all[-1]
 
     def __enter__(self) -> Self:
-        logging.getLogger("actors.rebalance_history").addHandler(self)
+        logging.getLogger("actors.offsets.history.rebalances").addHandler(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        logging.getLogger("actors.rebalance_history").removeHandler(self)
+        logging.getLogger("actors.offsets.history.rebalances").removeHandler(self)
         assert self._new.empty(), "more was logged"
 
 

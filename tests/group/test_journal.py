@@ -10,10 +10,17 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from actors.group.events import Cause, PendingEnd, Removal
-from actors.group.journal import Journal
-from actors.group.journal_entry import MAX_MEMBERS, MAX_PARTITIONS, Ending, RebalanceEntry, RebalanceProtocol, Wait
 from actors.group.primitives import Writer
 from actors.group.types import Outcome
+from actors.offsets.history.journal import Journal
+from actors.offsets.history.journal_entry import (
+    MAX_MEMBERS,
+    MAX_PARTITIONS,
+    Ending,
+    RebalanceEntry,
+    RebalanceProtocol,
+    Wait,
+)
 from tests.group.driver import HOST, RANGE, ROUNDROBIN, Driver, G, assignment, beat, join, leave, subscription, sync
 
 EPOCH = 3

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from actors.group.coordinator import Phase
-from actors.group.journal import Journal
-from actors.group.journal_entry import Ending, RebalanceEntry
 from actors.group.state import Group
 from actors.group.watchdog import in_rebalance
+from actors.offsets.history.journal import Journal
+from actors.offsets.history.journal_entry import Ending, RebalanceEntry
 from tests.simulation.actor import Step, StepKind
 from tests.simulation.world import World
 

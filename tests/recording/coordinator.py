@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from actors.config import MusterConfig
-from actors.recording.group_history import GroupHistory
+from actors.offsets.history.group_history import GroupHistory
 from actors.runtime import now_ms
 from actors.wire.codec import ErrorCode
 from tests.test_offsets_shell import Shell, commit, join_with

@@ -6,7 +6,7 @@ from typing import Any
 
 from actors.group.events import CommittedPartition, OffsetsCommitted, RemovedOffset
 from actors.group.types import GroupId, MemberId
-from actors.recording.commit_window import CommitWindow, Kind
+from actors.offsets.history.commit_window import CommitWindow, Kind
 
 G = GroupId("billing")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from actors.group.config import GroupConfig
 from actors.group.messages import DeleteGroups
-from actors.recording.group_events import GroupEvents
+from actors.offsets.history.group_events import GroupEvents
 from actors.tables.schemas import TABLES
 from actors.tables.schemas.groups import GROUP_EVENTS
 from tests.group.driver import HOST, Driver, G, join, leave

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from actors.config import MusterConfig
-from actors.recording.group_history import GroupHistory
+from actors.offsets.history.group_history import GroupHistory
 from actors.runtime import now_ms
 from actors.wire.codec import ErrorCode
 from tests.recording.coordinator import Recorded

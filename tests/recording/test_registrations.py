@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors.group.config import GroupConfig
-from actors.recording.registrations import Row, row_of, snapshot_rows
+from actors.offsets.history.registrations import Row, row_of, snapshot_rows
 from actors.tables.schemas import TABLES
 from actors.tables.schemas.groups import REGISTRATIONS
 from placement.registration import Position, Registration

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from actors.group.events import Cause, PendingEnd, Removal
-from actors.group.journal_entry import (
+from actors.group.types import MemberId, Who
+from actors.offsets.history.journal_entry import (
     Ending,
     Gone,
     Pause,
@@ -24,7 +25,6 @@ from actors.group.journal_entry import (
     Wait,
     Waits,
 )
-from actors.group.types import MemberId, Who
 from actors.tables.rebalances import RebalanceStore, encode
 
 NOON_MS = 1_700_049_600_000  # 2023-11-15T12:00:00Z

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from actors.group.journal_entry import RebalanceEntry
+from actors.offsets.history.journal_entry import RebalanceEntry
 from actors.tables import parquet
 from actors.tables.rebalances import RebalanceStore, encode
 from actors.tables.schemas.rebalances import REBALANCES_SCHEMA

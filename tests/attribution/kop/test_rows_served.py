@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from actors.mapping_writer import MappingWriter
+from actors.offsets.mapping_writer import MappingWriter
 from actors.runtime import now_ms
 from actors.wire.codec import ErrorCode
 from actors.zookeeper import EmbeddedZooKeeper

@@ -16,11 +16,11 @@ from typing import Any
 
 from actors.event_writer import Flushing
 from actors.group.events import Event, RebalanceMovedOn, RebalanceStuck
-from actors.group.journal import Journal
-from actors.group.journal_entry import RebalanceEntry
 from actors.group.types import GroupId
 from actors.group.watchdog import described, on_one_line
-from actors.offsets import OffsetsPartition
+from actors.offsets.history.journal import Journal
+from actors.offsets.history.journal_entry import RebalanceEntry
+from actors.offsets.partition import OffsetsPartition
 from actors.tables.rebalances import RebalanceStore, encode
 from actors.tables.schemas.rebalances import REBALANCES
 

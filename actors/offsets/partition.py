@@ -17,14 +17,12 @@ from functools import cache
 from typing import Any, Protocol
 from uuid import UUID
 
-from actors.batching import Batch, Lingering, batches
 from actors.group import adapters
 from actors.group.config import GroupConfig
 from actors.group.coordinator import Coordinator
 from actors.group.events import ROUTINE, Event
 from actors.group.messages import HeartbeatResponse, Response
 from actors.group.types import Context, Outcome, Record, Token, WriteId
-from actors.group_metrics import PartitionMetrics
 from actors.limited_log import LimitedLog
 from actors.log.commit import Done
 from actors.log.config import LogConfig
@@ -34,6 +32,8 @@ from actors.log.partition import PartitionLog
 from actors.log.progress import append_times
 from actors.log.records import Record as LogRecord
 from actors.log.upkeep import Upkeep
+from actors.offsets.batching import Batch, Lingering, batches
+from actors.offsets.metrics import PartitionMetrics
 from actors.questions import Answer, Questions
 from actors.runtime import now_ms
 from actors.uncollected import uncollected

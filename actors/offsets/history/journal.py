@@ -14,7 +14,8 @@ from typing import Any
 from actors.group import events
 from actors.group.consumer_protocol import PROTOCOL_TYPE, owned_partitions
 from actors.group.events import Event, PendingEnd
-from actors.group.journal_entry import (
+from actors.group.types import GroupId, MemberId, Who
+from actors.offsets.history.journal_entry import (
     MAX_MEMBERS,
     MAX_PENDING,
     Ending,
@@ -26,8 +27,7 @@ from actors.group.journal_entry import (
     Wait,
     Waits,
 )
-from actors.group.stillness import Owned, Stillness, TopicPartition, owners_of
-from actors.group.types import GroupId, MemberId, Who
+from actors.offsets.history.stillness import Owned, Stillness, TopicPartition, owners_of
 
 COOPERATIVE_STICKY = "cooperative-sticky"
 """The one cooperative assignor that Kafka's clients bring; known by name even while nobody owns anything."""

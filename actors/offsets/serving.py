@@ -24,10 +24,10 @@ from actors.controller.admin import Started
 from actors.group.config import GroupConfig
 from actors.log.config import LogConfig
 from actors.log.partition import PartitionLog
-from actors.mapping_writer import MappingWriter
-from actors.offsets import OffsetsPartition
-from actors.rebalance_history import RebalanceHistory
-from actors.recording.group_history import GroupHistory
+from actors.offsets.history.group_history import GroupHistory
+from actors.offsets.history.rebalances import RebalanceHistory
+from actors.offsets.mapping_writer import MappingWriter
+from actors.offsets.partition import OffsetsPartition
 from actors.runtime import now_ms
 from actors.settings import ClusterSettings
 from actors.tables.rebalances import RebalanceStore

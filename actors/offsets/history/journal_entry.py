@@ -95,7 +95,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoodStill:
-    """Partitions that nobody of the group consumed; see ``actors.group.stillness`` for the rule."""
+    """Partitions that nobody of the group consumed; see ``actors.offsets.history.stillness`` for the rule."""
 
     assigned: int
     """Partitions that were assigned when the rebalance began, or waited for a new owner."""

@@ -26,8 +26,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from actors.group.consumer_protocol import assigned_partitions
-from actors.group.journal_entry import MAX_PARTITIONS, Pause, StoodStill
 from actors.group.types import MemberId
+from actors.offsets.history.journal_entry import MAX_PARTITIONS, Pause, StoodStill
 
 TopicPartition = tuple[str, int]
 Owned = Mapping[MemberId, Collection[TopicPartition]]

@@ -13,8 +13,8 @@ from typing import Any
 
 from actors.controller.admin import Started
 from actors.follow import ViewFollower
-from actors.held import Version, news
-from actors.offsets_serving import PartitionHost
+from actors.offsets.held import Version, news
+from actors.offsets.serving import PartitionHost
 from actors.processes import signal_process, until_process_ends
 from actors.ray_actors import Actor
 from actors.settings import ClusterSettings

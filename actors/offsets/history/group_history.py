@@ -14,11 +14,11 @@ from typing import Any
 from actors.config import MusterConfig
 from actors.event_writer import EventWriter
 from actors.group.events import Event, GroupRestored, OffsetsCommitted, OffsetsDeleted, OffsetsExpired
-from actors.offsets import OffsetsPartition
-from actors.recording.commit_window import CommitWindow, Kind
-from actors.recording.group_events import GroupEvents
-from actors.recording.open_windows import OpenWindows
-from actors.recording.registrations import row_of, snapshot_rows
+from actors.offsets.history.commit_window import CommitWindow, Kind
+from actors.offsets.history.group_events import GroupEvents
+from actors.offsets.history.open_windows import OpenWindows
+from actors.offsets.history.registrations import row_of, snapshot_rows
+from actors.offsets.partition import OffsetsPartition
 from actors.tables.schemas.groups import GROUP_EVENTS, REGISTRATIONS
 from actors.tables.schemas.offsets import COMMITS
 from placement.registration import Change
@@ -112,7 +112,7 @@ class _Events:
 
 
 class _Registrations:
-    """A :class:`actors.offsets.StatementSink`."""
+    """A :class:`actors.offsets.partition.StatementSink`."""
 
     def __init__(self, core: OffsetsPartition, storage: Path, config: MusterConfig, now_ms: Callable[[], int]) -> None:
         self._core = core
