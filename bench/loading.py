@@ -13,7 +13,7 @@ from pathlib import Path
 from uuid import UUID
 
 from actors.config import MusterConfig, group_config, offsets_log_config
-from actors.group.records import CommittedOffset, OffsetKey, offset_record
+from actors.group.codec.records import CommittedOffset, OffsetKey, offset_record
 from actors.group.types import GroupId
 from actors.log.partition import PartitionLog
 from actors.offsets.partition import OffsetsPartition

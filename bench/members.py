@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from actors.group.primitives import Writer
+from actors.group.codec.primitives import Writer
 from actors.wire.codec import ErrorCode
 from bench.client import Connection, Errors, request
 

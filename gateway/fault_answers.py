@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from actors.faults.model import error_code
-from actors.group import adapters
+from actors.group.codec import adapters
 from actors.wire.codec import ErrorCode, field
 from gateway.connection import BadRequest, Cause
 from gateway.registry import Call, Reply
@@ -248,4 +248,4 @@ _BODIES: dict[int, Callable[[Call, ErrorCode], dict[str, Any]]] = {
     60: _describe_cluster,
     74: _list_config_resources,
 }
-"""By api key; those of groups are in ``actors.group.adapters``."""
+"""By api key; those of groups are in ``actors.group.codec.adapters``."""

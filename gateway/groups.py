@@ -7,8 +7,8 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from actors.group import adapters
-from actors.group.arguments import check_arguments
+from actors.group.apis.arguments import check_arguments
+from actors.group.codec import adapters
 from actors.group.errors import Refused
 from actors.group.types import Context
 from actors.wire import codec

@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from actors.group.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
+from actors.group.codec.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
 from actors.wire import codec, envelope
 from actors.wire.channel import ChannelLost
 from actors.wire.codec import ErrorCode

@@ -15,8 +15,11 @@ from enum import Enum
 
 from kio.schema.errors import ErrorCode
 
-from actors.group import admin, expiry, join, leave, liveness, offsets, rebalance, simple, sync, watchdog
-from actors.group.arguments import check_arguments
+from actors.group import expiry, rebalance, simple, watchdog
+from actors.group.apis import admin, join, leave, offsets, sync
+from actors.group.apis import heartbeat as liveness
+from actors.group.apis.arguments import check_arguments
+from actors.group.codec.records import UnknownKey
 from actors.group.config import GroupConfig
 from actors.group.errors import Refused
 from actors.group.events import Cause, GroupRestored, PartitionLoaded, RebalanceAborted, RecordsSkipped
@@ -38,7 +41,6 @@ from actors.group.messages import (
     SyncGroup,
     failed,
 )
-from actors.group.records import UnknownKey
 from actors.group.shard import Shard
 from actors.group.state import Group, GroupState, restored
 from actors.group.timers import TimerKind, TimerName

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from actors.group.admin import remove_group
-from actors.group.consumer_protocol import PROTOCOL_TYPE
+from actors.group.apis.admin import remove_group
+from actors.group.codec.consumer_protocol import PROTOCOL_TYPE
+from actors.group.codec.records import NO_TIMESTAMP, CommittedOffset
 from actors.group.events import OffsetsExpired
-from actors.group.records import NO_TIMESTAMP, CommittedOffset
 from actors.group.shard import Shard
 from actors.group.state import Group, GroupState
 from actors.group.timers import TimerKind, TimerName

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from actors.group.records import (
+from actors.group.codec.records import (
     CommittedOffset,
     GroupKey,
     GroupMetadata,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from actors.group.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
+from actors.group.codec.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
 from actors.group.messages import NO_GENERATION
 from actors.group.state import Group, Member
 from actors.group.types import ANONYMOUS, Context, GroupId

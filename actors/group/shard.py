@@ -12,12 +12,7 @@ from itertools import takewhile
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.config import GroupConfig
-from actors.group.errors import translate_for
-from actors.group.events import Event, RemovedOffset
-from actors.group.hard import HardState, Prior, TopicPartition
-from actors.group.messages import Request, Response, failed
-from actors.group.records import (
+from actors.group.codec.records import (
     CommittedOffset,
     GroupKey,
     GroupMetadata,
@@ -26,6 +21,11 @@ from actors.group.records import (
     group_record,
     offset_record,
 )
+from actors.group.config import GroupConfig
+from actors.group.errors import translate_for
+from actors.group.events import Event, RemovedOffset
+from actors.group.hard import HardState, Prior, TopicPartition
+from actors.group.messages import Request, Response, failed
 from actors.group.registry import Registry
 from actors.group.state import Group, Member
 from actors.group.timers import TimerKind, TimerName, Timers

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from actors.group.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
+from actors.group.codec.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
+from actors.group.codec.records import NO_TIMESTAMP, GroupMetadata, MemberMetadata
 from actors.group.messages import JoinedMember, JoinGroup
 from actors.group.protocols import Protocols, Support, select
-from actors.group.records import NO_TIMESTAMP, GroupMetadata, MemberMetadata
 from actors.group.types import Context, GroupId, MemberId, Token, Who
 
 

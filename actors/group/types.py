@@ -1,6 +1,6 @@
 """What goes into and comes out of the group coordinator core. No I/O, no clock, no Ray.
 
-Requests and responses are version-neutral; ``actors.group.adapters`` translates Kafka's versions. Where the
+Requests and responses are version-neutral; ``actors.group.codec.adapters`` translates Kafka's versions. Where the
 answer depends on the version, the request says so (``api_version``).
 """
 

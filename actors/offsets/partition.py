@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, Protocol
 from uuid import UUID
 
-from actors.group import adapters
+from actors.group.codec import adapters
 from actors.group.config import GroupConfig
 from actors.group.coordinator import Coordinator
 from actors.group.events import ROUTINE, Event

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from actors.group.consumer_protocol import assigned_partitions
+from actors.group.codec.consumer_protocol import assigned_partitions
 from actors.wire.codec import ErrorCode
 from bench.attribution.truth import Group, Place
 from bench.attribution.world import OFFSET_COMMIT, Link, World, committed

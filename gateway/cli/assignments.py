@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any, Protocol
 
-from actors.group import connect_protocol, consumer_protocol
+from actors.group.codec import connect_protocol, consumer_protocol
 from gateway.cli.offsets import Partition, name_of
 from gateway.cli.output import counted
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.group.consumer_protocol import PROTOCOL_TYPE, assigned_partitions, subscribed_topics
-from actors.group.errors import CorruptRecord
-from actors.group.records import (
+from actors.group.codec.consumer_protocol import PROTOCOL_TYPE, assigned_partitions, subscribed_topics
+from actors.group.codec.records import (
     CommittedOffset,
     GroupMetadata,
     Key,
@@ -17,6 +16,7 @@ from actors.group.records import (
     decode_key,
     decode_value,
 )
+from actors.group.errors import CorruptRecord
 from gateway.cli import assignments
 
 

@@ -12,7 +12,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from click.testing import Result
 
-from actors.group.records import (
+from actors.group.codec.records import (
     CommittedOffset,
     GroupKey,
     GroupMetadata,

@@ -13,7 +13,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewTopic
 
-from actors.group.records import CommittedOffset, OffsetKey, decode_key, decode_value
+from actors.group.codec.records import CommittedOffset, OffsetKey, decode_key, decode_value
 from demo.observer import Observer
 from placement.hashing import partition_for
 from tests.cluster.members import Member, committed_offsets

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.group.arguments import MAX_NAME_BYTES
+from actors.group.apis.arguments import MAX_NAME_BYTES
 from actors.offsets.mapping_writer import MappingWriter
 from actors.wire import codec
 from actors.wire.codec import ErrorCode

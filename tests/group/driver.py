@@ -8,6 +8,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from actors.group.codec.primitives import Writer
 from actors.group.config import GroupConfig
 from actors.group.coordinator import Coordinator
 from actors.group.events import Event
@@ -31,7 +32,6 @@ from actors.group.messages import (
     SyncGroup,
     SyncGroupResponse,
 )
-from actors.group.primitives import Writer
 from actors.group.state import Group
 from actors.group.types import Context, GroupId, MemberId, Outcome, Record, Token
 from placement.registration import Statement

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from actors.group import adapters
+from actors.group.codec import adapters
 from actors.group.messages import (
     CommitPartition,
     DescribedGroup,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.group.connect_protocol import assigned_tasks
-from actors.group.primitives import Writer
+from actors.group.codec.connect_protocol import assigned_tasks
+from actors.group.codec.primitives import Writer
 
 
 def assignment(version: int, tasks: dict[str, list[int]], *, more: bytes = b"") -> bytes:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from actors.group.codec.primitives import Writer
 from actors.group.events import Cause, PendingEnd, Removal
-from actors.group.primitives import Writer
 from actors.group.types import Outcome
 from actors.offsets.history.journal import Journal
 from actors.offsets.history.journal_entry import (

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from kio.schema.errors import ErrorCode
 
+from actors.group.codec.records import CommittedOffset, OffsetKey
 from actors.group.events import GroupDeleted, OffsetsCommitted, OffsetsDeleted, OffsetsExpired, RemovedOffset
 from actors.group.messages import DeleteGroups, OffsetDelete, OffsetFetch, OffsetFetchGroup
-from actors.group.records import CommittedOffset, OffsetKey
 from actors.group.state import GroupState
 from actors.group.types import GroupId
 from tests.group.driver import HOST, Driver, G, commit, error_of, fetch, join, leave, subscription

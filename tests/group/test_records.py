@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.group.consumer_protocol import assigned_partitions, subscribed_topics
-from actors.group.errors import CorruptRecord
-from actors.group.hard import HardState
-from actors.group.primitives import Writer
-from actors.group.records import (
+from actors.group.codec.consumer_protocol import assigned_partitions, subscribed_topics
+from actors.group.codec.primitives import Writer
+from actors.group.codec.records import (
     CommittedOffset,
     GroupKey,
     GroupMetadata,
@@ -22,6 +20,8 @@ from actors.group.records import (
     group_record,
     offset_record,
 )
+from actors.group.errors import CorruptRecord
+from actors.group.hard import HardState
 from actors.group.types import GroupId, MemberId, Record
 from tests.group.driver import assignment, subscription
 

@@ -10,7 +10,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from kio.schema.errors import ErrorCode
 
 from actors.config import MusterConfig, group_config
-from actors.group import adapters
+from actors.group.codec import adapters
 from actors.group.coordinator import Coordinator
 from actors.group.types import GroupId, Token
 from actors.wire import codec

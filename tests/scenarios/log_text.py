@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.group.records import (
+from actors.group.codec.records import (
     NO_TIMESTAMP,
     CommittedOffset,
     GroupMetadata,

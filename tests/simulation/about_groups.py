@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.consumer_protocol import assigned_partitions
+from actors.group.codec.consumer_protocol import assigned_partitions
+from actors.group.codec.records import GroupKey, GroupMetadata, decode_key, decode_value
 from actors.group.messages import JoinGroupResponse, SyncGroup, SyncGroupResponse
-from actors.group.records import GroupKey, GroupMetadata, decode_key, decode_value
 from actors.group.state import GroupState
 from tests.simulation.actor import Asked, Step, StepKind
 from tests.simulation.broken import Broken

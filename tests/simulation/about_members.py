@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
+from actors.group.apis.join import NEW_MEMBER_JOIN_TIMEOUT_MS
 from actors.group.events import MemberExpired, MemberLeft, Removal
-from actors.group.join import NEW_MEMBER_JOIN_TIMEOUT_MS
 from actors.group.messages import (
     HeartbeatResponse,
     JoinGroup,

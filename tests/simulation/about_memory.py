@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from actors.group.consumer_protocol import assigned_partitions
-from actors.group.records import CommittedOffset, GroupMetadata, OffsetKey
+from actors.group.codec.consumer_protocol import assigned_partitions
+from actors.group.codec.records import CommittedOffset, GroupMetadata, OffsetKey
 from actors.group.state import GroupState
 from actors.group.timers import TimerKind
 from actors.group.types import GroupId, MemberId

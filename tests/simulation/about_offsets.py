@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
+from actors.group.codec.records import CommittedOffset, OffsetKey, decode_key, decode_value, offset_record
 from actors.group.messages import FetchedOffset, OffsetFetch, OffsetFetchResponse
-from actors.group.records import CommittedOffset, OffsetKey, decode_key, decode_value, offset_record
 from actors.group.state import GroupState
 from actors.group.types import GroupId
 from tests.simulation.actor import Asked, Step, StepKind

@@ -13,7 +13,7 @@ from enum import Enum
 
 from kio.schema.errors import ErrorCode
 
-from actors.group import adapters
+from actors.group.codec import adapters
 from actors.group.config import GroupConfig
 from actors.group.coordinator import Coordinator, Phase
 from actors.group.messages import Request, Response

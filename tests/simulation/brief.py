@@ -8,8 +8,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.consumer_protocol import assigned_partitions
-from actors.group.records import UnknownKey, decode_key, decode_value
+from actors.group.codec.consumer_protocol import assigned_partitions
+from actors.group.codec.records import UnknownKey, decode_key, decode_value
 from actors.group.types import Record
 
 _SILENT: tuple[Any, ...] = (None, "", (), -1, b"")

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 
-from actors.group.records import GroupKey, GroupMetadata, Key, UnknownKey, Value, decode_key, decode_value
+from actors.group.codec.records import GroupKey, GroupMetadata, Key, UnknownKey, Value, decode_key, decode_value
 from actors.group.types import GroupId, Record, WriteId
 
 

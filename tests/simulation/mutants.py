@@ -13,21 +13,9 @@ from unittest.mock import patch
 
 from kio.schema.errors import ErrorCode
 
-from actors.group import (
-    admin,
-    coordinator,
-    expiry,
-    hard,
-    join,
-    leave,
-    liveness,
-    membership,
-    offsets,
-    rebalance,
-    state,
-    static,
-    sync,
-)
+from actors.group import coordinator, expiry, hard, membership, rebalance, state, static
+from actors.group.apis import admin, join, leave, offsets, sync
+from actors.group.apis import heartbeat as liveness
 from actors.group.errors import Refused
 from actors.group.messages import Heartbeat, SyncGroupResponse
 from actors.group.registry import Registry

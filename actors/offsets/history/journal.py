@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors.group import events
-from actors.group.consumer_protocol import PROTOCOL_TYPE, owned_partitions
+from actors.group.codec.consumer_protocol import PROTOCOL_TYPE, owned_partitions
 from actors.group.events import Event, PendingEnd
 from actors.group.types import GroupId, MemberId, Who
 from actors.offsets.history.journal_entry import (

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from actors.group.consumer_protocol import assigned_partitions
+from actors.group.codec.consumer_protocol import assigned_partitions
 from actors.group.types import MemberId
 from actors.offsets.history.journal_entry import MAX_PARTITIONS, Pause, StoodStill
 

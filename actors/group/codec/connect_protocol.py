@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from actors.group.codec.primitives import Reader
 from actors.group.errors import CorruptRecord
-from actors.group.primitives import Reader
 
 PROTOCOL_TYPE = "connect"
 COOPERATIVE_FROM = 1

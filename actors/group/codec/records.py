@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from sys import intern
 from typing import NamedTuple
 
+from actors.group.codec.primitives import Reader, Writer
 from actors.group.errors import CorruptRecord
-from actors.group.primitives import Reader, Writer
 from actors.group.types import GroupId, MemberId, Record
 
 OFFSET_KEY_TYPES = (0, 1)

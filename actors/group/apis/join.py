@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
+from actors.group.codec.records import GroupMetadata
 from actors.group.errors import Refused, translate
 from actors.group.events import (
     Cause,
@@ -24,7 +25,6 @@ from actors.group.events import (
 from actors.group.membership import check_member, evict, fail_parked, forget_group, forget_pending, meet, park
 from actors.group.messages import NO_MEMBER, JoinGroup, JoinGroupResponse
 from actors.group.rebalance import after_removal, complete_if_all_joined, joined_response, prepare_or_advance
-from actors.group.records import GroupMetadata
 from actors.group.shard import Shard, pending_timer, session_timer
 from actors.group.state import Group, GroupState, Member, Parked
 from actors.group.static import replace_member

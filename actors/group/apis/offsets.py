@@ -12,7 +12,9 @@ from collections.abc import Collection, Iterator
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.consumer_protocol import PROTOCOL_TYPE
+from actors.group.codec.consumer_protocol import PROTOCOL_TYPE
+from actors.group.codec.records import NO_TIMESTAMP as NO_STATE_TIMESTAMP
+from actors.group.codec.records import CommittedOffset, OffsetKey
 from actors.group.errors import Refused
 from actors.group.events import CommittedPartition, OffsetsCommitted, OffsetsDeleted
 from actors.group.membership import check_member, meet
@@ -34,8 +36,6 @@ from actors.group.messages import (
     PartitionError,
     TopicErrors,
 )
-from actors.group.records import NO_TIMESTAMP as NO_STATE_TIMESTAMP
-from actors.group.records import CommittedOffset, OffsetKey
 from actors.group.shard import Shard
 from actors.group.simple import saw_simple
 from actors.group.state import Group, GroupState
