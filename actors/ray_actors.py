@@ -21,10 +21,10 @@ from actors.config import in_force, log_config
 from actors.controller.admin import Started
 from actors.event_writer import EventWriter
 from actors.follow import ViewFollower
+from actors.log.history import LogHistory
+from actors.log.server import LogServer
 from actors.log.service import LogService
 from actors.log.weight import TopicPartition, Weights
-from actors.log_history import LogHistory
-from actors.log_server import LogServer
 from actors.offsets.held import Known, Version, news
 from actors.offsets.serving import PartitionHost
 from actors.reconciler import Comparison, Reconciler, Repaired

@@ -23,7 +23,7 @@ from typing import Any
 
 import click
 
-from actors.log.records import build_batch
+from actors.log.format.records import build_batch
 from actors.wire.codec import ErrorCode
 from bench.client import Connection, Errors, Lost, connect
 from bench.cluster import Cluster, machine

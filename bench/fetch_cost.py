@@ -31,8 +31,8 @@ import uvloop
 
 from actors.config import MusterConfig, log_config
 from actors.log import LogService
-from actors.log.records import build_batch
-from actors.log_server import LogServer
+from actors.log.format.records import build_batch
+from actors.log.server import LogServer
 from actors.runtime import now_ms
 from actors.tables.spool import Sample, SampleStore
 from actors.wire import codec

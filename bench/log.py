@@ -12,9 +12,10 @@ from uuid import UUID
 
 import click
 
-from actors.log import LogConfig, PartitionLog, index, snapshot
-from actors.log.batch import find_damage, iter_headers
-from actors.log.records import build_batch
+from actors.log import LogConfig, PartitionLog
+from actors.log.files import index, snapshot
+from actors.log.format.batch import find_damage, iter_headers
+from actors.log.format.records import build_batch
 from actors.runtime import now_ms
 from bench.cluster import machine
 from bench.report import Figures, markdown, print_table, write_json

@@ -25,7 +25,7 @@ from actors.config import MusterConfig, group_config
 from actors.group.events import CommittedPartition, OffsetsCommitted
 from actors.group.types import Context, GroupId, MemberId
 from actors.log import LogConfig, PartitionLog
-from actors.log.disk import Disk
+from actors.log.files.disk import Disk
 from actors.offsets.history.group_history import GroupHistory
 from actors.offsets.partition import OffsetsPartition
 from actors.runtime import now_ms

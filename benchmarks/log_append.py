@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from actors.log import LogConfig, PartitionLog
-from actors.log.disk import Disk
-from actors.log.records import build_batch
+from actors.log.files.disk import Disk
+from actors.log.format.records import build_batch
 
 APPENDS = 5_000
 BATCH_BYTES = (200, 16_384, 262_144)

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from actors.log.batch import HEADER_BYTES, LENGTH_OVERHEAD
 from actors.log.errors import CorruptMessage
+from actors.log.format.batch import HEADER_BYTES, LENGTH_OVERHEAD
 from actors.wire import codec
 from actors.wire.channel import Channel, NotSent
 from actors.wire.codec import ErrorCode

@@ -14,8 +14,8 @@ from actors.group.config import GroupConfig
 from actors.group.events import Cause, Event, MemberSynced, RebalanceStarted
 from actors.group.types import Record
 from actors.log import LogConfig, PartitionLog
-from actors.log.batch import iter_headers
-from actors.log.disk import Disk
+from actors.log.files.disk import Disk
+from actors.log.format.batch import iter_headers
 from actors.offsets.batching import batches
 from actors.offsets.partition import OffsetsPartition
 from actors.runtime import now_ms

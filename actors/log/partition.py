@@ -6,7 +6,7 @@ calls. Readers see what is below the high watermark, and nothing is acknowledged
 **One writer.** Two copies of an actor can run at once, one of them paused or cut off without knowing it. Whoever
 opens the log with leader epoch E does, in this order:
 
-1. takes the claim of E and removes all lower ones (``actors.log.directory.Claim``);
+1. takes the claim of E and removes all lower ones (``actors.log.files.directory.Claim``);
 2. finds the highest manifest and loads what it lists, and the open part of its epoch, up to the first batch that is
    not whole; makes that durable; the log's end L is now known;
 3. writes the manifest of E: the segments that hold something, each with the offset at which it ends, and L;
@@ -26,7 +26,7 @@ A writer acknowledges only after (a) its bytes are durable and then (b) its clai
   later opener begins with this manifest or with one that came from it.
 
 **Taking away.** Retention, DeleteRecords and the cleaner remove closed segments, replace them and move the log start.
-All of it goes through ``actors.log.rewriting``: new files are made whole and durable under names that mean nothing yet;
+All of it goes through ``actors.log.upkeep.rewriting``: new files are made whole and durable under names that mean nothing yet;
 then the epoch's own manifest is replaced, atomically and durably; then the claim is looked at; only if it holds, memory
 follows and files are removed, and only then DeleteRecords is answered. Appends and reads go on meanwhile. Therefore:
 
@@ -55,21 +55,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from actors.log import directory as directories
-from actors.log import recovery, retention
-from actors.log.batch import (
-    BatchHeader,
-    check_client_batch,
-    read_header,
-    stamp,
-    stamp_log_append_time,
-)
-from actors.log.cleaner import Cleaner, CleanResult
 from actors.log.commit import Committer, Done, Write, acknowledged
-from actors.log.compaction import check_keys
 from actors.log.config import LOG_APPEND_TIME, LogConfig
-from actors.log.directory import Claim
-from actors.log.disk import DISK, Disk
 from actors.log.errors import (
     MessageTooLarge,
     NotLeader,
@@ -78,11 +65,19 @@ from actors.log.errors import (
     RecordListTooLarge,
     StorageError,
 )
+from actors.log.files import directory as directories
+from actors.log.files import recovery
+from actors.log.files.directory import Claim
+from actors.log.files.disk import DISK, Disk
+from actors.log.format.batch import BatchHeader, check_client_batch, read_header, stamp, stamp_log_append_time
+from actors.log.format.recompression import recompressed
+from actors.log.format.records import build_batch
 from actors.log.producers import WrittenBatch
 from actors.log.reading import LogReader
-from actors.log.recompression import recompressed
-from actors.log.records import build_batch
-from actors.log.rewriting import Rewriter
+from actors.log.upkeep import retention
+from actors.log.upkeep.cleaner import Cleaner, CleanResult
+from actors.log.upkeep.compaction import check_keys
+from actors.log.upkeep.rewriting import Rewriter
 
 HIGH_WATERMARK = -1
 """Instead of an offset, in DeleteRecords."""

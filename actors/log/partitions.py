@@ -11,10 +11,10 @@ from typing import TypeVar
 from uuid import UUID
 
 from actors.limited_log import LimitedLog
-from actors.log import directory as directories
 from actors.log.commit import RETRY_AFTER_S
 from actors.log.config import LogConfig
 from actors.log.errors import LogError, NotLeader, StorageError
+from actors.log.files import directory as directories
 from actors.log.partition import PartitionLog
 from actors.log.trouble import Trouble
 from placement.view import Topic

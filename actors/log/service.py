@@ -20,7 +20,7 @@ from actors.log.errors import InvalidRequiredAcks, LogError
 from actors.log.partition import Append, AppendResult, PartitionLog
 from actors.log.partitions import OnOpen, Partitions
 from actors.log.routing import MAY_COME, Routing
-from actors.log.upkeep import Upkeep
+from actors.log.upkeep.schedule import Upkeep
 from actors.log.weight import TopicPartition, Weights, weights
 from actors.wire.codec import ErrorCode
 from placement.view import ClusterView, Topic

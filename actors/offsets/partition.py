@@ -28,10 +28,10 @@ from actors.log.commit import Done
 from actors.log.config import LogConfig
 from actors.log.errors import LogError, NotLeader
 from actors.log.fetch import fetch, list_offsets
+from actors.log.format.records import Record as LogRecord
 from actors.log.partition import PartitionLog
 from actors.log.progress import append_times
-from actors.log.records import Record as LogRecord
-from actors.log.upkeep import Upkeep
+from actors.log.upkeep.schedule import Upkeep
 from actors.offsets.batching import Batch, Lingering, batches
 from actors.offsets.metrics import PartitionMetrics
 from actors.questions import Answer, Questions

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from actors.log.records import build_batch
+from actors.log.format.records import build_batch
 from actors.wire.codec import ErrorCode
 from bench.attribution.truth import Books, Group, Place, Truth
 from bench.client import ApiVersion, Connection, Lost, open_connection

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from actors import terminal
-from actors.log import inspection
-from actors.log.inspection import Report
+from actors.log.files import inspection
+from actors.log.files.inspection import Report
 from gateway.cli import storage
 from gateway.cli.errors import CliError
 from gateway.cli.log_dump import dump

@@ -37,7 +37,7 @@ COMMIT_BEFORE_DURABLE = Bug(
 )
 EPOCH_NOT_CHECKED = Bug(
     "the leader epoch is not checked",
-    "actors/log/directory.py",
+    "actors/log/files/directory.py",
     "        try:\n            os.close(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))\n",
     "        try:\n            pass\n",
 )

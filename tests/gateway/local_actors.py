@@ -14,7 +14,7 @@ from typing import Any
 from actors.audit.commits import CommitSteps
 from actors.config import MusterConfig, in_force, log_config
 from actors.log import LogService, PartitionLog
-from actors.log_server import LogServer
+from actors.log.server import LogServer
 from actors.offsets.history.group_history import GroupHistory
 from actors.offsets.history.rebalances import RebalanceHistory
 from actors.offsets.partition import OffsetsPartition, StatementSink

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from actors.log.batch import read_header
+from actors.log.format.batch import read_header
 from actors.wire.codec import ErrorCode, versions_of
 from gateway.cli.main import cli
 from placement.view import OFFSETS_TOPIC, Topic

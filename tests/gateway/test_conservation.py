@@ -19,7 +19,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.log.batch import iter_headers
+from actors.log.format.batch import iter_headers
 from actors.runtime import now_ms
 from actors.wire import codec
 from gateway.connection import Connection

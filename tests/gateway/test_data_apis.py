@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from actors.log.batch import iter_headers
-from actors.log.records import read_records
+from actors.log.format.batch import iter_headers
+from actors.log.format.records import read_records
 from actors.wire.codec import ErrorCode, versions_of
 from placement.view import OFFSETS_TOPIC, Topic
 from tests.gateway.serving import Client, Serving

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from actors.log.disk import Disk
+from actors.log.files.disk import Disk
 from actors.wire.codec import ErrorCode
 from placement.view import Broker, Topic
 from tests.gateway.serving import Serving

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from actors.log.batch import iter_headers
 from actors.log.errors import CorruptMessage
-from actors.log.records import build_batch
+from actors.log.format.batch import iter_headers
+from actors.log.format.records import build_batch
 from gateway.partitions import summarize
 
 RECORDS = ((7, 1), (8, 5), (20, 2))

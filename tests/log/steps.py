@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from actors.log import LogConfig, PartitionLog
-from actors.log.directory import Claim
-from actors.log.disk import Disk
+from actors.log.files.directory import Claim
+from actors.log.files.disk import Disk
 from tests.log.support import NOW_MS, TOPIC_ID
 
 

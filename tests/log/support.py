@@ -11,7 +11,7 @@ from uuid import UUID
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from actors.log import LogConfig, PartitionLog
-from actors.log.disk import DISK, Disk
+from actors.log.files.disk import DISK, Disk
 from actors.wire import codec
 from placement.view import ClusterView, Endpoint, Topic
 

@@ -15,7 +15,7 @@ import pytest
 
 from actors.log import LogConfig, PartitionLog, commit
 from actors.log.errors import OutOfOrderSequence, StorageError
-from actors.log.records import Record
+from actors.log.format.records import Record
 from tests.log.steps import Broken, Clock, SteppingDisk, opened
 from tests.log.support import NOW_MS, run
 from tests.log.test_cleaner import Pairs, keyed

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
-from actors.log import LogError, batch, compression
-from actors.log.batch import HEADER, HEADER_BYTES, check_client_batch, iter_headers, read_header
+from actors.log import LogError
 from actors.log.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -23,7 +22,9 @@ from actors.log.errors import (
     UnsupportedCompression,
     UnsupportedMessageFormat,
 )
-from actors.log.records import build_batch, read_records
+from actors.log.format import batch, compression
+from actors.log.format.batch import HEADER, HEADER_BYTES, check_client_batch, iter_headers, read_header
+from actors.log.format.records import build_batch, read_records
 from tests.log.support import GZIP, LZ4, NONE, NOW_MS, SNAPPY, ZSTD, client_batch
 
 LIMIT = 1 << 20

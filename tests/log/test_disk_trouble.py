@@ -13,8 +13,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from actors.log import LogConfig, PartitionLog, commit
-from actors.log.disk import Disk
 from actors.log.errors import StorageError
+from actors.log.files.disk import Disk
 from tests.log.support import client_batch, open_log, run
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EMFILE)

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from actors.log import LogConfig, PartitionLog, recovery
-from actors.log.batch import stamp
-from actors.log.directory import Claim
-from actors.log.disk import Disk
+from actors.log import LogConfig, PartitionLog
 from actors.log.errors import FencedEpoch, NotLeader
+from actors.log.files import recovery
+from actors.log.files.directory import Claim
+from actors.log.files.disk import Disk
+from actors.log.format.batch import stamp
 from tests.log.support import client_batch, open_log, run, segment_files
 
 SMALL = LogConfig(segment_bytes=1000)

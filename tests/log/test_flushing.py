@@ -10,8 +10,8 @@ import pytest
 
 from actors.config import MusterConfig, log_config, offsets_log_config
 from actors.log import LogConfig, PartitionLog
-from actors.log.disk import Disk
 from actors.log.errors import StorageError
+from actors.log.files.disk import Disk
 from tests.log.support import client_batch, open_log, run
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from actors.log import LogConfig, PartitionLog, snapshot
-from actors.log.disk import DISK, Disk
+from actors.log import LogConfig, PartitionLog
 from actors.log.errors import OutOfOrderSequence
-from actors.log.index import CACHE, Head, IndexCache, SparseIndex, read_entries
+from actors.log.files import snapshot
+from actors.log.files.disk import DISK, Disk
+from actors.log.files.index import CACHE, Head, IndexCache, SparseIndex, read_entries
+from actors.log.files.segment import Segment
 from actors.log.producers import ProducerEntry, WrittenBatch
-from actors.log.segment import Segment
 from tests.log.support import NOW_MS, client_batch, open_log, run, segment_files
 
 SMALL = LogConfig(segment_bytes=700, index_interval_bytes=150)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors.log_history import LogHistory
+from actors.log.history import LogHistory
 from tests.log.support import NOW_MS, client_batch, request, run, view_of
 from tests.log.test_service import FLIGHTS, OTHER, Cluster
 from tests.table_rows import table_rows

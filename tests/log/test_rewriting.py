@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.log import LogConfig, PartitionLog, commit, loading, recovery
-from actors.log.directory import Claim
+from actors.log import LogConfig, PartitionLog, commit
 from actors.log.errors import LogError, NotLeader
+from actors.log.files import loading, recovery
+from actors.log.files.directory import Claim
 from tests.log.steps import Broken, Gate, SteppingDisk, content, latest, opened
 from tests.log.support import run
 from tests.log.test_cleaner import keyed

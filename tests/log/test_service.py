@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from actors.log import LogConfig, LogService, partitions, routing
-from actors.log.batch import iter_headers
+from actors.log.format.batch import iter_headers
 from actors.log.partition import PartitionLog
 from actors.wire.codec import ErrorCode
 from placement.view import ClusterView, Topic

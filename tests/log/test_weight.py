@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from actors.log import LogConfig, PartitionLog
-from actors.log.batch import iter_headers
 from actors.log.errors import NotLeader
+from actors.log.format.batch import iter_headers
 from actors.log.weight import weigh, weights
 from tests.log.support import TOPIC_ID, client_batch, open_log, run
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from actors.group.config import GroupConfig
 from actors.log import LogConfig, LogService, PartitionLog
-from actors.log_server import LogServer
+from actors.log.server import LogServer
 from actors.offsets.partition import OffsetsPartition
 from actors.runtime import now_ms
 from actors.wire.server import Handler, Server

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
 
-from actors.log import loading, snapshot
-from actors.log.batch import read_header
-from actors.log.directory import Claim
-from actors.log.disk import Disk
 from actors.log.errors import LogError, StorageError
-from actors.log.recovery_point import RecoveryPoint, RecoveryPointFile
-from actors.log.segment import Segment
+from actors.log.files import loading, snapshot
+from actors.log.files.directory import Claim
+from actors.log.files.disk import Disk
+from actors.log.files.recovery_point import RecoveryPoint, RecoveryPointFile
+from actors.log.files.segment import Segment
+from actors.log.format.batch import read_header
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from actors.log.batch import HEADER, HEADER_BYTES, LENGTH_OVERHEAD, NO_PRODUCER, NO_SEQUENCE, BatchHeader, Buffer, seal
-from actors.log.compression import NO_COMPRESSION, compress, decompress
 from actors.log.errors import CorruptMessage
+from actors.log.format.batch import (
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_OVERHEAD,
+    NO_PRODUCER,
+    NO_SEQUENCE,
+    BatchHeader,
+    Buffer,
+    seal,
+)
+from actors.log.format.compression import NO_COMPRESSION, compress, decompress
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
 _NO_HEADERS: Headers = ()

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from actors.log.commit import Committer
 from actors.log.config import FOR_EVER, LogConfig
-from actors.log.rewriting import Change
-from actors.log.segment import NO_TIMESTAMP, Segment
+from actors.log.files.segment import NO_TIMESTAMP, Segment
+from actors.log.upkeep.rewriting import Change
 
 
 def is_roll_due(writer: Committer, now_ms: int) -> bool:

@@ -24,12 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from actors.log.commit import Committer
-from actors.log.directory import Claim
-from actors.log.disk import Disk
 from actors.log.errors import NotLeader, StorageError
-from actors.log.manifest import Manifest
-from actors.log.recovery import Recovered
-from actors.log.segment import Segment
+from actors.log.files.directory import Claim
+from actors.log.files.disk import Disk
+from actors.log.files.manifest import Manifest
+from actors.log.files.recovery import Recovered
+from actors.log.files.segment import Segment
 
 log = logging.getLogger(__name__)
 

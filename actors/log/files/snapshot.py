@@ -20,7 +20,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from actors.log.disk import Disk
+from actors.log.files.disk import Disk
 from actors.log.producers import ProducerEntry, WrittenBatch
 
 SUFFIX = ".snapshot"

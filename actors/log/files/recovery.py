@@ -1,6 +1,6 @@
 """From the files in a partition's directory to the log in memory.
 
-What counts is in the highest manifest (``actors.log.manifest``); what its epoch wrote after that is scanned. Why:
+What counts is in the highest manifest (``actors.log.files.manifest``); what its epoch wrote after that is scanned. Why:
 see ``actors.log.partition``.
 """
 
@@ -13,15 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors.log import loading, recovery_point
-from actors.log.directory import Claim
-from actors.log.disk import Disk
 from actors.log.errors import FencedEpoch, StorageError
-from actors.log.loading import Loaded
-from actors.log.manifest import Manifest, is_leftover, manifests
+from actors.log.files import loading, recovery_point
+from actors.log.files.directory import Claim
+from actors.log.files.disk import Disk
+from actors.log.files.loading import Loaded
+from actors.log.files.manifest import Manifest, is_leftover, manifests
+from actors.log.files.recovery_point import RecoveryPoint
+from actors.log.files.segment import Segment, SegmentName
 from actors.log.producers import ProducerStates
-from actors.log.recovery_point import RecoveryPoint
-from actors.log.segment import Segment, SegmentName
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ _NO_MANIFEST = Manifest(-1, 0, {})
 def recover(directory: Path, epoch: int, claim: Claim, index_interval_bytes: int, disk: Disk) -> Recovered:
     """Steps 2 to 5 of taking a log over.
 
-    Damaged segments are set aside, the tail ends where it is torn: see ``actors.log.loading``. If the tail is damaged,
+    Damaged segments are set aside, the tail ends where it is torn: see ``actors.log.files.loading``. If the tail is damaged,
     the log stays with the epoch before, so that the next opener finds it as this one did. FencedEpoch if a newer epoch
     came in between. StorageError. OSError.
     """

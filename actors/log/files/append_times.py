@@ -27,7 +27,7 @@ from collections.abc import Iterable
 from concurrent.futures import Executor
 from pathlib import Path
 
-from actors.log.disk import Disk
+from actors.log.files.disk import Disk
 
 log = logging.getLogger(__name__)
 

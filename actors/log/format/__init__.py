@@ -1,0 +1,1 @@
+"""Record batches: format, checks, codecs. No files here."""

@@ -1,0 +1,1 @@
+"""What is done with a log beside serving it: flushing, retention, compaction."""
