@@ -27,8 +27,8 @@ from actors.log.service import LogService
 from actors.log.weight import TopicPartition, Weights
 from actors.offsets.held import Known, Version, news
 from actors.offsets.serving import PartitionHost
-from actors.reconciler import Comparison, Reconciler, Repaired
-from actors.repair_history import RepairHistory
+from actors.reconciler.history import RepairHistory
+from actors.reconciler.reconciler import Comparison, Reconciler, Repaired
 from actors.runtime import log_to_file, now_ms, socket_path, wall_ms
 from actors.settings import ClusterSettings
 from actors.storage import check_shared

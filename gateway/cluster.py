@@ -14,7 +14,7 @@ from ray.exceptions import RayError, RayTaskError
 from actors.controller.actor import Controller
 from actors.controller.nodes import NodeError
 from actors.controller.supervisor import detached
-from actors.reconciler import MappingUnknown
+from actors.reconciler.reconciler import MappingUnknown
 from actors.runtime import log_folder
 from actors.settings import NAMESPACE, ClusterReady, ClusterSettings
 from gateway.actor import GatewayActor

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 DEADLINE_S = 1.0
 
 Status = Callable[[], Awaitable[Mapping[str, Any]]]
-"""Asks for what ``actors.reconciler.Reconciler.status`` gives."""
+"""Asks for what ``actors.reconciler.reconciler.Reconciler.status`` gives."""
 Sample = tuple[Family, str, float]
 """A series: its family, its labels as they stand between braces, and the value."""
 

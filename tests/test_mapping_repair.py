@@ -11,7 +11,7 @@ import pytest
 
 from actors.offsets.held import Known, news, version_of
 from actors.offsets.mapping_writer import MappingWriter
-from actors.reconciler import MappingUnknown, Reconciler
+from actors.reconciler.reconciler import MappingUnknown, Reconciler
 from placement.mapping import decode_registration, encode_registration, kop_path, registration_path
 from placement.mapping_nodes import MappingNodes
 from placement.registration import Registration, Withdrawal

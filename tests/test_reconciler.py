@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from actors.reconciler import Reconciler
+from actors.reconciler.reconciler import Reconciler
 from actors.zookeeper import EmbeddedZooKeeper
 from placement.layout import CLIENT_GROUP_ID
 from placement.mapping import encode_registration, kop_path, registration_path

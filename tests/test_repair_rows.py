@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from actors.event_writer import EventWriter
-from actors.repair_counts import RepairCounts
-from actors.repair_history import RepairHistory
+from actors.reconciler.counts import RepairCounts
+from actors.reconciler.history import RepairHistory
 from actors.runtime import wall_ms
 from placement.mapping import client_path, encode_registration, kop_path, registration_path
 from placement.mapping_nodes import Outcome

@@ -27,7 +27,7 @@ from gateway.cli.output import counted, print_json, print_table
 from gateway.cli.running import by_storage_or_address, connected
 
 if TYPE_CHECKING:
-    from actors.reconciler import Comparison, Repaired
+    from actors.reconciler.reconciler import Comparison, Repaired
 
 F = TypeVar("F", bound=Callable[..., Any])
 

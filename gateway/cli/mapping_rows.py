@@ -11,7 +11,7 @@ from placement.layout import Malformed
 from placement.mapping import Undecodable, canonical_host, decode_registration, decode_segment
 
 if TYPE_CHECKING:
-    from actors.reconciler import Comparison
+    from actors.reconciler.reconciler import Comparison
 
 _SHOWN_BYTES = 60
 _ACTIONS = {Difference.MISSING: "create", Difference.WRONG: "set", Difference.NEWER: "set", Difference.STALE: "remove"}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from actors.event_writer import Add
-from actors.repair_counts import RepairCounts, action_name
+from actors.reconciler.counts import RepairCounts, action_name
 from placement.divergence import node_kind
 from placement.layout import Malformed
 from placement.mapping import decode_registration, group_of_path, is_kop_path, is_registration_path, member_of_path

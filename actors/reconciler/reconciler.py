@@ -2,7 +2,7 @@
 
 Why it is needed although every coordinator writes its own registrations: an operator may delete nodes, a
 coordinator may die between a change and its write, and a zombie may write late. What it does is decided by
-:mod:`placement.repair`; here are the reading and the doing, in actors.repair_counts the counting.
+:mod:`placement.repair`; here are the reading and the doing, in actors.reconciler.counts the counting.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from actors.pace import Pace
-from actors.repair_counts import RepairCounts, action_name
-from actors.repair_history import RepairHistory
+from actors.reconciler.counts import RepairCounts, action_name
+from actors.reconciler.history import RepairHistory
 from actors.uncollected import uncollected
 from placement.divergence import Aside, Divergence
 from placement.hashing import partition_for

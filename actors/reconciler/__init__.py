@@ -1,0 +1,1 @@
+"""The reconciler: keeps the client-to-group mapping in ZooKeeper true."""
