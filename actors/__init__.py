@@ -1,3 +1,3 @@
-from actors.without_hypothesis import import_kio
+from actors.runtime.without_hypothesis import import_kio
 
 import_kio()

@@ -33,7 +33,7 @@ from actors.config import MusterConfig, log_config
 from actors.log import LogService
 from actors.log.format.records import build_batch
 from actors.log.server import LogServer
-from actors.runtime import now_ms
+from actors.runtime.process import now_ms
 from actors.tables.spool import Sample, SampleStore
 from actors.wire import codec
 from actors.wire.codec import ErrorCode

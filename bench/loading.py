@@ -17,7 +17,7 @@ from actors.group.codec.records import CommittedOffset, OffsetKey, offset_record
 from actors.group.types import GroupId
 from actors.log.partition import PartitionLog
 from actors.offsets.partition import OffsetsPartition
-from actors.runtime import now_ms
+from actors.runtime.process import now_ms
 from bench.report import Figures
 from placement.registration import Statement
 

@@ -16,7 +16,7 @@ from actors.log import LogConfig, PartitionLog
 from actors.log.files import index, snapshot
 from actors.log.format.batch import find_damage, iter_headers
 from actors.log.format.records import build_batch
-from actors.runtime import now_ms
+from actors.runtime.process import now_ms
 from bench.cluster import machine
 from bench.report import Figures, markdown, print_table, write_json
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import click
 
 from actors.reconciler.reconciler import Held, Reconciler
-from actors.zookeeper import EmbeddedZooKeeper
+from actors.runtime.zookeeper import EmbeddedZooKeeper
 from bench.cluster import machine
 from bench.report import Figures, markdown, print_table, write_json
 from placement.hashing import partition_for

@@ -28,7 +28,7 @@ from actors.log import LogConfig, PartitionLog
 from actors.log.files.disk import Disk
 from actors.offsets.history.group_history import GroupHistory
 from actors.offsets.partition import OffsetsPartition
-from actors.runtime import now_ms
+from actors.runtime.process import now_ms
 from actors.wire import codec
 
 ROUNDS = 20

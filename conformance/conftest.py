@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import pytest
 
-from actors.java import JavaNotFound
+from actors.runtime.java import JavaNotFound
 from conformance.artifacts import Kafka, KafkaJs, ToolMissing, connect, kafka, kafkajs
 from conformance.kafka import KafkaBroker
 from tests.muster_process import Muster

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from actors import rich_console
+from actors.runtime import rich_console
 from demo.page import Check, GroupLine
 
 _PLAIN_INTERVAL_S = 10.0

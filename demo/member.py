@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from actors import terminal
+from actors.runtime import terminal
 from demo.dataset import ROWS, row_number
 from demo.received import Received
 

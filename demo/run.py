@@ -21,7 +21,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from actors import terminal
+from actors.runtime import terminal
 from demo.checks import GroupSeen, Killed, MemberSeen, Membership, Seen, check_all, group_lines, went_on_after_s
 from demo.consumption import BUCKET_SECONDS, Consumption, table_of
 from demo.counters import Counted, counted, differences

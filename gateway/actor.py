@@ -20,13 +20,13 @@ from actors.audit.sends import Key, Run, Sends
 from actors.config.altering import Alteration
 from actors.controller.admin import NewTopic, Started, TopicOutcome
 from actors.controller.lifecycle import ControllerSeen, Lifecycle
-from actors.event_writer import EventWriter
 from actors.faults.registry import Book
-from actors.follow import CurrentController, ViewFollower
-from actors.limited_log import LimitedLog
-from actors.runtime import log_to_file, now_ms, wall_ms
-from actors.settings import ClusterSettings
-from actors.storage import check_shared
+from actors.runtime.event_writer import EventWriter
+from actors.runtime.follow import CurrentController, ViewFollower
+from actors.runtime.limited_log import LimitedLog
+from actors.runtime.process import log_to_file, now_ms, wall_ms
+from actors.runtime.settings import ClusterSettings
+from actors.runtime.storage import check_shared
 from actors.tables.reading import TableDamaged
 from actors.tables.schemas.cluster import LIFECYCLE
 from actors.tables.spool import SampleStore

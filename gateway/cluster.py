@@ -15,8 +15,8 @@ from actors.controller.actor import Controller
 from actors.controller.nodes import NodeError
 from actors.controller.supervisor import detached
 from actors.reconciler.reconciler import MappingUnknown
-from actors.runtime import log_folder
-from actors.settings import NAMESPACE, ClusterReady, ClusterSettings
+from actors.runtime.process import log_folder
+from actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings
 from gateway.actor import GatewayActor
 from placement.host_port import host_port
 from placement.zookeeper import ZooKeeperUnreachable

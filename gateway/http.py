@@ -14,7 +14,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from actors.limited_log import LimitedLog
+from actors.runtime.limited_log import LimitedLog
 from gateway import http_audit, http_faults, http_groups, http_lag
 from gateway.audit_metrics import audit_text
 from gateway.group_metrics import scrape

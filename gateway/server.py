@@ -13,8 +13,8 @@ from actors.audit.report import Report
 from actors.config import MusterConfig, group_config, in_force
 from actors.config.altering import Alteration
 from actors.controller.admin import NewTopic, TopicOutcome
-from actors.limited_log import LimitedLog
-from actors.runtime import now_ms
+from actors.runtime.limited_log import LimitedLog
+from actors.runtime.process import now_ms
 from actors.wire.channel import ChannelLost
 from gateway.attribution.account import Account
 from gateway.attribution.table import HEAR_MS

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from actors import rich_console, terminal
+from actors.runtime import rich_console, terminal
 from spark import out, priority, sizing
 from spark.jobs import JOBS
 from spark.jobs.job import Job, Options

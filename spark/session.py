@@ -1,6 +1,6 @@
 """Spark sessions: through RayDP on a running Ray cluster, or local for tests and small tables.
 
-Both use the Java of :mod:`actors.java`, so nothing has to be installed by hand.
+Both use the Java of :mod:`actors.runtime.java`, so nothing has to be installed by hand.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from actors.java import JavaNotFound, java_environment
-from actors.ray_on_loopback import use_loopback_for
+from actors.runtime.java import JavaNotFound, java_environment
+from actors.runtime.ray_on_loopback import use_loopback_for
 from spark import java_names, priority
 
 if TYPE_CHECKING:

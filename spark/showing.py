@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame
 from rich.console import Console
 from rich.text import Text
 
-from actors.rich_console import print_table
-from actors.terminal import printable
+from actors.runtime.rich_console import print_table
+from actors.runtime.terminal import printable
 from spark.answer import Answer, Shown
 from spark.jobs.job import Options, Section
 from spark.out import require_parts

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from actors import event_writer
-from actors.event_writer import EventWriter
+from actors.runtime import event_writer
+from actors.runtime.event_writer import EventWriter
 from actors.tables import events, parquet
 from tests.table_rows import table_rows
 from tests.tables.events import event

@@ -13,7 +13,7 @@ from actors.controller.admin import Started
 from actors.controller.lifecycle import ControllerSeen, Lifecycle, Server
 from actors.controller.standbys import Standby, StandIn
 from actors.controller.supervisor import Managed
-from actors.event_writer import EventWriter
+from actors.runtime.event_writer import EventWriter
 from tests.table_rows import table_rows
 
 

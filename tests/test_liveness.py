@@ -11,7 +11,7 @@ import time
 import pytest
 
 from actors.controller.liveness import Unresponsive, while_alive
-from actors.processes import NotAnActor, signal_process, until_process_ends
+from actors.runtime.processes import NotAnActor, signal_process, until_process_ends
 
 TIMEOUT_S = 0.2
 

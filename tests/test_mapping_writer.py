@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from actors.offsets.mapping_writer import MappingWriter
-from actors.zookeeper import EmbeddedZooKeeper
+from actors.runtime.zookeeper import EmbeddedZooKeeper
 from placement.mapping import decode_registration, encode_registration, registration_path
 from placement.registration import Registration, Withdrawal
 from placement.zookeeper import ZooKeeperClient, connect

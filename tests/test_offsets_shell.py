@@ -18,7 +18,7 @@ from actors.log.files.disk import Disk
 from actors.log.format.batch import iter_headers
 from actors.offsets.batching import batches
 from actors.offsets.partition import OffsetsPartition
-from actors.runtime import now_ms
+from actors.runtime.process import now_ms
 from actors.wire import codec, envelope
 from actors.wire.channel import Channel, connect
 from actors.wire.codec import ErrorCode

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from actors.offsets.history.rebalances import MOST_BYTES, RebalanceHistory
-from actors.runtime import now_ms
+from actors.runtime.process import now_ms
 from actors.tables.rebalances import RebalanceStore, encode
 from tests.tables.rebalances import A, entry
 from tests.test_offsets_shell import Shell, run

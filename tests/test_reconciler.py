@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from actors.reconciler.reconciler import Reconciler
-from actors.zookeeper import EmbeddedZooKeeper
+from actors.runtime.zookeeper import EmbeddedZooKeeper
 from placement.layout import CLIENT_GROUP_ID
 from placement.mapping import encode_registration, kop_path, registration_path
 from placement.mapping_nodes import Outcome

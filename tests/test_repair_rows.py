@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from actors.event_writer import EventWriter
 from actors.reconciler.counts import RepairCounts
 from actors.reconciler.history import RepairHistory
-from actors.runtime import wall_ms
+from actors.runtime.event_writer import EventWriter
+from actors.runtime.process import wall_ms
 from placement.mapping import client_path, encode_registration, kop_path, registration_path
 from placement.mapping_nodes import Outcome
 from placement.repair import Create

@@ -1,4 +1,4 @@
-"""What goes to a terminal or a pipe (actors/terminal.py, actors/rich_console.py), and that nothing passes that by."""
+"""What goes to a terminal or a pipe (actors/runtime/terminal.py, actors/runtime/rich_console.py), and that nothing passes that by."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pathlib import Path
 import click
 import pytest
 
-from actors import rich_console, terminal
+from actors.runtime import rich_console, terminal
 from gateway.cli.main import cli
 from gateway.cli.names import NAME
 
 ROOT = Path(__file__).resolve().parents[1]
-OUTPUT = {ROOT / "actors/terminal.py", ROOT / "actors/rich_console.py"}
+OUTPUT = {ROOT / "actors/runtime/terminal.py", ROOT / "actors/runtime/rich_console.py"}
 HOLDER = ROOT / "actors/faults/holder.py"
 """Runs without Muster's modules, and tells a pid."""
 PASSING_BY = re.compile(

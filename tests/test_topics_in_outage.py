@@ -13,8 +13,8 @@ from actors.config.altering import Alteration, Change, Operation
 from actors.config.resources import ResourceType
 from actors.controller.admin import NewTopic
 from actors.controller.topics import TopicsAdmin
+from actors.runtime.zookeeper import EmbeddedZooKeeper
 from actors.wire.codec import ErrorCode
-from actors.zookeeper import EmbeddedZooKeeper
 from placement.configs import ConfigRegistry
 from placement.topics import TopicRegistry
 from placement.zookeeper import connect

@@ -32,7 +32,7 @@ TELL = "\nimport sys; print('hypothesis' in sys.modules)"
     "code",
     [
         IMPORT_ALL,
-        "import actors.ray_actors",
+        "import actors.runtime.actor",
         "import gateway.actor",
         "import spark.command",
         COMMAND.format(["muster", "--help"]),
@@ -49,7 +49,7 @@ def test_a_process_has_no_hypothesis(code: str, tmp_path: Path) -> None:
 
 
 def test_kio_alone_would_import_it(tmp_path: Path) -> None:
-    """When this fails, kio has changed its ways and ``actors.without_hypothesis`` can go."""
+    """When this fails, kio has changed its ways and ``actors.runtime.without_hypothesis`` can go."""
     code = "import kio.schema.errors, kio.static.primitive" + TELL
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True"]

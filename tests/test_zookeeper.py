@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from actors import java
-from actors.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError
+from actors.runtime import java
+from actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError
 from placement.zookeeper import ZooKeeperUnreachable, connect
 from tests.zookeeper_fixture import zookeeper
 
@@ -24,7 +24,7 @@ __all__ = ["zookeeper"]
 
 START_AND_WAIT = """
 import sys, threading
-from actors.zookeeper import EmbeddedZooKeeper
+from actors.runtime.zookeeper import EmbeddedZooKeeper
 print(EmbeddedZooKeeper.start(sys.argv[1]).pid, flush=True)
 threading.Event().wait()
 """
@@ -89,7 +89,7 @@ def test_a_taken_port_is_named(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> 
 def test_a_free_port_that_is_lost_in_a_race_is_chosen_again(
     zookeeper: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from actors import zookeeper as module
+    from actors.runtime import zookeeper as module
 
     choices = iter([zookeeper.port])
     really = module._free_port

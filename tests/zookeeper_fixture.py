@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from actors.zookeeper import EmbeddedZooKeeper
+from actors.runtime.zookeeper import EmbeddedZooKeeper
 from placement.zookeeper import ZooKeeperClient, connect
 
 _numbers = itertools.count()

@@ -31,9 +31,9 @@ from actors.controller.view_feed import ViewFeed
 from actors.faults.control import FaultControl, Process
 from actors.faults.registry import FaultRegistry
 from actors.offsets.standby import StandbyActor
-from actors.ray_actors import LogActor, OffsetsActor, ReconcilerActor
-from actors.runtime import log_to_file, now_ms, wall_ms
-from actors.settings import ClusterSettings
+from actors.runtime.actor import LogActor, OffsetsActor, ReconcilerActor
+from actors.runtime.process import log_to_file, now_ms, wall_ms
+from actors.runtime.settings import ClusterSettings
 from placement.configs import ConfigRegistry
 from placement.ephemeral import EphemeralNode
 from placement.epochs import ActorEpoch, next_epoch, take_controller_epoch, when_superseded

@@ -11,10 +11,10 @@ from pathlib import Path
 import ray
 
 from actors.controller.lifecycle import CONTROLLER, Lifecycle, Server
-from actors.event_writer import EventWriter
 from actors.faults.history import FaultHistory
-from actors.runtime import wall_ms
-from actors.settings import ClusterSettings
+from actors.runtime.event_writer import EventWriter
+from actors.runtime.process import wall_ms
+from actors.runtime.settings import ClusterSettings
 from actors.tables.schemas.cluster import FAULTS, LIFECYCLE
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from actors.event_writer import Add
+from actors.runtime.event_writer import Add
 
 if TYPE_CHECKING:
     from actors.controller.supervisor import Managed

@@ -14,8 +14,8 @@ import ray
 from ray.exceptions import RayError
 
 from actors.controller.supervisor import detached
-from actors.runtime import log_to_file
-from actors.settings import ClusterSettings
+from actors.runtime.process import log_to_file
+from actors.runtime.settings import ClusterSettings
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from ray.exceptions import RayError
 
 from actors.controller.one_per_node import PerNode
 from actors.controller.supervisor import CannotMove, Managed, Supervisor
-from actors.runtime import now_ms
+from actors.runtime.process import now_ms
 from placement import drains
 from placement.moves import Move, Roster, home, moves
 from placement.rendezvous import choose

@@ -22,7 +22,7 @@ from actors.controller.admin import Started
 from actors.controller.lifecycle import Lifecycle
 from actors.controller.liveness import Unresponsive, while_alive
 from actors.controller.standbys import Standby, Standbys, StandIn, first_line
-from actors.processes import NotAnActor
+from actors.runtime.processes import NotAnActor
 from placement.view import Endpoint
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from actors.faults.history import FaultHistory
 from actors.faults.holder import started_of
 from actors.faults.model import CONTINUE, KILL, LASTING, PAUSE, Fault
 from actors.faults.registry import Book, Entry, FaultRegistry, Target
-from actors.runtime import wall_ms
+from actors.runtime.process import wall_ms
 
 log = logging.getLogger(__name__)
 

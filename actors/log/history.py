@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors.event_writer import EventWriter
 from actors.log.errors import LogError
 from actors.log.partition import PartitionLog
+from actors.runtime.event_writer import EventWriter
 from actors.tables.events import Row
 from actors.tables.schemas.offsets import END_OFFSETS
 from placement.view import ClusterView

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
-from actors.limited_log import LimitedLog
 from actors.log.commit import RETRY_AFTER_S
 from actors.log.config import LogConfig
 from actors.log.errors import LogError, NotLeader, StorageError
 from actors.log.files import directory as directories
 from actors.log.partition import PartitionLog
 from actors.log.trouble import Trouble
+from actors.runtime.limited_log import LimitedLog
 from placement.view import Topic
 from placement.zookeeper import ZooKeeperUnreachable
 

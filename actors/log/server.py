@@ -9,9 +9,9 @@ from typing import Any
 
 from actors.group.types import Context
 from actors.log.service import LogService
-from actors.questions import Answer, Questions
 from actors.wire import codec
 from actors.wire.codec import Header, UndecodableRequest, UnknownApi
+from actors.wire.questions import Answer, Questions
 from actors.wire.server import Peer
 
 log = logging.getLogger(__name__)

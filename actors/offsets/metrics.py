@@ -33,7 +33,7 @@ from actors.group.events import (
 )
 from actors.group.state import Group
 from actors.group.types import GroupId
-from actors.runtime import now_ms
+from actors.runtime.process import now_ms
 from placement.registration import Kind
 
 REBALANCE_BUCKETS_MS = (10, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000)

@@ -23,7 +23,6 @@ from actors.group.coordinator import Coordinator
 from actors.group.events import ROUTINE, Event
 from actors.group.messages import HeartbeatResponse, Response
 from actors.group.types import Context, Outcome, Record, Token, WriteId
-from actors.limited_log import LimitedLog
 from actors.log.commit import Done
 from actors.log.config import LogConfig
 from actors.log.errors import LogError, NotLeader
@@ -34,11 +33,12 @@ from actors.log.progress import append_times
 from actors.log.upkeep.schedule import Upkeep
 from actors.offsets.batching import Batch, Lingering, batches
 from actors.offsets.metrics import PartitionMetrics
-from actors.questions import Answer, Questions
-from actors.runtime import now_ms
-from actors.uncollected import uncollected
+from actors.runtime.limited_log import LimitedLog
+from actors.runtime.process import now_ms
+from actors.runtime.uncollected import uncollected
 from actors.wire import codec, envelope
 from actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
+from actors.wire.questions import Answer, Questions
 from actors.wire.server import Peer
 from placement.registration import Change, Position, Registration, Statement
 from placement.view import OFFSETS_TOPIC, ClusterView, Topic

@@ -28,8 +28,8 @@ from actors.offsets.history.group_history import GroupHistory
 from actors.offsets.history.rebalances import RebalanceHistory
 from actors.offsets.mapping_writer import MappingWriter
 from actors.offsets.partition import OffsetsPartition
-from actors.runtime import now_ms
-from actors.settings import ClusterSettings
+from actors.runtime.process import now_ms
+from actors.runtime.settings import ClusterSettings
 from actors.tables.rebalances import RebalanceStore
 from actors.wire.server import Server
 from placement.registration import Registration

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from actors.controller.admin import Started
-from actors.follow import ViewFollower
 from actors.offsets.held import Version, news
 from actors.offsets.serving import PartitionHost
-from actors.processes import signal_process, until_process_ends
-from actors.ray_actors import Actor
-from actors.settings import ClusterSettings
+from actors.runtime.actor import Actor
+from actors.runtime.follow import ViewFollower
+from actors.runtime.processes import signal_process, until_process_ends
+from actors.runtime.settings import ClusterSettings
 from placement.registration import Registration
 from placement.view import ClusterView
 

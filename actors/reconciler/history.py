@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from actors.event_writer import Add
 from actors.reconciler.counts import RepairCounts, action_name
+from actors.runtime.event_writer import Add
 from placement.divergence import node_kind
 from placement.layout import Malformed
 from placement.mapping import decode_registration, group_of_path, is_kop_path, is_registration_path, member_of_path

@@ -18,10 +18,10 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeVar
 
-from actors.pace import Pace
 from actors.reconciler.counts import RepairCounts, action_name
 from actors.reconciler.history import RepairHistory
-from actors.uncollected import uncollected
+from actors.runtime.pace import Pace
+from actors.runtime.uncollected import uncollected
 from placement.divergence import Aside, Divergence
 from placement.hashing import partition_for
 from placement.layout import CLIENT_GROUP_ID, decode_topic, topic_path

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from actors.group.types import Context
-from actors.limited_log import LimitedLog
+from actors.runtime.limited_log import LimitedLog
 from actors.wire import envelope
 from actors.wire.envelope import Kind
 from actors.wire.framing import Framer, FrameTooLarge, Outbox

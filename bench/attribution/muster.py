@@ -16,7 +16,7 @@ import psutil
 from kazoo.exceptions import NoNodeError, NotEmptyError
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.zookeeper import EmbeddedZooKeeper
+from actors.runtime.zookeeper import EmbeddedZooKeeper
 from bench.attribution.truth import PENDING, Books
 from bench.attribution.world import World
 from bench.cluster import Cluster

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from actors import terminal
 from actors.audit.report import MORE, UNEXPLAINED
+from actors.runtime import terminal
 from gateway.cli import http
 from gateway.cli.errors import CliError
 from gateway.cli.names import NAME

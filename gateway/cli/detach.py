@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from actors import terminal
+from actors.runtime import terminal
 from gateway.cli.errors import CliError
 
 _READY = b"muster ready "

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from actors import terminal
+from actors.runtime import terminal
 from gateway.cli.errors import CliError
 from gateway.cli.names import NAME
 from gateway.cli.output import Progress, counted

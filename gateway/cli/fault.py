@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import click
 
-from actors import terminal
+from actors.runtime import terminal
 from gateway.cli import http
 from gateway.cli.errors import CliError
 from gateway.cli.names import NAME

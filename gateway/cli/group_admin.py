@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from actors import terminal
+from actors.runtime import terminal
 from actors.wire.codec import ErrorCode
 from gateway.cli import offsets, reset_undo
 from gateway.cli.coordinator import Coordinator

@@ -10,7 +10,7 @@ import click
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from actors import terminal
+from actors.runtime import terminal
 from gateway.cli import assignments, http, offsets
 from gateway.cli.assignments import CONSUMER
 from gateway.cli.coordinator import Coordinator

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from actors import terminal
+from actors.runtime import terminal
 from gateway.cli import http
 from gateway.cli.errors import CliError
 from gateway.cli.names import NAME

@@ -13,7 +13,7 @@ import click
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from actors import terminal
+from actors.runtime import terminal
 from gateway.cli import offsets, reset_options, reset_plan, reset_undo
 from gateway.cli.assignments import CONSUMER
 from gateway.cli.coordinator import Coordinator

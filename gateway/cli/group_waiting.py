@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from actors import terminal
+from actors.runtime import terminal
 from gateway.cli import http
 from gateway.cli.output import print_json, print_table
 from gateway.cli.running import by_storage_or_address

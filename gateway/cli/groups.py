@@ -8,7 +8,7 @@ from typing import Any
 import click
 from confluent_kafka.admin import AdminClient
 
-from actors import terminal
+from actors.runtime import terminal
 from actors.wire.codec import ErrorCode
 from gateway.cli.coordinator import Gateway
 from gateway.cli.errors import CliError

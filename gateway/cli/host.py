@@ -6,8 +6,8 @@ import shlex
 
 import click
 
-from actors import terminal
-from actors.java import java_environment
+from actors.runtime import terminal
+from actors.runtime.java import java_environment
 
 
 @click.group()

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from actors import terminal
 from actors.log.files import inspection
 from actors.log.files.inspection import Report
+from actors.runtime import terminal
 from gateway.cli import storage
 from gateway.cli.errors import CliError
 from gateway.cli.log_dump import dump

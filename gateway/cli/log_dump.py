@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import click
 
-from actors import terminal
 from actors.log.errors import LogError
 from actors.log.files import inspection
 from actors.log.files.inspection import Batch
 from actors.log.format.batch import BatchHeader
 from actors.log.format.records import Record, read_records
+from actors.runtime import terminal
 from gateway.cli.errors import CliError
 from gateway.cli.offsets_records import decoded, in_words
 from gateway.cli.output import print_json

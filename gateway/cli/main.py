@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
-from actors import terminal
+from actors.runtime import terminal
 from gateway.cli.errors import StopRequested
 
 _COMMANDS = {

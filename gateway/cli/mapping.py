@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from actors import terminal
+from actors.runtime import terminal
 from gateway.cli.errors import CliError
 from gateway.cli.mapping_rows import (
     Filter,

@@ -22,8 +22,8 @@ from typing import Any
 
 import psutil
 
-from actors.ray_on_loopback import use_loopback, use_loopback_for
-from actors.settings import NAMESPACE
+from actors.runtime.ray_on_loopback import use_loopback, use_loopback_for
+from actors.runtime.settings import NAMESPACE
 from gateway.cli.errors import CliError
 from gateway.cli.find_ray import PRIVATE_PREFIX, find_ray
 

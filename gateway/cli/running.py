@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from actors import terminal
+from actors.runtime import terminal
 from gateway.cli import own_ray, storage
 from gateway.cli.errors import CliError
 from gateway.cli.login import with_login

@@ -7,7 +7,7 @@ from pathlib import Path
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors.storage import StorageNotShared, check_shared
+from actors.runtime.storage import StorageNotShared, check_shared
 from gateway.cli.errors import CliError
 from gateway.cli.own_ray import first_line
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from actors.config import MusterConfig
-from actors.java import JavaNotFound, java_environment
-from actors.runtime import log_folder
-from actors.settings import NAMESPACE, ClusterReady, ClusterSettings
-from actors.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError
+from actors.runtime.java import JavaNotFound, java_environment
+from actors.runtime.process import log_folder
+from actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings
+from actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError
 from gateway.cli import own_ray, storage
 from gateway.cli.errors import CliError
 from gateway.cli.given_ray import GivenRay

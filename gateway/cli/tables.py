@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from actors import terminal
 from actors.config import MusterConfig
+from actors.runtime import terminal
 from actors.tables.compaction import Policy, compact
 from actors.tables.inspection import Summary, foreign, summary, verify
 from actors.tables.schemas import TABLES

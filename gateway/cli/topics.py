@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from actors import terminal
+from actors.runtime import terminal
 from gateway.cli.errors import CliError
 from gateway.cli.kafka import TIMEOUT_S, admin, refused, result
 from gateway.cli.names import NAME

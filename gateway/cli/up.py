@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from actors import terminal
+from actors.runtime import terminal
 from gateway.cli import storage
 from gateway.cli.detach import detach
 from gateway.cli.errors import CliError, StopRequested

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from actors import terminal
+from actors.runtime import terminal
 from gateway.cli.errors import CliError
 from gateway.cli.names import NAME
 from gateway.security.credentials import (

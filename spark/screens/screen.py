@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from actors.terminal import printable
+from actors.runtime.terminal import printable
 from spark.answer import Answer
 
 Row = Mapping[str, Any]

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from actors.event_writer import EventWriter
 from actors.faults.control import FaultControl, Process
 from actors.faults.errors import FaultError
 from actors.faults.history import FaultHistory
 from actors.faults.model import Fault
 from actors.faults.registry import Book, FaultRegistry
+from actors.runtime.event_writer import EventWriter
 from tests.table_rows import table_rows
 
 NODE = "n1"

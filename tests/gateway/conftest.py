@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.zookeeper import EmbeddedZooKeeper
+from actors.runtime.zookeeper import EmbeddedZooKeeper
 from placement.zookeeper import ZooKeeperClient, connect
 from tests.gateway.serving import Serving, serving
 from tests.zookeeper_fixture import zk, zk_hosts, zookeeper

@@ -19,7 +19,7 @@ from actors.offsets.history.group_history import GroupHistory
 from actors.offsets.history.rebalances import RebalanceHistory
 from actors.offsets.partition import OffsetsPartition, StatementSink
 from actors.offsets.serving import offsets_configs
-from actors.runtime import now_ms
+from actors.runtime.process import now_ms
 from actors.tables.rebalances import RebalanceStore
 from actors.wire.server import Server
 from placement.epochs import next_epoch

@@ -11,7 +11,7 @@ from actors.faults.control import FaultControl, Process
 from actors.faults.errors import UnknownTarget
 from actors.faults.model import Fault
 from actors.faults.registry import Book, FaultRegistry
-from actors.runtime import wall_ms
+from actors.runtime.process import wall_ms
 from gateway.fault_controller import unpacked
 from gateway.server import ControllerUnavailable, Gateway
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from actors.limited_log import LimitedLog
+from actors.runtime.limited_log import LimitedLog
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
 from gateway.connection import PIPELINE_LIMIT, Connection

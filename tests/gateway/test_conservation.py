@@ -20,7 +20,7 @@ from aiokafka import AIOKafkaConsumer
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors.log.format.batch import iter_headers
-from actors.runtime import now_ms
+from actors.runtime.process import now_ms
 from actors.wire import codec
 from gateway.connection import Connection
 from gateway.upkeep import Upkeep

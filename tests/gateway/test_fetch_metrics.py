@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from prometheus_client.samples import Sample
 
-from actors.runtime import now_ms
+from actors.runtime.process import now_ms
 from actors.wire.codec import ErrorCode
 from gateway.attribution.series import MAX_GROUP_CHARS, group_label
 from gateway.upkeep import Upkeep

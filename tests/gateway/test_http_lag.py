@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from actors.runtime import now_ms
+from actors.runtime.process import now_ms
 from gateway.lag import End, Owner, lag_s, rows
 from placement.view import Topic
 from tests.gateway.group_client import Fresh, Member, find

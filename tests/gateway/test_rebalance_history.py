@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from actors.offsets.history.rebalances import Recent
-from actors.runtime import now_ms
+from actors.runtime.process import now_ms
 from actors.tables.rebalances import encode
 from actors.wire.codec import ErrorCode
 from tests.gateway.group_client import Fresh, Member

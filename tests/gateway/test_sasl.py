@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scramp import ScramClient
 
-from actors.limited_log import LimitedLog
+from actors.runtime.limited_log import LimitedLog
 from actors.wire.codec import ErrorCode
 from gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, write
 from gateway.security.session import MAX_FRAME_BYTES, MAX_TOKEN_BYTES

@@ -168,7 +168,7 @@ def test_without_a_folder_for_the_table_all_is_served_and_said_once(
         await cluster.close()
 
     def said() -> list[str]:
-        return [record.message for record in caplog.records if record.name == "actors.event_writer"]
+        return [record.message for record in caplog.records if record.name == "actors.runtime.event_writer"]
 
     with caplog.at_level(logging.ERROR):
         run(main())

@@ -17,7 +17,7 @@ from actors.group.config import GroupConfig
 from actors.log import LogConfig, LogService, PartitionLog
 from actors.log.server import LogServer
 from actors.offsets.partition import OffsetsPartition
-from actors.runtime import now_ms
+from actors.runtime.process import now_ms
 from actors.wire.server import Handler, Server
 from placement.epochs import next_epoch, take_actor_epoch, when_superseded
 from placement.registration import Statement

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from actors.log import PartitionLog
-from actors.runtime import now_ms
+from actors.runtime.process import now_ms
 from actors.wire.channel import Channel, ChannelLost, connect
 from actors.wire.codec import ErrorCode
 from placement.epochs import next_epoch

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.zookeeper import EmbeddedZooKeeper
+from actors.runtime.zookeeper import EmbeddedZooKeeper
 from placement.mirror import Mirror
 from placement.zookeeper import ZooKeeperClient, client, connect
 from tests.zookeeper_fixture import eventually

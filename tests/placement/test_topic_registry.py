@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from kazoo.exceptions import BadVersionError
 
-from actors.zookeeper import EmbeddedZooKeeper
+from actors.runtime.zookeeper import EmbeddedZooKeeper
 from placement import topics
 from placement.epochs import next_epoch
 from placement.topics import InvalidPartitions, InvalidTopic, TopicExists, TopicRegistry, UnknownTopic

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
-from actors.zookeeper import EmbeddedZooKeeper
+from actors.runtime.zookeeper import EmbeddedZooKeeper
 from placement.zookeeper import ZooKeeperClient, ZooKeeperUnreachable, client, connect
 
 

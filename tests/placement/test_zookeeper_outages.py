@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from actors.zookeeper import EmbeddedZooKeeper
+from actors.runtime.zookeeper import EmbeddedZooKeeper
 from placement.ephemeral import EphemeralNode
 from placement.outages import Connectivity, connectivity
 from placement.zookeeper import ZooKeeperClient, ZooKeeperUnreachable, connect

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from actors.config import MusterConfig
 from actors.offsets.history.group_history import GroupHistory
-from actors.runtime import now_ms
+from actors.runtime.process import now_ms
 from actors.wire.codec import ErrorCode
 from tests.test_offsets_shell import Shell, commit, join_with
 

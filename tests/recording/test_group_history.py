@@ -16,7 +16,7 @@ import pytest
 
 from actors.config import MusterConfig
 from actors.offsets.history.group_history import GroupHistory
-from actors.runtime import now_ms
+from actors.runtime.process import now_ms
 from actors.wire.codec import ErrorCode
 from tests.recording.coordinator import Recorded
 from tests.recording.history import held_at

@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from actors.java import java_environment
+from actors.runtime.java import java_environment
 from gateway.cli.own_ray import OwnRay
 
 

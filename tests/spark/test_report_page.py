@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from actors.terminal import printable
+from actors.runtime.terminal import printable
 from spark import plots
 from spark.answer import Answer, Plotted, Shown
 from spark.jobs.job import Options, Plot

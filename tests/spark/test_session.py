@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors import java
+from actors.runtime import java
 from spark.session import SparkUnavailable, check_resources, local_session, raydp_session
 
 MIB = 1 << 20

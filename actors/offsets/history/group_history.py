@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from actors.config import MusterConfig
-from actors.event_writer import EventWriter
 from actors.group.events import Event, GroupRestored, OffsetsCommitted, OffsetsDeleted, OffsetsExpired
 from actors.offsets.history.commit_window import CommitWindow, Kind
 from actors.offsets.history.group_events import GroupEvents
 from actors.offsets.history.open_windows import OpenWindows
 from actors.offsets.history.registrations import row_of, snapshot_rows
 from actors.offsets.partition import OffsetsPartition
+from actors.runtime.event_writer import EventWriter
 from actors.tables.schemas.groups import GROUP_EVENTS, REGISTRATIONS
 from actors.tables.schemas.offsets import COMMITS
 from placement.registration import Change

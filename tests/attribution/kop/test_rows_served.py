@@ -16,9 +16,9 @@ import psutil
 import pytest
 
 from actors.offsets.mapping_writer import MappingWriter
-from actors.runtime import now_ms
+from actors.runtime.process import now_ms
+from actors.runtime.zookeeper import EmbeddedZooKeeper
 from actors.wire.codec import ErrorCode
-from actors.zookeeper import EmbeddedZooKeeper
 from gateway.attribution.kop import KopRule
 from gateway.kop_store import ZooKeeperStore
 from placement.view import Topic

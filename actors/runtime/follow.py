@@ -11,7 +11,7 @@ import ray
 from ray.exceptions import RayError
 
 from actors.controller.lifecycle import ControllerSeen
-from actors.settings import ClusterSettings
+from actors.runtime.settings import ClusterSettings
 from placement.view import ClusterView
 
 log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from actors.java import JavaNotFound, find_java, java_environment
+from actors.runtime.java import JavaNotFound, find_java, java_environment
 from placement.host_port import host_port
 from placement.zookeeper import ZooKeeperUnreachable, connect
 

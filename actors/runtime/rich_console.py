@@ -1,4 +1,4 @@
-"""Consoles of rich that hold to :mod:`actors.terminal`."""
+"""Consoles of rich that hold to :mod:`actors.runtime.terminal`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from actors import terminal
+from actors.runtime import terminal
 
 _NO_WIDTH = 1 << 20
 _GAP = "  "

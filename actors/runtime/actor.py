@@ -19,8 +19,6 @@ from actors.audit.outbox import Batch
 from actors.audit.over_ray import RaySources
 from actors.config import in_force, log_config
 from actors.controller.admin import Started
-from actors.event_writer import EventWriter
-from actors.follow import ViewFollower
 from actors.log.history import LogHistory
 from actors.log.server import LogServer
 from actors.log.service import LogService
@@ -29,9 +27,11 @@ from actors.offsets.held import Known, Version, news
 from actors.offsets.serving import PartitionHost
 from actors.reconciler.history import RepairHistory
 from actors.reconciler.reconciler import Comparison, Reconciler, Repaired
-from actors.runtime import log_to_file, now_ms, socket_path, wall_ms
-from actors.settings import ClusterSettings
-from actors.storage import check_shared
+from actors.runtime.event_writer import EventWriter
+from actors.runtime.follow import ViewFollower
+from actors.runtime.process import log_to_file, now_ms, socket_path, wall_ms
+from actors.runtime.settings import ClusterSettings
+from actors.runtime.storage import check_shared
 from actors.tables.compaction import Policy
 from actors.tables.schemas.cluster import REPAIRS
 from actors.tables.upkeep import TablesUpkeep
