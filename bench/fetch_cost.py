@@ -46,7 +46,7 @@ from gateway.attribution.account import Account
 from gateway.metrics import GatewayMetrics
 from gateway.registry import Call
 from gateway.server import Gateway
-from placement.registration import Kind, Registration
+from placement.mapping.registration import Kind, Registration
 from placement.view import Broker, ClusterView, Endpoint, Topic
 
 LIMIT_PERCENT = 3.0

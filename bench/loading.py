@@ -19,7 +19,7 @@ from actors.log.partition import PartitionLog
 from actors.offsets.partition import OffsetsPartition
 from actors.runtime.process import now_ms
 from bench.report import Figures
-from placement.registration import Statement
+from placement.mapping.registration import Statement
 
 LIMIT_S = 2.0
 _GROUPS = 400

@@ -26,11 +26,11 @@ from bench.cluster import machine
 from bench.report import Figures, markdown, print_table, write_json
 from placement.hashing import partition_for
 from placement.layout import CLIENT_GROUP_ID
-from placement.mapping import encode_registration, kop_data, kop_path, registration_path
-from placement.registration import Kind, Registration
+from placement.mapping.nodes import encode_registration, kop_data, kop_path, registration_path
+from placement.mapping.registration import Kind, Registration
 from placement.topics import TopicRegistry
 from placement.view import OFFSETS_TOPIC
-from placement.zookeeper import ZooKeeperClient, connect
+from placement.zookeeper.client import ZooKeeperClient, connect
 
 REPAIR_LIMIT_S, SWEEP_LIMIT_S = 2.0, 1.0
 _OFFSETS_PARTITIONS = 50

@@ -39,10 +39,10 @@ from gateway.metrics import GatewayMetrics
 from gateway.resume import ends
 from gateway.server import ControllerUnavailable, Gateway
 from gateway.upkeep import Upkeep, account_of
-from placement.ephemeral import EphemeralNode
 from placement.host_port import host_port
 from placement.layout import BrokerNode, broker_path
 from placement.view import Broker, ClusterView
+from placement.zookeeper.ephemeral import EphemeralNode
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from actors.runtime.process import log_folder
 from actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings
 from gateway.actor import GatewayActor
 from placement.host_port import host_port
-from placement.zookeeper import ZooKeeperUnreachable
+from placement.zookeeper.client import ZooKeeperUnreachable
 
 _STOP_S = 40.0
 _STATUS_S = 15.0

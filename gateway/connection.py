@@ -16,7 +16,7 @@ from gateway import proxy_protocol
 from gateway.attribution.connection import ConnectionState
 from gateway.registry import APIS, Api, Call, Reply
 from gateway.security.session import MAX_FRAME_BYTES, SASL_AUTHENTICATE, SaslSession
-from placement.mapping import canonical_host
+from placement.mapping.nodes import canonical_host
 
 if TYPE_CHECKING:
     from gateway.server import Gateway

@@ -15,7 +15,7 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
 from gateway.attribution.kop import KopRule, StoreError
 from placement.layout import KOP_SHADOW
-from placement.zookeeper import ZooKeeperClient, ZooKeeperUnreachable, client
+from placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, client
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from gateway.attribution.account import Snapshot
 from gateway.fetch_metrics import fetch_families
 from gateway.kop_metrics import kop_families
-from placement.outages import connectivity
+from placement.zookeeper.outages import connectivity
 
 LATENCY_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 """Up to a Heartbeat's fraction of a millisecond, and up to a JoinGroup that waits for a whole rebalance."""

@@ -24,7 +24,7 @@ from gateway.metrics import GatewayMetrics
 from gateway.producer_ids import ProducerIds
 from gateway.security.session import Sasl
 from placement.hashing import partition_for
-from placement.registration import Registration, Statement
+from placement.mapping.registration import Registration, Statement
 from placement.view import OFFSETS_TOPIC, ClusterView, Topic
 
 if TYPE_CHECKING:

@@ -24,10 +24,10 @@ from placement.layout import (
     topic_config_path,
     topic_path,
 )
-from placement.mapping import encode_segment
+from placement.mapping.nodes import encode_segment
 from placement.topics import stored_config, unknown_topic
 from placement.view import DynamicConfigs
-from placement.zookeeper import ZooKeeperClient
+from placement.zookeeper.client import ZooKeeperClient
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from placement.layout import (
     partition_state_path,
     topic_path,
 )
-from placement.zookeeper import ZooKeeperClient
+from placement.zookeeper.client import ZooKeeperClient
 
 MAX_PRODUCER_ID = 2**63 - 1
 

@@ -26,7 +26,7 @@ from placement.layout import (
     topic_path,
 )
 from placement.view import Topic
-from placement.zookeeper import ZooKeeperClient
+from placement.zookeeper.client import ZooKeeperClient
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ import pytest
 
 from actors.offsets.mapping_writer import MappingWriter
 from actors.runtime.zookeeper import EmbeddedZooKeeper
-from placement.mapping import decode_registration, encode_registration, registration_path
-from placement.registration import Registration, Withdrawal
-from placement.zookeeper import ZooKeeperClient, connect
+from placement.mapping.nodes import decode_registration, encode_registration, registration_path
+from placement.mapping.registration import Registration, Withdrawal
+from placement.zookeeper.client import ZooKeeperClient, connect
 from tests.placement.strategies import registration
 from tests.zookeeper_fixture import eventually, zk, zk_hosts, zookeeper
 

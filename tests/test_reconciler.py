@@ -13,12 +13,12 @@ import pytest
 from actors.reconciler.reconciler import Reconciler
 from actors.runtime.zookeeper import EmbeddedZooKeeper
 from placement.layout import CLIENT_GROUP_ID
-from placement.mapping import encode_registration, kop_path, registration_path
-from placement.mapping_nodes import Outcome
-from placement.registration import Registration
+from placement.mapping.nodes import encode_registration, kop_path, registration_path
+from placement.mapping.registration import Registration
+from placement.mapping.writes import Outcome
 from placement.topics import TopicRegistry
 from placement.view import OFFSETS_TOPIC
-from placement.zookeeper import ZooKeeperClient, ZooKeeperUnreachable, connect
+from placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
 from tests.placement.strategies import GROUPS, OFFSETS_PARTITIONS, partition_of, registration
 from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
 

@@ -13,10 +13,10 @@ from actors.reconciler.counts import RepairCounts
 from actors.reconciler.history import RepairHistory
 from actors.runtime.event_writer import EventWriter
 from actors.runtime.process import wall_ms
-from placement.mapping import client_path, encode_registration, kop_path, registration_path
-from placement.mapping_nodes import Outcome
-from placement.repair import Create
-from placement.zookeeper import ZooKeeperClient
+from placement.mapping.nodes import client_path, encode_registration, kop_path, registration_path
+from placement.mapping.repair import Create
+from placement.mapping.writes import Outcome
+from placement.zookeeper.client import ZooKeeperClient
 from tests.placement.strategies import GROUPS, registration
 from tests.table_rows import table_rows
 from tests.test_reconciler import (

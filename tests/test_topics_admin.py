@@ -13,7 +13,7 @@ from actors.controller.topics import TopicsAdmin
 from placement.configs import ConfigRegistry
 from placement.topics import TopicRegistry
 from placement.view import OFFSETS_TOPIC
-from placement.zookeeper import ZooKeeperClient
+from placement.zookeeper.client import ZooKeeperClient
 from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
 
 __all__ = ["zk", "zk_hosts", "zookeeper"]

@@ -17,7 +17,7 @@ from actors.runtime.zookeeper import EmbeddedZooKeeper
 from actors.wire.codec import ErrorCode
 from placement.configs import ConfigRegistry
 from placement.topics import TopicRegistry
-from placement.zookeeper import connect
+from placement.zookeeper.client import connect
 
 WAIT_S = 60
 RETENTION = Alteration(ResourceType.TOPIC, "before", (Change("retention.ms", Operation.SET, "7"),))
@@ -33,7 +33,7 @@ def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
 def test_a_change_during_an_outage_is_refused_in_time_and_done_soon_after(
     server: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("placement.zookeeper._LONG_AWAY_S", 1.0)
+    monkeypatch.setattr("placement.zookeeper.client._LONG_AWAY_S", 1.0)
     zk = connect(server.hosts, timeout_s=10)
 
     async def run() -> None:

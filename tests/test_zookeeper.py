@@ -17,7 +17,7 @@ import pytest
 
 from actors.runtime import java
 from actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError
-from placement.zookeeper import ZooKeeperUnreachable, connect
+from placement.zookeeper.client import ZooKeeperUnreachable, connect
 from tests.zookeeper_fixture import zookeeper
 
 __all__ = ["zookeeper"]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from actors.runtime.zookeeper import EmbeddedZooKeeper
-from placement.zookeeper import ZooKeeperClient, connect
+from placement.zookeeper.client import ZooKeeperClient, connect
 
 _numbers = itertools.count()
 

@@ -35,14 +35,14 @@ from actors.runtime.actor import LogActor, OffsetsActor, ReconcilerActor
 from actors.runtime.process import log_to_file, now_ms, wall_ms
 from actors.runtime.settings import ClusterSettings
 from placement.configs import ConfigRegistry
-from placement.ephemeral import EphemeralNode
 from placement.epochs import ActorEpoch, next_epoch, take_controller_epoch, when_superseded
 from placement.host_port import host_port
 from placement.layout import CONTROLLER, ControllerNode
 from placement.leaders import Leaders
 from placement.topics import TopicRegistry
 from placement.view import OFFSETS_TOPIC, Broker, ClusterView, DynamicConfigs, Endpoint
-from placement.zookeeper import ZooKeeperClient, ZooKeeperUnreachable, connect
+from placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
+from placement.zookeeper.ephemeral import EphemeralNode
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from actors.runtime.process import now_ms
 from placement import drains
 from placement.moves import Move, Roster, home, moves
 from placement.rendezvous import choose
-from placement.zookeeper import ZooKeeperClient, ZooKeeperUnreachable
+from placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable
 
 log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from placement.topics import (
     check_partitions,
 )
 from placement.view import OFFSETS_TOPIC, DynamicConfigs, Topic
-from placement.zookeeper import ZooKeeperUnreachable
+from placement.zookeeper.client import ZooKeeperUnreachable
 
 T = TypeVar("T")
 

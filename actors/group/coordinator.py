@@ -46,7 +46,7 @@ from actors.group.state import Group, GroupState, restored
 from actors.group.timers import TimerKind, TimerName
 from actors.group.types import Context, GroupId, MemberId, Outcome, Record, Token, WriteId
 from actors.group.watchdog import RebalanceWait, in_rebalance
-from placement.registration import Registration
+from placement.mapping.registration import Registration
 
 
 class Phase(Enum):

@@ -13,7 +13,7 @@ from actors.group.codec.consumer_protocol import PROTOCOL_TYPE, assigned_partiti
 from actors.group.messages import NO_GENERATION
 from actors.group.state import Group, Member
 from actors.group.types import ANONYMOUS, Context, GroupId
-from placement.registration import Kind, Position, Registration, Withdrawal
+from placement.mapping.registration import Kind, Position, Registration, Withdrawal
 
 
 class Registry:

@@ -30,7 +30,7 @@ from actors.group.registry import Registry
 from actors.group.state import Group, Member
 from actors.group.timers import TimerKind, TimerName, Timers
 from actors.group.types import GroupId, Outcome, Record, Token, WriteId
-from placement.registration import Statement
+from placement.mapping.registration import Statement
 
 
 @dataclass(frozen=True, slots=True)

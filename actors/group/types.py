@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NewType
 
-from placement.registration import Statement
+from placement.mapping.registration import Statement
 
 GroupId = NewType("GroupId", str)
 MemberId = NewType("MemberId", str)

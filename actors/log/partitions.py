@@ -18,7 +18,7 @@ from actors.log.partition import PartitionLog
 from actors.log.trouble import Trouble
 from actors.runtime.limited_log import LimitedLog
 from placement.view import Topic
-from placement.zookeeper import ZooKeeperUnreachable
+from placement.zookeeper.client import ZooKeeperUnreachable
 
 log = logging.getLogger(__name__)
 

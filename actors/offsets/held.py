@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from placement.registration import Registration
+from placement.mapping.registration import Registration
 
 Registrations = tuple[Registration, ...]
 Version = tuple[int, tuple[int, int]]

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from itertools import islice
 
 from placement.layout import Malformed
-from placement.mapping import decode_registration, encode_registration, registration_path
-from placement.mapping_nodes import BATCH, MappingNodes, Outcome, WriteIf
-from placement.registration import Change, Registration, Withdrawal
-from placement.repair import Node
-from placement.zookeeper import ZooKeeperClient, ZooKeeperUnreachable, client
+from placement.mapping.nodes import decode_registration, encode_registration, registration_path
+from placement.mapping.registration import Change, Registration, Withdrawal
+from placement.mapping.repair import Node
+from placement.mapping.writes import BATCH, MappingNodes, Outcome, WriteIf
+from placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, client
 
 log = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ from actors.group.events import (
 from actors.group.state import Group
 from actors.group.types import GroupId
 from actors.runtime.process import now_ms
-from placement.registration import Kind
+from placement.mapping.registration import Kind
 
 REBALANCE_BUCKETS_MS = (10, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000)
 """Upper bounds; one more bucket is for what took longer."""

@@ -40,7 +40,7 @@ from actors.wire import codec, envelope
 from actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
 from actors.wire.questions import Answer, Questions
 from actors.wire.server import Peer
-from placement.registration import Change, Position, Registration, Statement
+from placement.mapping.registration import Change, Position, Registration, Statement
 from placement.view import OFFSETS_TOPIC, ClusterView, Topic
 
 log = logging.getLogger(__name__)

@@ -32,7 +32,7 @@ from actors.runtime.process import now_ms
 from actors.runtime.settings import ClusterSettings
 from actors.tables.rebalances import RebalanceStore
 from actors.wire.server import Server
-from placement.registration import Registration
+from placement.mapping.registration import Registration
 from placement.view import OFFSETS_TOPIC, ClusterView, Topic
 
 log = logging.getLogger(__name__)

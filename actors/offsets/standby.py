@@ -18,7 +18,7 @@ from actors.runtime.actor import Actor
 from actors.runtime.follow import ViewFollower
 from actors.runtime.processes import signal_process, until_process_ends
 from actors.runtime.settings import ClusterSettings
-from placement.registration import Registration
+from placement.mapping.registration import Registration
 from placement.view import ClusterView
 
 

@@ -8,11 +8,17 @@ from typing import Any
 
 from actors.reconciler.counts import RepairCounts, action_name
 from actors.runtime.event_writer import Add
-from placement.divergence import node_kind
 from placement.layout import Malformed
-from placement.mapping import decode_registration, group_of_path, is_kop_path, is_registration_path, member_of_path
-from placement.mapping_nodes import Outcome
-from placement.repair import Action, Node, Plan
+from placement.mapping.divergence import node_kind
+from placement.mapping.nodes import (
+    decode_registration,
+    group_of_path,
+    is_kop_path,
+    is_registration_path,
+    member_of_path,
+)
+from placement.mapping.repair import Action, Node, Plan
+from placement.mapping.writes import Outcome
 
 _OUTCOMES = {
     Outcome.DONE: "done",

@@ -2,7 +2,7 @@
 
 Why it is needed although every coordinator writes its own registrations: an operator may delete nodes, a
 coordinator may die between a change and its write, and a zombie may write late. What it does is decided by
-:mod:`placement.repair`; here are the reading and the doing, in actors.reconciler.counts the counting.
+:mod:`placement.mapping.repair`; here are the reading and the doing, in actors.reconciler.counts the counting.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from actors.reconciler.counts import RepairCounts, action_name
 from actors.reconciler.history import RepairHistory
 from actors.runtime.pace import Pace
 from actors.runtime.uncollected import uncollected
-from placement.divergence import Aside, Divergence
 from placement.hashing import partition_for
 from placement.layout import CLIENT_GROUP_ID, decode_topic, topic_path
-from placement.mapping_nodes import BATCH, MappingNodes, Outcome, WriteIf
-from placement.mirror import Mirror
-from placement.registration import Registration
-from placement.repair import NOTHING, Action, Memory, Node, Plan, Planning, Suspect
+from placement.mapping.divergence import Aside, Divergence
+from placement.mapping.registration import Registration
+from placement.mapping.repair import NOTHING, Action, Memory, Node, Plan, Planning, Suspect
+from placement.mapping.writes import BATCH, MappingNodes, Outcome, WriteIf
 from placement.view import OFFSETS_TOPIC
-from placement.zookeeper import ZooKeeperUnreachable, client
+from placement.zookeeper.client import ZooKeeperUnreachable, client
+from placement.zookeeper.mirror import Mirror
 
 log = logging.getLogger(__name__)
 

@@ -37,9 +37,9 @@ from actors.tables.schemas.cluster import REPAIRS
 from actors.tables.upkeep import TablesUpkeep
 from actors.wire.server import Server
 from placement.epochs import next_epoch, take_actor_epoch, when_superseded
-from placement.registration import Registration
+from placement.mapping.registration import Registration
 from placement.view import ClusterView
-from placement.zookeeper import ZooKeeperClient, connect
+from placement.zookeeper.client import ZooKeeperClient, connect
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from typing import IO, Self
 
 from actors.runtime.java import JavaNotFound, find_java, java_environment
 from placement.host_port import host_port
-from placement.zookeeper import ZooKeeperUnreachable, connect
+from placement.zookeeper.client import ZooKeeperUnreachable, connect
 
 __all__ = ["EmbeddedZooKeeper", "ZooKeeperStartError", "find_java", "java_environment"]
 

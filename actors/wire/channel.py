@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from actors.wire import envelope
 from actors.wire.envelope import Kind
 from actors.wire.framing import Framer, FrameTooLarge, Outbox
-from placement.registration import Statement
+from placement.mapping.registration import Statement
 from placement.view import Endpoint
 
 log = logging.getLogger(__name__)

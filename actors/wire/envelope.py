@@ -17,8 +17,8 @@ from functools import lru_cache
 from typing import Any
 
 from actors.group.types import Context
-from placement.registration import Kind as RegistrationKind
-from placement.registration import Position, Registration, Statement, Withdrawal
+from placement.mapping.registration import Kind as RegistrationKind
+from placement.mapping.registration import Position, Registration, Statement, Withdrawal
 
 NONCE_BYTES = 16
 LIMIT_BYTES = 512 << 20

@@ -23,7 +23,7 @@ from bench.cluster import Cluster
 from bench.failover import disconnect, settled
 from gateway.cli import own_ray, storage
 from placement.layout import CLIENT_GROUP_ID
-from placement.zookeeper import connect
+from placement.zookeeper.client import connect
 
 GATEWAYS, OFFSETS_PARTITIONS = 3, 2
 """Three gateways: the seed incident needs them, so that a partition can move to one that knows nothing."""

@@ -33,7 +33,7 @@ from gateway.attribution.series import (
 from gateway.attribution.slot import Key
 from gateway.attribution.table import GRACE_MS, RegistrationTable
 from gateway.attribution.verdict import Evidence, Reason, Verdict
-from placement.registration import Registration, Statement
+from placement.mapping.registration import Registration, Statement
 
 S = TypeVar("S", contravariant=True)
 T = TypeVar("T")

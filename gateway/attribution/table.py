@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from gateway.attribution.positions import Positions
 from gateway.attribution.slot import Key, Slot, Tenure
-from placement.registration import Kind, Position, Registration, Statement, Withdrawal
+from placement.mapping.registration import Kind, Position, Registration, Statement, Withdrawal
 
 GRACE_MS = 30_000
 """How long after a reassignment the previous owner still counts: its Fetch may be under way (F31)."""

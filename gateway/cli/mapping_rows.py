@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from placement.divergence import Aside, Difference, Divergence, node_kind, unit_of
 from placement.layout import Malformed
-from placement.mapping import Undecodable, canonical_host, decode_registration, decode_segment
+from placement.mapping.divergence import Aside, Difference, Divergence, node_kind, unit_of
+from placement.mapping.nodes import Undecodable, canonical_host, decode_registration, decode_segment
 
 if TYPE_CHECKING:
     from actors.reconciler.reconciler import Comparison

@@ -22,7 +22,7 @@ from gateway.cli.output import Progress, counted
 from gateway.cli.ports import Ports
 from gateway.security.credentials import CredentialsError
 from gateway.security.session import Sasl
-from placement import zookeeper
+from placement.zookeeper import client as zookeeper
 
 _ZOOKEEPER_TIMEOUT_S = 10
 _LOOPBACK = "127.0.0.1"

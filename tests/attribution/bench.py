@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from actors.tables.rollup import Sample
 from gateway.attribution.account import Account
 from gateway.attribution.connection import ANONYMOUS, ConnectionState
-from placement.registration import Kind, Position, Registration, Withdrawal
+from placement.mapping.registration import Kind, Position, Registration, Withdrawal
 
 HOST = "10.0.0.1"
 CLIENT = "rdkafka"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from actors.tables.rollup import Sample
 from gateway.attribution.account import Account, End
 from gateway.attribution.connection import ConnectionState
-from placement.registration import Registration, Statement
+from placement.mapping.registration import Registration, Statement
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Bench, Coordinator, Sink
 
 PARTITIONS = (0, 1, 2)

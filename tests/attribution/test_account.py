@@ -17,7 +17,7 @@ from gateway.attribution.ladder import Ladder
 from gateway.attribution.ledger import Ledger, Pending
 from gateway.attribution.table import RegistrationTable
 from gateway.attribution.verdict import Reason, Verdict
-from placement.registration import Kind
+from placement.mapping.registration import Kind
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Bench, Coordinator, Sink
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.attribution.connection import ConnectionState
-from placement.registration import Kind
+from placement.mapping.registration import Kind
 from tests.attribution.bench import NOW_MS, Bench, Coordinator
 
 GRACE_MS = 30_000

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from actors.tables.rollup import Sample
 from gateway.attribution.account import Account
 from gateway.attribution.connection import ConnectionState
-from placement.registration import Kind
+from placement.mapping.registration import Kind
 from tests.attribution.bench import NOW_MS, Bench, Coordinator, Sink
 
 PENDING_MS, PATIENCE_MS = 10_000, 5_000

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.attribution.slot import Reader
 from gateway.attribution.table import RegistrationTable
-from placement.registration import Statement
+from placement.mapping.registration import Statement
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Coordinator
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from gateway.attribution.connection import ConnectionState
-from placement.registration import Kind
+from placement.mapping.registration import Kind
 from tests.attribution.bench import NOW_MS, Bench, Coordinator
 
 SETTLED_MS = 2_000

@@ -12,7 +12,7 @@ from pathlib import Path
 import tests.gateway.serving as served_alone
 from placement.topics import TopicRegistry
 from placement.view import Broker
-from placement.zookeeper import connect
+from placement.zookeeper.client import connect
 
 _PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from placement.layout import CLIENT_GROUP_ID
-from placement.zookeeper import ZooKeeperClient, connect
+from placement.zookeeper.client import ZooKeeperClient, connect
 from tests.cluster.members import AiokafkaMember, ConfluentMember, KafkaPythonMember, Producer
 from tests.muster_process import Muster, eventually
 

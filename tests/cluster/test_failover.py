@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from placement.hashing import partition_for
 from placement.layout import CLIENT_GROUP_ID
-from placement.zookeeper import connect
+from placement.zookeeper.client import connect
 from tests.cluster.groups import PARTITIONS, WAIT_S, create, until_read, working
 from tests.cluster.members import (
     AiokafkaMember,

@@ -16,7 +16,7 @@ from placement.configs import ConfigRegistry
 from placement.epochs import take_controller_epoch
 from placement.topics import TopicRegistry
 from placement.view import DynamicConfigs
-from placement.zookeeper import ZooKeeperClient
+from placement.zookeeper.client import ZooKeeperClient
 
 CONFIG = MusterConfig.from_properties({"num.partitions": "2"})
 

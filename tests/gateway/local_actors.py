@@ -23,9 +23,9 @@ from actors.runtime.process import now_ms
 from actors.tables.rebalances import RebalanceStore
 from actors.wire.server import Server
 from placement.epochs import next_epoch
-from placement.registration import Change, Registration
+from placement.mapping.registration import Change, Registration
 from placement.view import OFFSETS_TOPIC, ClusterView, Endpoint
-from placement.zookeeper import ZooKeeperClient
+from placement.zookeeper.client import ZooKeeperClient
 
 log = logging.getLogger(__name__)
 SECRET = b"the secret of the test cluster"

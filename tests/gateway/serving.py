@@ -39,7 +39,7 @@ from placement.configs import ConfigRegistry
 from placement.leaders import Leaders
 from placement.topics import InvalidPartitions, InvalidTopic, TopicError, TopicExists, TopicRegistry, UnknownTopic
 from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
-from placement.zookeeper import ZooKeeperClient
+from placement.zookeeper.client import ZooKeeperClient
 from tests.gateway.local_actors import Actors
 from tests.gateway.local_faults import LocalFaults
 

@@ -18,7 +18,7 @@ from actors.wire import codec
 from actors.wire.codec import ErrorCode
 from gateway.connection import PIPELINE_LIMIT, Connection
 from gateway.registry import APIS
-from placement.zookeeper import ZooKeeperClient
+from placement.zookeeper.client import ZooKeeperClient
 from tests.gateway.group_client import HEARTBEAT, JOIN_GROUP, Member, find
 from tests.gateway.serving import Client, Serving, serving
 from tests.gateway.test_data_apis import FETCH, PRODUCE, fetch_body, produce

@@ -16,7 +16,7 @@ from actors.wire.codec import ErrorCode
 from gateway.attribution.series import MAX_GROUP_CHARS, group_label
 from gateway.upkeep import Upkeep
 from placement.view import Topic
-from placement.zookeeper import ZooKeeperClient
+from placement.zookeeper.client import ZooKeeperClient
 from tests.attribution.kop.served import join, read
 from tests.gateway.group_client import Fresh, Member, delete, find
 from tests.gateway.real_clients import reachable

@@ -13,7 +13,7 @@ from gateway.kop_shadow import Outcome, outcome_of
 from gateway.server import Gateway
 from placement.layout import CLIENT_GROUP_ID, KOP_SHADOW
 from placement.view import Topic
-from placement.zookeeper import ZooKeeperClient
+from placement.zookeeper.client import ZooKeeperClient
 from tests.attribution.kop.served import join, read, write
 from tests.attribution.kop.three_gateways import NAMES, ThreeGateways, three_gateways
 from tests.gateway.group_client import find

@@ -12,9 +12,9 @@ from actors.group.apis.arguments import MAX_NAME_BYTES
 from actors.offsets.mapping_writer import MappingWriter
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
-from placement.mapping import decode_registration, registration_path
-from placement.registration import Registration
-from placement.zookeeper import ZooKeeperClient
+from placement.mapping.nodes import decode_registration, registration_path
+from placement.mapping.registration import Registration
+from placement.zookeeper.client import ZooKeeperClient
 from tests.gateway.group_client import Fresh, Member
 from tests.gateway.serving import Client, Serving
 from tests.gateway.test_data_apis import fetch, produce

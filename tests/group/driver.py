@@ -34,7 +34,7 @@ from actors.group.messages import (
 )
 from actors.group.state import Group
 from actors.group.types import Context, GroupId, MemberId, Outcome, Record, Token
-from placement.registration import Statement
+from placement.mapping.registration import Statement
 
 G = GroupId("g")
 HOST = "10.0.0.7"

@@ -20,10 +20,10 @@ from actors.offsets.partition import OffsetsPartition
 from actors.runtime.process import now_ms
 from actors.wire.server import Handler, Server
 from placement.epochs import next_epoch, take_actor_epoch, when_superseded
-from placement.registration import Statement
+from placement.mapping.registration import Statement
 from placement.topics import TopicRegistry
 from placement.view import OFFSETS_TOPIC, ClusterView
-from placement.zookeeper import ZooKeeperClient, connect
+from placement.zookeeper.client import ZooKeeperClient, connect
 
 SECRET = b"the secret of the two copies"
 CONFIG = LogConfig(segment_bytes=20_000)

@@ -26,7 +26,7 @@ from actors.wire.codec import ErrorCode
 from placement.epochs import next_epoch
 from placement.topics import TopicRegistry
 from placement.view import OFFSETS_TOPIC, Endpoint, Topic
-from placement.zookeeper import ZooKeeperClient
+from placement.zookeeper.client import ZooKeeperClient
 from pytest_muster.bound import bound
 from tests.nodes.copy import CONFIG, SECRET
 from tests.nodes.files import counted, unchanged

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from placement.hashing import partition_for
-from placement.registration import Kind, Registration
+from placement.mapping.registration import Kind, Registration
 
 OFFSETS_PARTITIONS = 4
 GROUPS = ("billing", "dashboard", "archive", "a:b/c", "")

@@ -13,7 +13,7 @@ from placement.epochs import Superseded, take_controller_epoch
 from placement.layout import DEFAULT_BROKER
 from placement.topics import TopicRegistry, UnknownTopic
 from placement.view import DynamicConfigs
-from placement.zookeeper import ZooKeeperClient
+from placement.zookeeper.client import ZooKeeperClient
 
 LONG = "a group / with ünusual characters " * 20
 

@@ -19,7 +19,7 @@ from placement.epochs import (
 )
 from placement.layout import TOPICS
 from placement.topics import TopicExists, TopicRegistry, UnknownTopic
-from placement.zookeeper import ZooKeeperClient, connect
+from placement.zookeeper.client import ZooKeeperClient, connect
 
 WAIT_S = 30
 

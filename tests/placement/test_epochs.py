@@ -18,7 +18,7 @@ from placement.epochs import (
 )
 from placement.layout import PRODUCER_ID_BLOCK, encode_producer_id_block
 from placement.topics import TopicRegistry
-from placement.zookeeper import ZooKeeperClient, connect
+from placement.zookeeper.client import ZooKeeperClient, connect
 
 CALLERS, EACH = 6, 15
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.layout import Malformed
-from placement.mapping import (
+from placement.mapping.nodes import (
     MAX_SEGMENT,
     Undecodable,
     canonical_host,
@@ -26,7 +26,7 @@ from placement.mapping import (
     kop_path,
     registration_path,
 )
-from placement.zookeeper import ZooKeeperClient
+from placement.zookeeper.client import ZooKeeperClient
 from tests.placement.strategies import TEXTS, registration
 
 

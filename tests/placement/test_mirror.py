@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from actors.runtime.zookeeper import EmbeddedZooKeeper
-from placement.mirror import Mirror
-from placement.zookeeper import ZooKeeperClient, client, connect
+from placement.zookeeper.client import ZooKeeperClient, client, connect
+from placement.zookeeper.mirror import Mirror
 from tests.zookeeper_fixture import eventually
 
 ROOT = "/client_group_id"

@@ -16,7 +16,7 @@ from placement import topics
 from placement.epochs import next_epoch
 from placement.topics import InvalidPartitions, InvalidTopic, TopicExists, TopicRegistry, UnknownTopic
 from placement.view import Topic
-from placement.zookeeper import ZooKeeperClient, connect
+from placement.zookeeper.client import ZooKeeperClient, connect
 
 
 def test_a_topic_is_found_as_it_was_created(zk: ZooKeeperClient) -> None:

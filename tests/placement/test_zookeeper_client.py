@@ -10,7 +10,7 @@ import pytest
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from actors.runtime.zookeeper import EmbeddedZooKeeper
-from placement.zookeeper import ZooKeeperClient, ZooKeeperUnreachable, client, connect
+from placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, client, connect
 
 
 def test_an_outage_is_two_lines_and_bounded_waiting(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

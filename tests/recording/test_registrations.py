@@ -11,7 +11,7 @@ from actors.group.config import GroupConfig
 from actors.offsets.history.registrations import Row, row_of, snapshot_rows
 from actors.tables.schemas import TABLES
 from actors.tables.schemas.groups import REGISTRATIONS
-from placement.registration import Position, Registration
+from placement.mapping.registration import Position, Registration
 from tests.group.driver import Driver, commit, join, leave
 from tests.recording.history import held_at, intervals
 

@@ -26,7 +26,7 @@ from placement.epochs import current_state
 from placement.hashing import partition_for
 from placement.layout import CLIENT_GROUP_ID, CONTROLLER, broker_path
 from placement.view import OFFSETS_TOPIC
-from placement.zookeeper import ZooKeeperClient, connect
+from placement.zookeeper.client import ZooKeeperClient, connect
 from tests.cluster.groups import PARTITIONS, create, until_read, working
 from tests.cluster.members import ConfluentMember, Gap, Producer, committed_offsets
 from tests.muster_process import Muster, eventually

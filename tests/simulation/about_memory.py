@@ -10,7 +10,7 @@ from actors.group.codec.records import CommittedOffset, GroupMetadata, OffsetKey
 from actors.group.state import GroupState
 from actors.group.timers import TimerKind
 from actors.group.types import GroupId, MemberId
-from placement.registration import Kind
+from placement.mapping.registration import Kind
 from tests.simulation.actor import Step, StepKind
 from tests.simulation.broken import Broken
 from tests.simulation.log import decoded

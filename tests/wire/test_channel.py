@@ -13,7 +13,7 @@ from actors.group.types import Context
 from actors.wire import envelope
 from actors.wire.channel import Channel, ChannelLost, connect
 from actors.wire.server import Peer, Server
-from placement.registration import Kind, Registration, Withdrawal
+from placement.mapping.registration import Kind, Registration, Withdrawal
 from placement.view import Endpoint
 
 CONTEXT = envelope.write_context("10.0.0.7", "1-5", "User:ANONYMOUS")

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.wire import envelope
-from placement.registration import Kind, Position, Registration, Statement, Withdrawal
+from placement.mapping.registration import Kind, Position, Registration, Statement, Withdrawal
 
 NAME = st.text(max_size=20)  # any character, lone surrogates and line ends too
 MAYBE = st.none() | NAME

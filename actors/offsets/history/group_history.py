@@ -21,7 +21,7 @@ from actors.offsets.partition import OffsetsPartition
 from actors.runtime.event_writer import EventWriter
 from actors.tables.schemas.groups import GROUP_EVENTS, REGISTRATIONS
 from actors.tables.schemas.offsets import COMMITS
-from placement.registration import Change
+from placement.mapping.registration import Change
 
 
 class GroupHistory:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from placement.registration import Change, Kind, Registration
+from placement.mapping.registration import Change, Kind, Registration
 
 Row = dict[str, Any]
 

@@ -14,7 +14,7 @@ from actors.tables.rollup import Sample
 from gateway.attribution.account import Account
 from gateway.attribution.connection import ConnectionState
 from gateway.attribution.kop import KopRule, MemoryStore, Store, node_path
-from placement.registration import Statement
+from placement.mapping.registration import Statement
 from tests.attribution.kop.mapping_model import MappingModel
 from tests.attribution.kop.world import Connection, Member, Rule
 

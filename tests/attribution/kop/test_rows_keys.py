@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.attribution.kop import ROOT, MemoryStore
-from placement.mapping import is_registration_path, kop_path, registration_path
+from placement.mapping.nodes import is_registration_path, kop_path, registration_path
 from tests.attribution.kop.rules import Kop, Ours
 from tests.attribution.kop.world import Connection, World
 

@@ -8,7 +8,7 @@ import pytest
 
 from actors.group.coordinator import Phase
 from gateway.attribution.kop import ROOT, node_path
-from placement.repair import Node
+from placement.mapping.repair import Node
 from tests.attribution.kop.counting import KopCounters
 from tests.attribution.kop.rules import Kop, Ours, SchemeThree
 from tests.attribution.kop.world import SESSION_MS, TOPIC, Connection, Member, World

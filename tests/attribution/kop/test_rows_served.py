@@ -22,7 +22,7 @@ from actors.wire.codec import ErrorCode
 from gateway.attribution.kop import KopRule
 from gateway.kop_store import ZooKeeperStore
 from placement.view import Topic
-from placement.zookeeper import connect
+from placement.zookeeper.client import connect
 from tests.attribution.kop.counting import KopCounters
 from tests.attribution.kop.served import books, join, read, served, settled, write
 from tests.gateway.group_client import Fresh, Member, find

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from gateway.attribution.kop import KopRule, MemoryStore, java_address
-from placement.zookeeper import ZooKeeperClient
+from placement.zookeeper.client import ZooKeeperClient
 from tests.attribution.kop.served import join, read, write
 from tests.attribution.kop.three_gateways import NAMES, ThreeGateways, three_gateways
 from tests.gateway.group_client import find

@@ -10,7 +10,7 @@ from pathlib import Path
 from actors.config import MusterConfig
 from gateway.server import Gateway
 from placement.view import Broker, ClusterView, Topic
-from placement.zookeeper import ZooKeeperClient
+from placement.zookeeper.client import ZooKeeperClient
 from tests.gateway.serving import Client, Serving, new_gateway, serving
 
 NAMES = "ABC"

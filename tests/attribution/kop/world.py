@@ -17,8 +17,8 @@ from actors.group.coordinator import Coordinator
 from actors.group.messages import JoinGroupResponse, Request
 from actors.group.types import Context, Token
 from gateway.attribution.kop import java_address
-from placement.mapping import canonical_host
-from placement.registration import Registration, Statement, Withdrawal
+from placement.mapping.nodes import canonical_host
+from placement.mapping.registration import Registration, Statement, Withdrawal
 from tests.group.driver import Driver, assignment, beat, commit, fetch, join, leave, sync
 
 ANONYMOUS = "User:ANONYMOUS"

@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-log = logging.getLogger("placement.zookeeper")
+log = logging.getLogger("placement.zookeeper.client")
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,9 +37,9 @@ from zlib import crc32
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
 from placement.layout import CLIENT_GROUP_FENCES, CLIENT_GROUP_ID
-from placement.multi import Operation
-from placement.repair import Node
-from placement.zookeeper import ZooKeeperClient, is_lost_connection
+from placement.mapping.repair import Node
+from placement.zookeeper.client import ZooKeeperClient, is_lost_connection
+from placement.zookeeper.multi import Operation
 
 BATCH = 500
 """Most changes that are under way at once."""

@@ -20,7 +20,7 @@ from typing import TypeVar
 from urllib.parse import quote, unquote_to_bytes
 
 from placement.layout import CLIENT_GROUP_ID, Malformed
-from placement.registration import Kind, Registration
+from placement.mapping.registration import Kind, Registration
 
 _T = TypeVar("_T")
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from operator import attrgetter
 
 from placement.layout import CLIENT_GROUP_ID, Malformed
-from placement.mapping import (
+from placement.mapping.nodes import (
     decode_registration,
     encode_registration,
     group_of_path,
@@ -22,7 +22,7 @@ from placement.mapping import (
     kop_data,
     registration_path,
 )
-from placement.registration import Registration
+from placement.mapping.registration import Registration
 
 PartitionOf = Callable[[str], int]
 """The offsets partition of a group."""

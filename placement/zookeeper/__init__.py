@@ -1,0 +1,1 @@
+"""ZooKeeper: the client, bounded waiting, copies of subtrees, ephemeral nodes."""
