@@ -43,9 +43,9 @@ from bench.cluster import machine
 from bench.report import Figures, markdown, print_table, write_json
 from gateway.apis import k01_fetch
 from gateway.attribution.account import Account
+from gateway.listener.registry import Call
+from gateway.listener.server import Gateway
 from gateway.metrics import GatewayMetrics
-from gateway.registry import Call
-from gateway.server import Gateway
 from placement.mapping.registration import Kind, Registration
 from placement.view import Broker, ClusterView, Endpoint, Topic
 

@@ -35,10 +35,10 @@ from gateway.fault_controller import RayFaults
 from gateway.faults import GatewayFaults
 from gateway.http import gateway_app, start_http
 from gateway.kop_shadow import shadow_of
+from gateway.listener.resume import ends
+from gateway.listener.server import ControllerUnavailable, Gateway
+from gateway.listener.upkeep import Upkeep, account_of
 from gateway.metrics import GatewayMetrics
-from gateway.resume import ends
-from gateway.server import ControllerUnavailable, Gateway
-from gateway.upkeep import Upkeep, account_of
 from placement.host_port import host_port
 from placement.layout import BrokerNode, broker_path
 from placement.view import Broker, ClusterView
@@ -54,7 +54,7 @@ __all__ = ["GatewayActor", "gateway"]
 
 
 class RayController:
-    """The controller, asked over Ray; a :class:`gateway.server.Controller`."""
+    """The controller, asked over Ray; a :class:`gateway.listener.server.Controller`."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle

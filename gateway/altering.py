@@ -16,8 +16,8 @@ from actors.config.resources import ResourceType
 from actors.controller.admin import TopicOutcome
 from actors.wire.codec import ErrorCode
 from gateway.admin import everywhere, name_error, refusal
-from gateway.registry import Call, Reply
-from gateway.server import ControllerUnavailable, Gateway
+from gateway.listener.registry import Call, Reply
+from gateway.listener.server import ControllerUnavailable, Gateway
 
 _SHOWN_S = 5.0
 """How long gateways are waited for: the request has no timeout of its own."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import gateway.apis  # noqa: F401 - registers the handlers
 from actors.wire import codec
 from gateway.generated_docs import table
-from gateway.registry import APIS, Api
+from gateway.listener.registry import APIS, Api
 
 
 class NotServed(NamedTuple):

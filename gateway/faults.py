@@ -18,14 +18,14 @@ from actors.faults.matching import Facts, fires, is_spent, matches, may_match, n
 from actors.faults.model import ALWAYS, CLOSE, DELAY, DROP, ERROR, NO_ANSWER, Fault
 from actors.wire import codec
 from actors.wire.codec import field
-from gateway.connection import BadRequest, Cause
 from gateway.fault_answers import error_reply
-from gateway.server import ControllerUnavailable
+from gateway.listener.connection import BadRequest, Cause
+from gateway.listener.server import ControllerUnavailable
 
 if TYPE_CHECKING:
     from actors.faults.registry import Book
-    from gateway.registry import Call, Handler, Reply
-    from gateway.server import Gateway
+    from gateway.listener.registry import Call, Handler, Reply
+    from gateway.listener.server import Gateway
     from placement.view import ClusterView
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from actors.group.types import Context
 from actors.wire import codec
 from actors.wire.channel import ChannelLost
 from actors.wire.codec import ErrorCode
-from gateway.registry import Call, Reply
+from gateway.listener.registry import Call, Reply
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from actors.runtime.limited_log import LimitedLog
 from gateway import http_audit, http_faults, http_groups, http_lag
 from gateway.audit_metrics import audit_text
 from gateway.group_metrics import scrape
+from gateway.listener.server import Gateway
 from gateway.reconciler_metrics import Status, asked
-from gateway.server import Gateway
 from placement.host_port import host_port
 
 _END = b"# EOF\n"

@@ -17,9 +17,9 @@ from actors.wire.codec import ErrorCode
 from placement.view import OFFSETS_TOPIC, Topic
 
 if TYPE_CHECKING:
-    from gateway.forward import Key
-    from gateway.registry import Call
-    from gateway.server import Gateway
+    from gateway.listener.forward import Key
+    from gateway.listener.registry import Call
+    from gateway.listener.server import Gateway
 
 _SUMMARY = struct.Struct(">qi11xi30xi")
 """Base offset, length, last offset delta and number of records of a batch's header (magic 2)."""

@@ -15,8 +15,9 @@ from actors.log import routing
 from actors.wire import codec
 from actors.wire.channel import ChannelLost, NotSent
 from actors.wire.codec import ErrorCode, field, ms
-from gateway.connection import BadRequest, Cause
-from gateway.forward import Key
+from gateway.listener.connection import BadRequest, Cause
+from gateway.listener.forward import Key
+from gateway.listener.registry import Call, Reply, api
 from gateway.partitions import (
     WRITE_GRACE_S,
     Named,
@@ -28,7 +29,6 @@ from gateway.partitions import (
     repeated,
     summarize,
 )
-from gateway.registry import Call, Reply, api
 from placement.view import ClusterView
 
 PRODUCE = 0

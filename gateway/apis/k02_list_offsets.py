@@ -11,9 +11,9 @@ from typing import Any
 from actors.wire import codec
 from actors.wire.channel import ChannelLost
 from actors.wire.codec import ErrorCode, field
-from gateway.forward import Key
+from gateway.listener.forward import Key
+from gateway.listener.registry import Call, Reply, api
 from gateway.partitions import Named, ask, by_topic, existence_error, named, owner_of, repeated
-from gateway.registry import Call, Reply, api
 
 LIST_OFFSETS = 2
 INTERNAL_VERSION = 10

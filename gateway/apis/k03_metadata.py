@@ -21,8 +21,8 @@ from gateway.admin import (
     everywhere,
     name_error,
 )
-from gateway.registry import Call, Reply, api
-from gateway.server import ControllerUnavailable, Gateway
+from gateway.listener.registry import Call, Reply, api
+from gateway.listener.server import ControllerUnavailable, Gateway
 from placement.view import ClusterView, Topic
 
 _FIRST_WITH_IDS = 12

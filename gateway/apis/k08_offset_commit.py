@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from actors.wire import codec
 from actors.wire.codec import ErrorCode, field
 from gateway.groups import ask_coordinator, down_error, forward_whole, saw_group
+from gateway.listener.registry import Call, Reply, api
 from gateway.partition_errors import Errors, PartitionErrors, TopicKey
 from gateway.partitions import existence_error, named
-from gateway.registry import Call, Reply, api
 
 OFFSET_COMMIT = 8
 NEWEST_BY_NAME = 9

@@ -16,7 +16,7 @@ import asyncio
 from typing import Any
 
 from actors.wire.codec import ErrorCode, field
-from gateway.registry import Call, Reply, api
+from gateway.listener.registry import Call, Reply, api
 from gateway.transactions import NOT_SERVED, tell
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2

@@ -7,7 +7,7 @@ from typing import Any
 from actors.wire import codec
 from actors.wire.codec import field
 from gateway.groups import ask_each, down_error
-from gateway.registry import Call, Reply, api
+from gateway.listener.registry import Call, Reply, api
 
 DESCRIBE_GROUPS = 15
 

@@ -13,7 +13,7 @@ from actors.wire import codec
 from actors.wire.channel import Channel, ChannelLost
 from actors.wire.codec import ErrorCode
 from gateway.groups import ANSWER_S
-from gateway.registry import Call, Reply, api
+from gateway.listener.registry import Call, Reply, api
 
 LIST_GROUPS = 16
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from actors.wire import codec
 from actors.wire.codec import ErrorCode, field
-from gateway.registry import APIS, Api, Call, Reply, api
+from gateway.listener.registry import APIS, Api, Call, Reply, api
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = 3

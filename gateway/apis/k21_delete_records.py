@@ -12,9 +12,9 @@ from typing import Any
 from actors.wire import codec
 from actors.wire.channel import ChannelLost, NotSent
 from actors.wire.codec import ErrorCode, ms
-from gateway.forward import Key
+from gateway.listener.forward import Key
+from gateway.listener.registry import Call, Reply, api
 from gateway.partitions import WRITE_GRACE_S, Named, ask, by_topic, existence_error, named, owner_of
-from gateway.registry import Call, Reply, api
 
 DELETE_RECORDS = 21
 INTERNAL_VERSION = 2

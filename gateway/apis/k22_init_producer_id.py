@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 from actors.wire.codec import ErrorCode, field
-from gateway.registry import Call, Reply, api
-from gateway.server import ControllerUnavailable
+from gateway.listener.registry import Call, Reply, api
+from gateway.listener.server import ControllerUnavailable
 from gateway.transactions import tell
 
 _NO_ID, _NO_EPOCH = -1, -1

@@ -6,7 +6,7 @@ v2 flexible | v3 user resource type
 from __future__ import annotations
 
 from gateway.admin import SECURITY_DISABLED
-from gateway.registry import Call, Reply, api
+from gateway.listener.registry import Call, Reply, api
 
 
 @api(30, "CreateAcls")

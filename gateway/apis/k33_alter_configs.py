@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from actors.config.altering import Alteration, Change, Operation
 from gateway.altering import alter
-from gateway.registry import Call, Reply, api
+from gateway.listener.registry import Call, Reply, api
 
 
 @api(33, "AlterConfigs", is_change=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from actors.wire import codec
 from gateway.groups import ask_each, down_error
-from gateway.registry import Call, Reply, api
+from gateway.listener.registry import Call, Reply, api
 
 DELETE_GROUPS = 42
 

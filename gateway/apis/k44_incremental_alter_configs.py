@@ -9,7 +9,7 @@ from typing import Any
 
 from actors.config.altering import Alteration, Change, Operation
 from gateway.altering import alter
-from gateway.registry import Call, Reply, api
+from gateway.listener.registry import Call, Reply, api
 
 
 @api(44, "IncrementalAlterConfigs", is_change=True)

@@ -11,9 +11,9 @@ from typing import Any
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
 from gateway.groups import ask_coordinator, down_error
+from gateway.listener.registry import Call, Reply, api
 from gateway.partition_errors import PartitionErrors
 from gateway.partitions import existence_error, named
-from gateway.registry import Call, Reply, api
 
 OFFSET_DELETE = 47
 VERSION = 0

@@ -9,7 +9,7 @@ from typing import Any
 
 from actors.wire.codec import ErrorCode, field
 from gateway.admin import CLUSTER_OPERATIONS, authorized_operations
-from gateway.registry import Call, Reply, api
+from gateway.listener.registry import Call, Reply, api
 
 _BROKERS, _CONTROLLERS = 1, 2
 

@@ -13,7 +13,7 @@ from actors.faults.model import Fault
 from actors.faults.registry import Book, FaultRegistry
 from actors.runtime.process import wall_ms
 from gateway.fault_controller import unpacked
-from gateway.server import ControllerUnavailable, Gateway
+from gateway.listener.server import ControllerUnavailable, Gateway
 
 NODE = "n1"
 

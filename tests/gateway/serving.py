@@ -32,9 +32,9 @@ from actors.wire.codec import ErrorCode
 from gateway.faults import GatewayFaults
 from gateway.http import gateway_app, start_http
 from gateway.kop_shadow import shadow_of
+from gateway.listener.server import ControllerUnavailable, Gateway
+from gateway.listener.upkeep import account_of
 from gateway.metrics import GatewayMetrics
-from gateway.server import ControllerUnavailable, Gateway
-from gateway.upkeep import account_of
 from placement.configs import ConfigRegistry
 from placement.leaders import Leaders
 from placement.topics import InvalidPartitions, InvalidTopic, TopicError, TopicExists, TopicRegistry, UnknownTopic

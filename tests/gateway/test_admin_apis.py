@@ -9,7 +9,7 @@ import pytest
 
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
-from gateway.registry import APIS
+from gateway.listener.registry import APIS
 from placement.view import OFFSETS_TOPIC, Broker
 from tests.gateway.serving import BROKERS, CLUSTER_ID, Serving
 

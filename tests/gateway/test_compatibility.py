@@ -9,7 +9,7 @@ from kio.schema.index import api_key_map
 import gateway.apis  # noqa: F401 - registers the handlers
 from actors.wire import codec
 from gateway.compatibility import NOT_SERVED, VERSIONS_LEFT_OUT
-from gateway.registry import APIS
+from gateway.listener.registry import APIS
 
 
 def test_every_api_is_served_or_has_one_reason() -> None:

@@ -22,8 +22,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from actors.log.format.batch import iter_headers
 from actors.runtime.process import now_ms
 from actors.wire import codec
-from gateway.connection import Connection
-from gateway.upkeep import Upkeep
+from gateway.listener.connection import Connection
+from gateway.listener.upkeep import Upkeep
 from placement.view import Topic
 from pytest_muster import FaultClient
 from tests.gateway.fault_client import PROPERTIES as FAULT_PROPERTIES

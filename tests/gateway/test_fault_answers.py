@@ -13,7 +13,7 @@ from actors.faults.matching import Facts
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
 from gateway.faults import facts_of
-from gateway.registry import APIS, Call
+from gateway.listener.registry import APIS, Call
 from placement.view import Topic
 from pytest_muster import FaultClient
 from tests.gateway.acl_requests import ACL, ACL_FILTER

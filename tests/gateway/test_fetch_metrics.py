@@ -14,7 +14,7 @@ from prometheus_client.samples import Sample
 from actors.runtime.process import now_ms
 from actors.wire.codec import ErrorCode
 from gateway.attribution.series import MAX_GROUP_CHARS, group_label
-from gateway.upkeep import Upkeep
+from gateway.listener.upkeep import Upkeep
 from placement.view import Topic
 from placement.zookeeper.client import ZooKeeperClient
 from tests.attribution.kop.served import join, read

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from gateway.proxy_protocol import SIGNATURE, Source, write_header
+from gateway.listener.proxy_protocol import SIGNATURE, Source, write_header
 from placement.view import Broker
 from tests.gateway.balancer import balancer
 from tests.gateway.serving import Serving

@@ -8,7 +8,7 @@ import pytest
 
 from actors.tables.spool import Sample, SampleStore
 from gateway.attribution.account import End
-from gateway.resume import ends
+from gateway.listener.resume import ends
 from tests.tables.killing import die
 
 NOW_MS = 1_700_000_000_000

@@ -48,8 +48,8 @@ def secured(full: Serving) -> Iterator[Serving]:
 @pytest.fixture
 def reasons(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
     monkeypatch.setattr(LimitedLog, "_is_first", lambda *_: True)
-    caplog.set_level(logging.INFO, "gateway.connection")
-    return lambda: [record.getMessage() for record in caplog.records if record.name == "gateway.connection"]
+    caplog.set_level(logging.INFO, "gateway.listener.connection")
+    return lambda: [record.getMessage() for record in caplog.records if record.name == "gateway.listener.connection"]
 
 
 def _handshake(client: Client, mechanism: str, version: int = 1) -> Any:

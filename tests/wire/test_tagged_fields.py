@@ -15,7 +15,7 @@ import pytest
 from actors.wire import codec
 from actors.wire.bounds import nested_entity
 from gateway import apis  # noqa: F401  (registers them)
-from gateway.registry import APIS
+from gateway.listener.registry import APIS
 
 FLEXIBLE = [
     (key, version)

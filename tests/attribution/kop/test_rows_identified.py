@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from actors.wire.codec import ErrorCode
-from gateway.proxy_protocol import Source, write_header
+from gateway.listener.proxy_protocol import Source, write_header
 from gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, write
 from placement.view import Topic
 from tests.attribution.kop.served import join, read, settled

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from actors.config import MusterConfig
-from gateway.server import Gateway
+from gateway.listener.server import Gateway
 from placement.view import Broker, ClusterView, Topic
 from placement.zookeeper.client import ZooKeeperClient
 from tests.gateway.serving import Client, Serving, new_gateway, serving

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from actors.group.types import ANONYMOUS
 from actors.wire import codec, envelope
 from actors.wire.framing import Framer, FrameTooLarge, framed
-from gateway import proxy_protocol
 from gateway.attribution.connection import ConnectionState
-from gateway.registry import APIS, Api, Call, Reply
+from gateway.listener import proxy_protocol
+from gateway.listener.registry import APIS, Api, Call, Reply
 from gateway.security.session import MAX_FRAME_BYTES, SASL_AUTHENTICATE, SaslSession
 from placement.mapping.nodes import canonical_host
 
 if TYPE_CHECKING:
-    from gateway.server import Gateway
+    from gateway.listener.server import Gateway
 
 log = logging.getLogger(__name__)
 

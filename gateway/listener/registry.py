@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from actors.wire import codec
 
 if TYPE_CHECKING:
-    from gateway.connection import Connection
-    from gateway.server import Gateway
+    from gateway.listener.connection import Connection
+    from gateway.listener.server import Gateway
 
 
 class Reply(NamedTuple):

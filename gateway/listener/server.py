@@ -18,10 +18,10 @@ from actors.runtime.process import now_ms
 from actors.wire.channel import ChannelLost
 from gateway.attribution.account import Account
 from gateway.attribution.table import HEAR_MS
-from gateway.connection import Cause, Complaint, Connection
-from gateway.forward import Forwarder
+from gateway.listener.connection import Cause, Complaint, Connection
+from gateway.listener.forward import Forwarder
+from gateway.listener.producer_ids import ProducerIds
 from gateway.metrics import GatewayMetrics
-from gateway.producer_ids import ProducerIds
 from gateway.security.session import Sasl
 from placement.hashing import partition_for
 from placement.mapping.registration import Registration, Statement
@@ -84,7 +84,7 @@ class Gateway:
         self.connections: dict[str, Connection] = {}
         self.audit_report = Report()
         """The last that the audit told."""
-        self.complaints = LimitedLog(logging.getLogger("gateway.connection"))
+        self.complaints = LimitedLog(logging.getLogger("gateway.listener.connection"))
         """Of connections; what a client sends must not flood the log."""
         self.faults: GatewayFaults | None = None
         """Set before the gateway listens where fault injection is enabled."""

@@ -1,0 +1,1 @@
+"""The Kafka listener: connections, dispatch by API, and the connections to the actors behind it."""
