@@ -41,7 +41,7 @@ from actors.wire.server import Server
 from bench.client import Connection, open_connection, request
 from bench.cluster import machine
 from bench.report import Figures, markdown, print_table, write_json
-from gateway.apis import k01_fetch
+from gateway.apis.data import k01_fetch
 from gateway.attribution.account import Account
 from gateway.listener.registry import Call
 from gateway.listener.server import Gateway

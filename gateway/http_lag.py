@@ -16,11 +16,11 @@ from actors.group.codec.consumer_protocol import PROTOCOL_TYPE, assigned_partiti
 from actors.wire import codec, envelope
 from actors.wire.channel import ChannelLost
 from actors.wire.codec import ErrorCode
+from gateway.apis.partitions import channel_to, owner_of
 from gateway.http_groups import Failed, as_json, from_coordinator, required
 from gateway.lag import End, Key, Owner, rows
 from gateway.listener.forward import Key as Actor
 from gateway.listener.server import Gateway
-from gateway.partitions import channel_to, owner_of
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from actors.log.format.records import build_batch
 from actors.wire.codec import ErrorCode
 from bench.attribution.truth import Books, Group, Place, Truth
 from bench.client import ApiVersion, Connection, Lost, open_connection
+from gateway.apis.partitions import summarize
 from gateway.attribution.kop import KopRule, MemoryStore, java_address
-from gateway.partitions import summarize
 
 PRODUCE, METADATA, OFFSET_COMMIT, FIND_COORDINATOR, CREATE_TOPICS = (0, 9), (3, 9), (8, 8), (10, 4), (19, 7)
 _SELF = "127.0.0.1"

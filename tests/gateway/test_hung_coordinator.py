@@ -10,7 +10,7 @@ import pytest
 
 from actors.wire.channel import Channel
 from actors.wire.codec import ErrorCode
-from gateway import groups
+from gateway.apis.groups import forwarding as groups
 from tests.gateway.group_client import Member
 from tests.gateway.serving import Serving
 

@@ -7,7 +7,7 @@ import pytest
 from actors.log.errors import CorruptMessage
 from actors.log.format.batch import iter_headers
 from actors.log.format.records import build_batch
-from gateway.partitions import summarize
+from gateway.apis.partitions import summarize
 
 RECORDS = ((7, 1), (8, 5), (20, 2))
 """Base offset and number of records of each batch; offsets 13 to 19 were compacted away."""

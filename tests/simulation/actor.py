@@ -168,7 +168,7 @@ class Actor:
         self._step(StepKind.REQUEST, lambda: core.step(asked.request, context, asked.token, self.now_ms), asked=asked)
 
     def _answer_while_down(self, asked: Asked) -> None:
-        """As the gateway does (gateway/groups.py): Kafka's words for loading."""
+        """As the gateway does (gateway/apis/groups/forwarding.py): Kafka's words for loading."""
         error = {adapters.HEARTBEAT: E.none, adapters.SYNC_GROUP: E.not_coordinator}.get(
             asked.api_key, E.coordinator_load_in_progress
         )

@@ -1,0 +1,1 @@
+"""What a client asks first: metadata, versions, the cluster."""

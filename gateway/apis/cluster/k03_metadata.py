@@ -1,0 +1,156 @@
+"""Metadata (api key 3), v0-13: the gateways, and which of them leads which partition.
+
+v1 null for all topics, controller, is_internal | v2 cluster id | v4 the client says whether topics may be created
+v8-10 cluster operations, v8+ topic operations (KIP-430) | v10 topic ids in answers, v12 in requests | v13 error_code
+A topic that may be created is, and is answered when the gateways know it: Kafka answers with an error first and lets
+the client ask again. The leader epoch is always -1 (not known): a partition's epoch is its actor's, for fencing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from actors.controller.admin import NewTopic
+from actors.wire.codec import ErrorCode, field
+from gateway.apis.admin import (
+    CLUSTER_OPERATIONS,
+    INTERNAL_TOPICS,
+    TOPIC_OPERATIONS,
+    authorized_operations,
+    everywhere,
+    name_error,
+)
+from gateway.listener.registry import Call, Reply, api
+from gateway.listener.server import ControllerUnavailable, Gateway
+from placement.view import ClusterView, Topic
+
+_FIRST_WITH_IDS = 12
+_CREATION_TIMEOUT_S = 5.0
+
+
+class _Wanted(NamedTuple):
+    """A topic as the request names it; the id, if there is one, counts."""
+
+    name: str | None
+    topic_id: UUID | None
+
+    def find(self, view: ClusterView) -> Topic | None:
+        if self.topic_id is not None:
+            return view.topic_by_id(self.topic_id)
+        return view.topics.get(self.name or "")
+
+
+@api(3, "Metadata")
+async def metadata(call: Call) -> Reply | None:
+    request = call.entity()
+    wanted = _wanted(request, call.header.api_version)
+    failed = await _create_missing(call, request, wanted or [])
+    view = call.gateway.view
+    operations = authorized_operations(field(request, "include_topic_authorized_operations", False), TOPIC_OPERATIONS)
+    if wanted is None:
+        topics = [_found(view, view.topics[name], operations) for name in sorted(view.topics)]
+    else:
+        topics = [_answer(view, each, failed, call.header.api_version, operations) for each in wanted]
+    return call.reply(
+        {
+            "throttle_time": 0,
+            "brokers": [{"node_id": broker.id, "host": broker.host, "port": broker.port} for broker in view.brokers],
+            "cluster_id": view.cluster_id,
+            "controller_id": min((broker.id for broker in view.brokers), default=-1),
+            "topics": topics,
+            "cluster_authorized_operations": authorized_operations(
+                field(request, "include_cluster_authorized_operations", False), CLUSTER_OPERATIONS
+            ),
+            "error_code": ErrorCode.none,
+        }
+    )
+
+
+def _wanted(request: Any, version: int) -> list[_Wanted] | None:
+    """What the request asks for, each once; None for all topics."""
+    if request.topics is None or (version == 0 and not request.topics):
+        return None
+    return list(dict.fromkeys(_Wanted(topic.name, field(topic, "topic_id", None)) for topic in request.topics))
+
+
+async def _create_missing(call: Call, request: Any, wanted: list[_Wanted]) -> dict[str, ErrorCode]:
+    """Create what the request names, may be created and is not there; the error of each name that failed."""
+    gateway = call.gateway
+    if not (gateway.config.auto_create_topics_enable and field(request, "allow_auto_topic_creation", True)):
+        return {}
+    missing = [
+        each.name
+        for each in wanted
+        if each.name
+        and each.topic_id is None
+        and each.name not in gateway.view.topics
+        and each.name not in INTERNAL_TOPICS
+        and name_error(each.name) is None
+    ]
+    return await _create(gateway, missing) if missing else {}
+
+
+async def _create(gateway: Gateway, names: list[str]) -> dict[str, ErrorCode]:
+    try:
+        outcomes = await gateway.controller.create_topics([NewTopic(name, -1, -1, {}) for name in names], False)
+    except ControllerUnavailable:
+        return dict.fromkeys(names, ErrorCode.leader_not_available)
+    there = (ErrorCode.none, ErrorCode.topic_already_exists)
+    failed = {outcome.name: ErrorCode(outcome.error) for outcome in outcomes if outcome.error not in there}
+    created = set(names) - set(failed)
+    if created:
+        await everywhere(gateway, _CREATION_TIMEOUT_S)
+    await gateway.until_view(lambda view: created <= view.topics.keys(), _CREATION_TIMEOUT_S)
+    return failed | dict.fromkeys(created - gateway.view.topics.keys(), ErrorCode.leader_not_available)
+
+
+def _answer(
+    view: ClusterView, wanted: _Wanted, failed: dict[str, ErrorCode], version: int, operations: int
+) -> dict[str, Any]:
+    if version < _FIRST_WITH_IDS and (wanted.name is None or wanted.topic_id is not None):
+        return _missing(wanted, ErrorCode.invalid_request, version)
+    if (topic := wanted.find(view)) is not None:
+        return _found(view, topic, operations)
+    if wanted.topic_id is not None:
+        return _missing(wanted._replace(name=None), ErrorCode.unknown_topic_id, version)
+    if wanted.name is None:
+        return _missing(wanted, ErrorCode.invalid_request, version)
+    if name_error(wanted.name) is not None:
+        return _missing(wanted, ErrorCode.invalid_topic_exception, version)
+    return _missing(wanted, failed.get(wanted.name, ErrorCode.unknown_topic_or_partition), version)
+
+
+def _missing(wanted: _Wanted, error: ErrorCode, version: int) -> dict[str, Any]:
+    return {
+        "error_code": error,
+        "name": wanted.name if version >= _FIRST_WITH_IDS else wanted.name or "",
+        "topic_id": wanted.topic_id,
+        "is_internal": wanted.name in INTERNAL_TOPICS,
+        "partitions": [],
+    }
+
+
+def _found(view: ClusterView, topic: Topic, operations: int) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.none,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.internal,
+        "partitions": [_partition(view, topic, partition) for partition in range(topic.partitions)],
+        "topic_authorized_operations": operations,
+    }
+
+
+def _partition(view: ClusterView, topic: Topic, partition: int) -> dict[str, Any]:
+    leader = view.leader_of(topic, partition)
+    replicas = view.replicas_of(topic, partition)
+    return {
+        "error_code": ErrorCode.none if leader else ErrorCode.leader_not_available,
+        "partition_index": partition,
+        "leader_id": leader.id if leader else -1,
+        "leader_epoch": -1,
+        "replica_nodes": replicas,
+        "isr_nodes": replicas,
+        "offline_replicas": [],
+    }

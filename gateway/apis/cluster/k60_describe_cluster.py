@@ -1,0 +1,54 @@
+"""DescribeCluster (api key 60), v0-2.
+
+v1 endpoint_type, KIP-919: only brokers, there is no controller quorum | v2 fenced brokers, KIP-1073: none
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.wire.codec import ErrorCode, field
+from gateway.apis.admin import CLUSTER_OPERATIONS, authorized_operations
+from gateway.listener.registry import Call, Reply, api
+
+_BROKERS, _CONTROLLERS = 1, 2
+
+
+@api(60, "DescribeCluster")
+async def describe_cluster(call: Call) -> Reply | None:
+    request = call.entity()
+    view = call.gateway.view
+    endpoint_type = field(request, "endpoint_type", _BROKERS)
+    if endpoint_type != _BROKERS:
+        return call.reply(_refused(endpoint_type))
+    return call.reply(
+        {
+            "throttle_time": 0,
+            "error_code": ErrorCode.none,
+            "endpoint_type": _BROKERS,
+            "cluster_id": view.cluster_id,
+            "controller_id": min((broker.id for broker in view.brokers), default=-1),
+            "brokers": [
+                {"broker_id": broker.id, "host": broker.host, "port": broker.port, "is_fenced": False}
+                for broker in view.brokers
+            ],
+            "cluster_authorized_operations": authorized_operations(
+                request.include_cluster_authorized_operations, CLUSTER_OPERATIONS
+            ),
+        }
+    )
+
+
+def _refused(endpoint_type: int) -> dict[str, Any]:
+    if endpoint_type == _CONTROLLERS:
+        error = ErrorCode.mismatched_endpoint_type
+        message = "The request was sent to an endpoint of type BROKER, but asks for one of type CONTROLLER."
+    else:
+        error, message = ErrorCode.unsupported_endpoint_type, f"Unsupported endpoint type {endpoint_type}."
+    return {
+        "throttle_time": 0,
+        "error_code": error,
+        "error_message": message,
+        "cluster_id": "",
+        "brokers": [],
+    }

@@ -1,0 +1,1 @@
+"""Describing and altering configs."""

@@ -1,0 +1,116 @@
+"""What AlterConfigs and IncrementalAlterConfigs share: who may be altered, the controller's outcome, the answer.
+
+What is wrong with a request is said in the order of Kafka's ConfigAdminManager; what is wrong with the configs by
+``actors.config.altering``. All gateways share one configuration, so any of them alters any broker, where Kafka wants
+the broker itself to be asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from actors.config.altering import Alteration, Operation
+from actors.config.resources import ResourceType
+from actors.controller.admin import TopicOutcome
+from actors.wire.codec import ErrorCode
+from gateway.apis.admin import everywhere, name_error, refusal
+from gateway.listener.registry import Call, Reply
+from gateway.listener.server import ControllerUnavailable, Gateway
+
+_SHOWN_S = 5.0
+"""How long gateways are waited for: the request has no timeout of its own."""
+
+
+async def alter(call: Call, alterations: Sequence[Alteration | None]) -> Reply:
+    """Alter the resources of the request, each for itself; None where an operation does not exist."""
+    gateway, request = call.gateway, call.entity()
+    resources = request.resources
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    outcomes = [
+        _refused(gateway, resource, alteration, times)
+        for resource, alteration in zip(resources, alterations, strict=True)
+    ]
+    good = [alteration for alteration, refused in zip(alterations, outcomes, strict=True) if alteration and not refused]
+    done = iter(await _carried_out(gateway, good, request.validate_only))
+    return call.reply(
+        {
+            "throttle_time": 0,
+            "responses": [
+                {
+                    "error_code": outcome.error,
+                    "error_message": outcome.message,
+                    "resource_type": resource.resource_type,
+                    "resource_name": resource.resource_name,
+                }
+                for resource, refused in zip(resources, outcomes, strict=True)
+                for outcome in (refused or next(done),)
+            ],
+        }
+    )
+
+
+async def _carried_out(gateway: Gateway, alterations: list[Alteration], validate_only: bool) -> list[TopicOutcome]:
+    if not alterations:
+        return []
+    try:
+        outcomes = await gateway.controller.alter_configs(alterations, validate_only)
+    except ControllerUnavailable:
+        late = "The controller did not answer in time."
+        return [refusal(each.name, ErrorCode.request_timed_out, late) for each in alterations]
+    if not validate_only:
+        await everywhere(gateway, _SHOWN_S)
+    return outcomes
+
+
+def _refused(
+    gateway: Gateway, resource: Any, alteration: Alteration | None, times: Counter[tuple[int, str]]
+) -> TopicOutcome | None:
+    name = resource.resource_name
+    problem = _problem(resource, alteration, times) or _bad_name(gateway, resource.resource_type, name)
+    if problem is not None:
+        return refusal(name, ErrorCode.invalid_request, problem)
+    if resource.resource_type == ResourceType.TOPIC and (bad := name_error(name)) is not None:
+        return refusal(name, ErrorCode.invalid_topic_exception, bad)
+    return None
+
+
+def _problem(resource: Any, alteration: Alteration | None, times: Counter[tuple[int, str]]) -> str | None:
+    if times[resource.resource_type, resource.resource_name] > 1:
+        return "Each resource must appear at most once."
+    if len({config.name for config in resource.configs}) < len(resource.configs):
+        return "Error due to duplicate config keys"
+    if alteration is None:
+        return "Unknown type of operation."
+    without = [
+        change.name for change in alteration.changes if change.value is None and change.operation != Operation.DELETE
+    ]
+    return f"Null value not supported for : {', '.join(without)}" if without else None
+
+
+def _bad_name(gateway: Gateway, kind: int, name: str) -> str | None:
+    match kind:
+        case ResourceType.TOPIC:
+            return None if name else "Default topic resources are not allowed."
+        case ResourceType.GROUP:
+            return None if name else "Default group resources are not allowed."
+        case ResourceType.BROKER:
+            return broker_error(gateway, name) if name else None
+        case ResourceType.CLIENT_METRICS:
+            return "Muster takes no metrics from clients (KIP-714)."
+        case ResourceType.BROKER_LOGGER:
+            return "Muster has no broker loggers."
+    return f"Unknown resource type {kind}"
+
+
+def broker_error(gateway: Gateway, name: str) -> str | None:
+    """Why INVALID_REQUEST is the answer to this name of a broker; None if there is one.
+
+    A broker has one name, as its configs are kept by it: 1 is not to be altered as 01 too.
+    """
+    if name in {str(gateway.id), *(str(broker.id) for broker in gateway.view.brokers)}:
+        return None
+    if not name.isdecimal():
+        return f"Broker id must be an integer, but it is: {name}"
+    return f"Unexpected broker id: there is no broker {name}"

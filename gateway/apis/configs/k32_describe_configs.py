@@ -1,0 +1,122 @@
+"""DescribeConfigs (api key 32), v1-4, of topics, brokers, groups, client metrics. Kafka has no v0 any more (KIP-896).
+
+v1 sources and synonyms (KIP-226) | v3 type and documentation (KIP-569) | v4 flexible
+All gateways share one configuration, so any of them describes any broker, where Kafka wants the broker itself to be
+asked. The empty broker name is Kafka's default of all brokers: what was set for the whole cluster.
+A group or a subscription of client metrics need not exist: its configs are the defaults then, as in Kafka. Broker
+loggers are refused one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.config import (
+    ConfigRow,
+    describe_broker,
+    describe_client_metrics,
+    describe_default_broker,
+    describe_group,
+    describe_offsets_topic,
+    describe_topic,
+)
+from actors.config.resources import ResourceType
+from actors.wire.codec import ErrorCode, field
+from gateway.apis.admin import name_error
+from gateway.apis.configs.altering import broker_error
+from gateway.listener.registry import Call, Reply, api
+from gateway.listener.server import Gateway
+from placement.view import OFFSETS_TOPIC
+
+
+class _Refused(Exception):
+    def __init__(self, error: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+
+
+@api(32, "DescribeConfigs")
+async def describe_configs(call: Call) -> Reply | None:
+    request = call.entity()
+    return call.reply(
+        {
+            "throttle_time": 0,
+            "results": [_result(call.gateway, request, resource) for resource in request.resources],
+        }
+    )
+
+
+def _result(gateway: Gateway, request: Any, resource: Any) -> dict[str, Any]:
+    error, message, configs = ErrorCode.none, None, []
+    try:
+        configs = [_config(row, request) for row in _rows(gateway, resource) if _asked(resource, row)]
+    except _Refused as refused:
+        error, message = refused.error, refused.message
+    return {
+        "error_code": error,
+        "error_message": message,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+        "configs": configs,
+    }
+
+
+def _rows(gateway: Gateway, resource: Any) -> list[ConfigRow]:
+    name = resource.resource_name
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            return _topic_rows(gateway, name)
+        case ResourceType.BROKER:
+            return _broker_rows(gateway, name)
+        case ResourceType.GROUP:
+            _refuse_empty(name, "Group name must not be empty")
+            return describe_group(gateway.view.configs.groups.get(name, {}))
+        case ResourceType.CLIENT_METRICS:
+            _refuse_empty(name, "Client metrics subscription name must not be empty")
+            return describe_client_metrics()
+    raise _Refused(ErrorCode.invalid_request, f"Unsupported resource type: {resource.resource_type}")
+
+
+def _refuse_empty(name: str, message: str) -> None:
+    if not name:
+        raise _Refused(ErrorCode.invalid_request, message)
+
+
+def _topic_rows(gateway: Gateway, name: str) -> list[ConfigRow]:
+    if (problem := name_error(name)) is not None:
+        raise _Refused(ErrorCode.invalid_topic_exception, problem)
+    topic = gateway.view.topics.get(name)
+    if topic is None:
+        raise _Refused(ErrorCode.unknown_topic_or_partition)
+    describe = describe_offsets_topic if name == OFFSETS_TOPIC else describe_topic
+    return describe(gateway.started_with, topic.config, gateway.view.configs)
+
+
+def _broker_rows(gateway: Gateway, name: str) -> list[ConfigRow]:
+    configs = gateway.view.configs
+    if not name:
+        return describe_default_broker(gateway.started_with, configs)
+    if (problem := broker_error(gateway, name)) is not None:
+        raise _Refused(ErrorCode.invalid_request, problem)
+    return describe_broker(gateway.started_with, configs, int(name))
+
+
+def _asked(resource: Any, row: ConfigRow) -> bool:
+    return not resource.configuration_keys or row.name in resource.configuration_keys
+
+
+def _config(row: ConfigRow, request: Any) -> dict[str, Any]:
+    documentation = row.documentation if field(request, "include_documentation", False) else None
+    return {
+        "name": row.name,
+        "value": row.value,
+        "read_only": row.read_only,
+        "config_source": int(row.source),
+        "is_sensitive": False,
+        "synonyms": [{"name": name, "value": value, "source": int(source)} for name, value, source in row.synonyms]
+        if request.include_synonyms
+        else [],
+        "config_type": int(row.type),
+        "documentation": documentation,
+    }

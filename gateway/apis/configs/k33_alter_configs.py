@@ -1,0 +1,26 @@
+"""AlterConfigs (api key 33), v0-2: all configs of topics, brokers and groups at once.
+
+v2 flexible. What is not named is no longer set; IncrementalAlterConfigs (44) is what tools use.
+"""
+
+from __future__ import annotations
+
+from actors.config.altering import Alteration, Change, Operation
+from gateway.apis.configs.altering import alter
+from gateway.listener.registry import Call, Reply, api
+
+
+@api(33, "AlterConfigs", is_change=True)
+async def alter_configs(call: Call) -> Reply | None:
+    return await alter(
+        call,
+        [
+            Alteration(
+                resource.resource_type,
+                resource.resource_name,
+                tuple(Change(config.name, Operation.SET, config.value) for config in resource.configs),
+                replace=True,
+            )
+            for resource in call.entity().resources
+        ],
+    )

@@ -1,0 +1,97 @@
+"""DeleteRecords (api key 21), v0-2: the log start moves to an offset, -1 for the high watermark.
+
+What is answered is durable. As in Kafka: a partition that comes twice is taken with its last offset, internal topics
+are INVALID_TOPIC_EXCEPTION, and a topic that is compacted only is POLICY_VIOLATION.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from actors.wire import codec
+from actors.wire.channel import ChannelLost, NotSent
+from actors.wire.codec import ErrorCode, ms
+from gateway.apis.partitions import WRITE_GRACE_S, Named, ask, by_topic, existence_error, named, owner_of
+from gateway.listener.forward import Key
+from gateway.listener.registry import Call, Reply, api
+
+DELETE_RECORDS = 21
+INTERNAL_VERSION = 2
+
+
+@api(DELETE_RECORDS, "DeleteRecords", is_change=True)
+async def delete_records(call: Call) -> Reply | None:
+    request = call.entity()
+    wanted = {
+        (partition := named(call.gateway, topic.name, None, item.partition_index)).key: (partition, int(item.offset))
+        for topic in request.topics
+        for item in topic.partitions
+    }
+    results: dict[Any, dict[str, Any]] = {}
+    owners: dict[Key, list[tuple[Named, int]]] = {}
+    for partition, offset in wanted.values():
+        error = _refusal(partition)
+        if error is not None:
+            results[partition.key] = _failed(partition, error)
+        else:
+            assert partition.topic is not None
+            owner = owner_of(call.gateway, partition.topic, partition.partition)
+            owners.setdefault(owner, []).append((partition, offset))
+    asked = (_ask(call, owner, items, max(ms(request.timeout), 0)) for owner, items in owners.items())
+    for found in await asyncio.gather(*asked):
+        results.update(found)
+    return call.reply(
+        {
+            "throttle_time": 0,
+            "topics": [
+                {"name": topic.name, "partitions": [results[partition.key] for partition in partitions]}
+                for topic, partitions in by_topic(partition for partition, _ in wanted.values())
+            ],
+        }
+    )
+
+
+def _refusal(partition: Named) -> ErrorCode | None:
+    if (error := existence_error(partition)) is not None:
+        return error
+    assert partition.topic is not None
+    return ErrorCode.invalid_topic_exception if partition.topic.internal else None
+
+
+async def _ask(call: Call, owner: Key, items: list[tuple[Named, int]], timeout_ms: int) -> dict[Any, dict[str, Any]]:
+    offsets = {partition.key: offset for partition, offset in items}
+    body = {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": partition.partition, "offset": offsets[partition.key]}
+                    for partition in partitions
+                ],
+            }
+            for topic, partitions in by_topic(partition for partition, _ in items)
+        ],
+        "timeout": timeout_ms,
+    }
+    try:
+        async with asyncio.timeout(timeout_ms / 1000 + WRITE_GRACE_S):
+            frame = await ask(call, owner, DELETE_RECORDS, INTERNAL_VERSION, body)
+    except NotSent:
+        return {partition.key: _failed(partition, ErrorCode.not_leader_or_follower) for partition, _ in items}
+    except (ChannelLost, TimeoutError):  # deleted or not
+        return {partition.key: _failed(partition, ErrorCode.request_timed_out) for partition, _ in items}
+    _, response = codec.decode_response(DELETE_RECORDS, INTERNAL_VERSION, frame)
+    return {
+        (topic.name, None, item.partition_index): {
+            "partition_index": item.partition_index,
+            "low_watermark": item.low_watermark,
+            "error_code": item.error_code,
+        }
+        for topic in response.topics
+        for item in topic.partitions
+    }
+
+
+def _failed(partition: Named, error: ErrorCode) -> dict[str, Any]:
+    return {"partition_index": partition.partition, "low_watermark": -1, "error_code": error}

@@ -1,0 +1,48 @@
+"""InitProducerId (api key 22), v0-6: ids for idempotent producers.
+
+v3 producer id and epoch of a producer that wants a higher epoch (KIP-360) | v6 two-phase commit (KIP-939)
+A producer without a transactional id always gets a new id with epoch 0, whatever it had before: Kafka does the same.
+
+Transactions come with a later version; FindCoordinator says so before a client comes here. One that does all the same
+gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client takes as final at once (there is no place for words).
+COORDINATOR_LOAD_IN_PROGRESS, while the controller is away, is retried by all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.wire.codec import ErrorCode, field
+from gateway.apis.transactions import tell
+from gateway.listener.registry import Call, Reply, api
+from gateway.listener.server import ControllerUnavailable
+
+_NO_ID, _NO_EPOCH = -1, -1
+
+
+@api(22, "InitProducerId")
+async def init_producer_id(call: Call) -> Reply | None:
+    request = call.entity()
+    if (error := _error(request)) is not ErrorCode.none:
+        if request.transactional_id:
+            tell(call, request.transactional_id)
+        return call.reply(_body(error, _NO_ID, _NO_EPOCH))
+    try:
+        producer_id = await call.gateway.next_producer_id()
+    except ControllerUnavailable:
+        return call.reply(_body(ErrorCode.coordinator_load_in_progress, _NO_ID, _NO_EPOCH))
+    return call.reply(_body(ErrorCode.none, producer_id, 0))
+
+
+def _error(request: Any) -> ErrorCode:
+    has_id = field(request, "producer_id", _NO_ID) != _NO_ID
+    has_epoch = field(request, "producer_epoch", _NO_EPOCH) != _NO_EPOCH
+    if has_id != has_epoch or request.transactional_id == "":
+        return ErrorCode.invalid_request
+    if request.transactional_id is not None:
+        return ErrorCode.transactional_id_authorization_failed
+    return ErrorCode.none
+
+
+def _body(error: ErrorCode, producer_id: int, epoch: int) -> dict[str, Any]:
+    return {"throttle_time": 0, "error_code": error, "producer_id": producer_id, "producer_epoch": epoch}

@@ -1,0 +1,91 @@
+"""OffsetCommit (api key 8), v2-10.
+
+Topics and partitions that do not exist are answered here (UNKNOWN_TOPIC_OR_PARTITION, v10 by id:
+UNKNOWN_TOPIC_ID); the rest goes to the group's actor, which is not asked when nothing is left. v10 names
+topics by id (KIP-848); the actor is told names.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from actors.wire import codec
+from actors.wire.codec import ErrorCode, field
+from gateway.apis.groups.forwarding import ask_coordinator, down_error, forward_whole, saw_group
+from gateway.apis.partition_errors import Errors, PartitionErrors, TopicKey
+from gateway.apis.partitions import existence_error, named
+from gateway.listener.registry import Call, Reply, api
+
+OFFSET_COMMIT = 8
+NEWEST_BY_NAME = 9
+
+
+class Known(NamedTuple):
+    """What exists of a topic of the request."""
+
+    key: TopicKey
+    name: str
+    partitions: list[Any]
+
+
+@api(OFFSET_COMMIT, "OffsetCommit")
+async def offset_commit(call: Call) -> Reply | None:
+    request = call.entity()
+    results = PartitionErrors()
+    known = [topic for topic in (_known(call, topic, results) for topic in request.topics) if topic.partitions]
+    asked_as_sent = [len(topic.partitions) for topic in known] == [len(topic.partitions) for topic in request.topics]
+    if known and asked_as_sent and call.header.api_version <= NEWEST_BY_NAME:
+        return await forward_whole(call)
+    saw_group(call, request.group_id)
+    if known:
+        results.answer(zip((topic.key for topic in known), await _commit(call, request, known), strict=True))
+    return call.reply({"throttle_time": 0, "topics": results.body()})
+
+
+def _known(call: Call, topic: Any, results: PartitionErrors) -> Known:
+    """The part of the topic that exists; the rest is refused."""
+    key: TopicKey = (field(topic, "name", None), field(topic, "topic_id", None))
+    refused: list[tuple[int, ErrorCode]] = []
+    known: list[Any] = []
+    name = ""
+    for item in topic.partitions:
+        partition = named(call.gateway, *key, item.partition_index)
+        if (error := existence_error(partition)) is not None:
+            refused.append((item.partition_index, error))
+        elif partition.topic is not None:
+            name = partition.topic.name
+            known.append(item)
+    if refused:
+        results.refuse(key, refused)
+    return Known(key, name, known)
+
+
+async def _commit(call: Call, request: Any, known: list[Known]) -> list[Errors]:
+    """Errors of each topic, in the given order."""
+    version = min(call.header.api_version, NEWEST_BY_NAME)
+    body = {
+        "group_id": request.group_id,
+        "generation_id_or_member_epoch": field(request, "generation_id_or_member_epoch", -1),
+        "member_id": field(request, "member_id", ""),
+        "group_instance_id": field(request, "group_instance_id", None),
+        "retention_time": codec.ms(request.retention_time) if hasattr(request, "retention_time") else -1,
+        "topics": [
+            {"name": topic.name, "partitions": [_partition(item) for item in topic.partitions]} for topic in known
+        ],
+    }
+    frame = codec.encode_request(OFFSET_COMMIT, version, call.header.correlation_id, call.header.client_id, body)
+    answer = await ask_coordinator(call, request.group_id, frame)
+    if answer is None:
+        error = down_error(call)
+        return [[(item.partition_index, error) for item in topic.partitions] for topic in known]
+    _, response = codec.decode_response(OFFSET_COMMIT, version, answer)
+    return [[(item.partition_index, item.error_code) for item in topic.partitions] for topic in response.topics]
+
+
+def _partition(item: Any) -> dict[str, Any]:
+    return {
+        "partition_index": item.partition_index,
+        "committed_offset": item.committed_offset,
+        "committed_leader_epoch": field(item, "committed_leader_epoch", -1),
+        "committed_metadata": item.committed_metadata,
+    }

@@ -1,0 +1,107 @@
+"""OffsetFetch (api key 9), v1-10.
+
+Up to v7 one group, forwarded as it came; from v8 several, which may live in several actors (KIP-709); v10
+names topics by id, so that it tells nothing of a topic that was deleted. A group whose actor is down fails alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from actors.wire import codec
+from actors.wire.codec import ErrorCode, field
+from gateway.apis.groups.forwarding import ask_coordinator, down_error, forward_whole, saw_group
+from gateway.listener.registry import Call, Reply, api
+from gateway.listener.server import Gateway
+
+OFFSET_FETCH = 9
+NEWEST_BY_NAME = 9
+
+
+@api(OFFSET_FETCH, "OffsetFetch")
+async def offset_fetch(call: Call) -> Reply | None:
+    if call.header.api_version < 8:
+        return await forward_whole(call)
+    request = call.entity()
+    for group in request.groups:
+        saw_group(call, group.group_id)
+    groups = await asyncio.gather(*(_fetch_group(call, group, request.require_stable) for group in request.groups))
+    return call.reply({"throttle_time": 0, "groups": groups})
+
+
+async def _fetch_group(call: Call, group: Any, require_stable: bool) -> dict[str, Any]:
+    version = min(call.header.api_version, NEWEST_BY_NAME)
+    by_id = call.header.api_version > NEWEST_BY_NAME
+    topics, unknown = _names(call.gateway, group.topics) if by_id else (_as_sent(group.topics), [])
+    body = {
+        "groups": [
+            {
+                "group_id": group.group_id,
+                "member_id": field(group, "member_id", None),
+                "member_epoch": field(group, "member_epoch", -1),
+                "topics": topics,
+            }
+        ],
+        "require_stable": require_stable,
+    }
+    frame = codec.encode_request(OFFSET_FETCH, version, call.header.correlation_id, call.header.client_id, body)
+    answer = await ask_coordinator(call, group.group_id, frame)
+    if answer is None:
+        return {"group_id": group.group_id, "topics": [], "error_code": down_error(call)}
+    (found,) = codec.decode_response(OFFSET_FETCH, version, answer)[1].groups
+    answers = [_answer(call.gateway, topic) for topic in found.topics]
+    return {
+        "group_id": found.group_id,
+        "error_code": found.error_code,
+        "topics": [answer for answer in answers if answer["topic_id"] or not by_id] + unknown,
+    }
+
+
+def _as_sent(topics: Any) -> list[dict[str, Any]] | None:
+    if topics is None:
+        return None
+    return [{"name": topic.name, "partition_indexes": topic.partition_indexes} for topic in topics]
+
+
+def _names(gateway: Gateway, topics: Any) -> tuple[list[dict[str, Any]] | None, list[dict[str, Any]]]:
+    """Topics by name for the actor, and the answers for ids that nobody knows."""
+    if topics is None:
+        return None, []
+    known, unknown = [], []
+    for topic in topics:
+        found = gateway.topic(None, topic.topic_id)
+        if found is not None:
+            known.append({"name": found.name, "partition_indexes": topic.partition_indexes})
+        else:
+            missing = [_missing(partition, ErrorCode.unknown_topic_id) for partition in topic.partition_indexes]
+            unknown.append({"topic_id": topic.topic_id, "partitions": missing})
+    return known, unknown
+
+
+def _missing(partition: int, error: ErrorCode) -> dict[str, Any]:
+    return {
+        "partition_index": partition,
+        "committed_offset": -1,
+        "committed_leader_epoch": -1,
+        "metadata": "",
+        "error_code": error,
+    }
+
+
+def _answer(gateway: Gateway, topic: Any) -> dict[str, Any]:
+    known = gateway.view.topics.get(topic.name)
+    return {
+        "name": topic.name,
+        "topic_id": known.topic_id if known else None,
+        "partitions": [
+            {
+                "partition_index": item.partition_index,
+                "committed_offset": item.committed_offset,
+                "committed_leader_epoch": item.committed_leader_epoch,
+                "metadata": item.metadata,
+                "error_code": item.error_code,
+            }
+            for item in topic.partitions
+        ],
+    }

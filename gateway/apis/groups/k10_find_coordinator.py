@@ -1,0 +1,83 @@
+"""FindCoordinator (api key 10), v0-6.
+
+Names the gateway on the node where the group's actor runs, and starts the actor if it never ran. Since any
+gateway forwards for any group, an answer never goes stale in a way that hurts. There is no coordinator of share
+groups (key type 2), which a Kafka broker without one answers with INVALID_REQUEST, and none of transactions (1): the
+first that a transactional producer asks. librdkafka, which asks in v2 at most, tries again after most errors until
+init_transactions() times out; TRANSACTIONAL_ID_AUTHORIZATION_FAILED ends it at once, with the message that is here.
+Others end with any error that is not retriable, and Java's shows the message of most, but not of that one.
+
+v1-3 carry Kafka's words for the error, and "NONE" | v4 several keys; the message is "" but for an unknown key type
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from actors.wire.codec import ErrorCode, field
+from gateway.apis.transactions import NOT_SERVED, tell
+from gateway.listener.registry import Call, Reply, api
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+_WORDS = {
+    ErrorCode.none: "NONE",
+    ErrorCode.coordinator_not_available: "The coordinator is not available.",
+    ErrorCode.transactional_id_authorization_failed: NOT_SERVED,
+    ErrorCode.unsupported_version: NOT_SERVED,
+    ErrorCode.invalid_request: "This most likely occurs because of a request being malformed by the client library or "
+    "the message was sent to an incompatible broker. See the broker logs for more details.",
+}
+_LAST_OF_LIBRDKAFKA = 2
+_START_S = 15.0
+"""How long a first FindCoordinator waits for the group's actor to start."""
+
+
+@api(10, "FindCoordinator")
+async def find_coordinator(call: Call) -> Reply | None:
+    request = call.entity()
+    keys = field(request, "coordinator_keys", None)
+    key_type = field(request, "key_type", GROUP)
+    if call.gateway.shadow is not None and key_type == GROUP:
+        here = call.connection
+        groups = [request.key] if keys is None else keys
+        call.gateway.shadow.found_coordinator(here.id, here.host, here.port, call.header.client_id, groups)
+    if keys is None:
+        only = await _find(call, request.key, key_type)
+        return call.reply({"throttle_time": 0, **only, "error_message": _WORDS[only["error_code"]]})
+    found = await asyncio.gather(*(_find(call, key, key_type) for key in keys))
+    return call.reply({"throttle_time": 0, "coordinators": found})
+
+
+async def _find(call: Call, key: str, key_type: int) -> dict[str, Any]:
+    if key_type == GROUP:
+        return await _find_group(call, key)
+    if key_type == SHARE:
+        return _failed(key, ErrorCode.invalid_request)
+    if key_type == TRANSACTION:
+        tell(call, key)
+        is_old = call.header.api_version <= _LAST_OF_LIBRDKAFKA
+        error = ErrorCode.transactional_id_authorization_failed if is_old else ErrorCode.unsupported_version
+        return _failed(key, error, _WORDS[error])
+    return _failed(key, ErrorCode.invalid_request, _WORDS[ErrorCode.invalid_request])
+
+
+async def _find_group(call: Call, key: str) -> dict[str, Any]:
+    gateway = call.gateway
+    partition = gateway.partition_of(key)
+    started = await gateway.coordinator_ready(partition, _START_S)
+    broker = gateway.view.coordinator_of(partition)
+    if broker is None or not (started or partition in gateway.view.offsets):
+        return _failed(key, ErrorCode.coordinator_not_available)
+    return {
+        "key": key,
+        "node_id": broker.id,
+        "host": broker.host,
+        "port": broker.port,
+        "error_code": ErrorCode.none,
+        "error_message": "",
+    }
+
+
+def _failed(key: str, error: ErrorCode, message: str = "") -> dict[str, Any]:
+    return {"key": key, "node_id": -1, "host": "", "port": -1, "error_code": error, "error_message": message}

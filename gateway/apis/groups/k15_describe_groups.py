@@ -1,0 +1,42 @@
+"""DescribeGroups (api key 15), v0-6: split by the groups' actors; their answers are merged as bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.wire import codec
+from actors.wire.codec import field
+from gateway.apis.groups.forwarding import ask_each, down_error
+from gateway.listener.registry import Call, Reply, api
+
+DESCRIBE_GROUPS = 15
+
+
+@api(DESCRIBE_GROUPS, "DescribeGroups")
+async def describe_groups(call: Call) -> Reply | None:
+    request = call.entity()
+    version = call.header.api_version
+    operations = field(request, "include_authorized_operations", False)
+
+    def body_of(groups: list[str | None]) -> dict[str, Any]:
+        return {"groups": groups, "include_authorized_operations": operations}
+
+    answers: dict[str | None, bytes] = {}
+    for groups, frame in await ask_each(call, request.groups, body_of, version):
+        if frame is None:
+            answers.update((group, _down(call, group or "")) for group in groups)
+        else:
+            answers.update(zip(groups, codec.split_response(DESCRIBE_GROUPS, version, frame), strict=True))
+    return call.reply_joined({"throttle_time": 0, "groups": ()}, [answers[group] for group in request.groups])
+
+
+def _down(call: Call, group: str) -> bytes:
+    body = {
+        "error_code": down_error(call),
+        "group_id": group,
+        "group_state": "",
+        "protocol_type": "",
+        "protocol_data": "",
+        "members": [],
+    }
+    return codec.element(DESCRIBE_GROUPS, call.header.api_version, "groups", body)

@@ -1,0 +1,47 @@
+"""ListGroups (api key 16), v0-5.
+
+A gateway lists the groups of the partitions that FindCoordinator names it for, as a Kafka broker lists those
+that it leads; an admin client asks all of them. If one of these partitions is down, so is the answer
+(COORDINATOR_LOAD_IN_PROGRESS), as while a Kafka broker loads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from actors.wire import codec
+from actors.wire.channel import Channel, ChannelLost
+from actors.wire.codec import ErrorCode
+from gateway.apis.groups.forwarding import ANSWER_S
+from gateway.listener.registry import Call, Reply, api
+
+LIST_GROUPS = 16
+
+
+@api(LIST_GROUPS, "ListGroups")
+async def list_groups(call: Call) -> Reply | None:
+    gateway = call.gateway
+    mine = [
+        partition
+        for partition in gateway.view.offsets
+        if (broker := gateway.view.coordinator_of(partition)) is not None and broker.id == gateway.id
+    ]
+    channels = [gateway.forwarder.offsets(partition) for partition in mine]
+    call.entity()
+    answers = await asyncio.gather(*(_ask(call, channel) for channel in channels))
+    failed = next((error for error, _ in answers if error is not ErrorCode.none), ErrorCode.none)
+    groups = [] if failed else [group for _, found in answers for group in found]
+    return call.reply_joined({"throttle_time": 0, "error_code": failed, "groups": ()}, groups)
+
+
+async def _ask(call: Call, channel: Channel | None) -> tuple[ErrorCode, list[bytes]]:
+    if channel is None:
+        return ErrorCode.coordinator_load_in_progress, []
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            frame = await channel.call(call.connection.context, call.frame)
+    except (ChannelLost, TimeoutError):
+        return ErrorCode.coordinator_load_in_progress, []
+    version = call.header.api_version
+    _, response = codec.decode_response(LIST_GROUPS, version, frame)
+    return response.error_code, codec.split_response(LIST_GROUPS, version, frame)

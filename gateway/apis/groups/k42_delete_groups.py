@@ -1,0 +1,27 @@
+"""DeleteGroups (api key 42), v0-2: split by the groups' actors; one refusal does not touch the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.wire import codec
+from gateway.apis.groups.forwarding import ask_each, down_error
+from gateway.listener.registry import Call, Reply, api
+
+DELETE_GROUPS = 42
+
+
+@api(DELETE_GROUPS, "DeleteGroups", is_change=True)
+async def delete_groups(call: Call) -> Reply | None:
+    request = call.entity()
+    names = list(dict.fromkeys(request.groups_names))
+    results: dict[str, Any] = {}
+    parts = await ask_each(call, names, lambda groups: {"groups_names": groups}, call.header.api_version)
+    for groups, frame in parts:
+        if frame is None:
+            results.update((group or "", down_error(call)) for group in groups)
+            continue
+        _, response = codec.decode_response(DELETE_GROUPS, call.header.api_version, frame)
+        results.update((item.group_id, item.error_code) for item in response.results)
+    answers = [{"group_id": name, "error_code": results[name]} for name in names]
+    return call.reply({"throttle_time": 0, "results": answers})

@@ -1,0 +1,59 @@
+"""OffsetDelete (api key 47), v0.
+
+Topics and partitions that do not exist are answered here (UNKNOWN_TOPIC_OR_PARTITION). The group's actor is asked
+even if nothing else is left, since an error of the group is the answer to all of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.wire import codec
+from actors.wire.codec import ErrorCode
+from gateway.apis.groups.forwarding import ask_coordinator, down_error
+from gateway.apis.partition_errors import PartitionErrors
+from gateway.apis.partitions import existence_error, named
+from gateway.listener.registry import Call, Reply, api
+
+OFFSET_DELETE = 47
+VERSION = 0
+
+
+@api(OFFSET_DELETE, "OffsetDelete", is_change=True)
+async def offset_delete(call: Call) -> Reply | None:
+    request = call.entity()
+    results = PartitionErrors()
+    known = [topic for topic in (_known(call, topic, results) for topic in request.topics) if topic["partitions"]]
+    frame = codec.encode_request(
+        OFFSET_DELETE,
+        VERSION,
+        call.header.correlation_id,
+        call.header.client_id,
+        {"group_id": request.group_id, "topics": known},
+    )
+    answer = await ask_coordinator(call, request.group_id, frame)
+    if answer is None:
+        return _refused(call, down_error(call))
+    response = codec.decode_response(OFFSET_DELETE, VERSION, answer)[1]
+    if response.error_code is not ErrorCode.none:
+        return _refused(call, response.error_code)
+    results.answer(
+        ((topic.name, None), [(item.partition_index, item.error_code) for item in topic.partitions])
+        for topic in response.topics
+    )
+    return call.reply({"error_code": ErrorCode.none, "throttle_time": 0, "topics": results.body()})
+
+
+def _known(call: Call, topic: Any, results: PartitionErrors) -> dict[str, Any]:
+    """The part of the topic that exists, for the coordinator; the rest is refused."""
+    indexes = [item.partition_index for item in topic.partitions]
+    errors = {index: existence_error(named(call.gateway, topic.name, None, index)) for index in indexes}
+    refused = [(index, error) for index in indexes if (error := errors[index]) is not None]
+    if refused or topic.name not in call.gateway.view.topics:
+        results.refuse((topic.name, None), refused)
+    known = [{"partition_index": index} for index in indexes if errors[index] is None]
+    return {"name": topic.name, "partitions": known}
+
+
+def _refused(call: Call, error: ErrorCode) -> Reply:
+    return call.reply({"error_code": error, "throttle_time": 0, "topics": []})

@@ -1,6 +1,0 @@
-"""LeaveGroup (api key 13), v0-5: forwarded as it came."""
-
-from gateway.groups import forward_whole
-from gateway.listener.registry import api
-
-leave_group = api(13, "LeaveGroup")(forward_whole)

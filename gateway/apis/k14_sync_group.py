@@ -1,6 +1,0 @@
-"""SyncGroup (api key 14), v0-5: forwarded as it came; answered once the leader's assignment is durable."""
-
-from gateway.groups import forward_whole
-from gateway.listener.registry import api
-
-sync_group = api(14, "SyncGroup")(forward_whole)

@@ -1,0 +1,1 @@
+"""SASL, and ACLs, which there are none of."""

@@ -1,0 +1,1 @@
+"""Creating, growing and deleting topics."""

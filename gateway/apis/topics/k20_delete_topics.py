@@ -1,0 +1,107 @@
+"""DeleteTopics (api key 20), v1-6. Kafka itself has no v0 any more (KIP-896).
+
+v4 flexible | v5 error_message | v6 by name or by id (KIP-516)
+Internal topics are not deleted: INVALID_REQUEST, where Kafka's broker would drop everybody's offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from actors.controller.admin import TopicOutcome
+from actors.wire.codec import ErrorCode, field, ms
+from gateway.apis.admin import DUPLICATE_NAME, answered, repeated, shown
+from gateway.listener.registry import Call, Reply, api
+from gateway.listener.server import Gateway
+from placement.view import ClusterView, Topic
+
+_FIRST_WITH_DISABLED_ERROR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A topic as the request names it: by name, or by id."""
+
+    name: str | None
+    topic_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    error: ErrorCode
+    message: str | None = None
+
+
+@api(20, "DeleteTopics", is_change=True)
+async def delete_topics(call: Call) -> Reply | None:
+    request = call.entity()
+    wanted = _wanted(request)
+    found = _resolve(call, wanted)
+    topics = {each.name: each for each in found.values() if isinstance(each, Topic)}
+    outcomes = await _delete(call.gateway, topics, ms(request.timeout)) if topics else {}
+    return call.reply({"throttle_time": 0, "responses": [_result(each, found[each], outcomes) for each in found]})
+
+
+def _wanted(request: Any) -> list[_Wanted]:
+    by_name = [_Wanted(name, None) for name in field(request, "topic_names", ())]
+    return by_name + [_Wanted(topic.name, topic.topic_id) for topic in field(request, "topics", ())]
+
+
+def _resolve(call: Call, wanted: list[_Wanted]) -> dict[_Wanted, Topic | _Refused]:
+    """The topic to delete, or why not, for each that the request names."""
+    if not call.gateway.config.delete_topic_enable:
+        disabled = call.header.api_version >= _FIRST_WITH_DISABLED_ERROR
+        error = ErrorCode.topic_deletion_disabled if disabled else ErrorCode.invalid_request
+        return dict.fromkeys(wanted, _Refused(error, "Topic deletion is disabled."))
+    duplicates = repeated(wanted)
+    by_id = {each.topic_id for each in wanted if each.name is None}
+    return {each: _find(call.gateway.view, each, each in duplicates, by_id) for each in wanted}
+
+
+def _find(view: ClusterView, wanted: _Wanted, duplicate: bool, by_id: set[UUID | None]) -> Topic | _Refused:
+    if wanted.name is not None and wanted.topic_id is not None:
+        return _Refused(ErrorCode.invalid_request, "You may not specify both topic name and topic id.")
+    if wanted.topic_id is not None:
+        topic, error, message = view.topic_by_id(wanted.topic_id), ErrorCode.unknown_topic_id, "Duplicate topic id."
+    elif wanted.name is not None:
+        topic, error, message = view.topics.get(wanted.name), ErrorCode.unknown_topic_or_partition, DUPLICATE_NAME
+    else:
+        return _Refused(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
+    if duplicate:
+        return _Refused(ErrorCode.invalid_request, message)
+    if topic is None:
+        return _Refused(error)
+    if wanted.name is not None and topic.topic_id in by_id:
+        return _Refused(ErrorCode.invalid_request, "The provided topic name maps to an ID that was already supplied.")
+    if topic.internal:
+        return _Refused(ErrorCode.invalid_request, f"{topic.name} is an internal topic and cannot be deleted.")
+    return topic
+
+
+async def _delete(gateway: Gateway, topics: Mapping[str, Topic], timeout_ms: int) -> dict[str, TopicOutcome]:
+    def gone(view: ClusterView, outcome: TopicOutcome) -> bool:
+        there = view.topics.get(outcome.name)
+        return there is None or there.topic_id != topics[outcome.name].topic_id
+
+    outcomes = await answered(topics, gateway.controller.delete_topics(list(topics)))
+    return await shown(gateway, outcomes, gone, timeout_ms)
+
+
+def _result(wanted: _Wanted, found: Topic | _Refused, outcomes: Mapping[str, TopicOutcome]) -> dict[str, Any]:
+    if isinstance(found, _Refused):
+        return {
+            "name": wanted.name,
+            "topic_id": wanted.topic_id,
+            "error_code": found.error,
+            "error_message": found.message,
+        }
+    outcome = outcomes[found.name]
+    return {
+        "name": found.name,
+        "topic_id": found.topic_id,
+        "error_code": outcome.error,
+        "error_message": outcome.message if outcome.error else None,
+    }
