@@ -31,8 +31,8 @@ from actors.tables.reading import TableDamaged
 from actors.tables.schemas.cluster import LIFECYCLE
 from actors.tables.spool import SampleStore
 from gateway.attribution.account import End
-from gateway.fault_controller import RayFaults
-from gateway.faults import GatewayFaults
+from gateway.faults.controller import RayFaults
+from gateway.faults.injection import GatewayFaults
 from gateway.http import gateway_app, start_http
 from gateway.kop_shadow import shadow_of
 from gateway.listener.resume import ends

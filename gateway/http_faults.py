@@ -20,7 +20,7 @@ from actors.faults import processes
 from actors.faults.errors import FaultError, FaultsDisabled, InvalidFault, UnknownTarget, Unreachable
 from actors.faults.model import LASTING, PAUSE, Fault
 from actors.faults.plan import Plan, Run, Step
-from gateway.faults import GatewayFaults
+from gateway.faults.injection import GatewayFaults
 from gateway.listener.server import ControllerUnavailable, Gateway
 from gateway.openapi_faults import document
 

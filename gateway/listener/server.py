@@ -28,7 +28,7 @@ from placement.mapping.registration import Registration, Statement
 from placement.view import OFFSETS_TOPIC, ClusterView, Topic
 
 if TYPE_CHECKING:
-    from gateway.faults import GatewayFaults
+    from gateway.faults.injection import GatewayFaults
     from gateway.kop_shadow import KopShadow
 
 log = logging.getLogger(__name__)

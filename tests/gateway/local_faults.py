@@ -12,7 +12,7 @@ from actors.faults.errors import UnknownTarget
 from actors.faults.model import Fault
 from actors.faults.registry import Book, FaultRegistry
 from actors.runtime.process import wall_ms
-from gateway.fault_controller import unpacked
+from gateway.faults.controller import unpacked
 from gateway.listener.server import ControllerUnavailable, Gateway
 
 NODE = "n1"
@@ -23,7 +23,7 @@ class MayBeAway(Protocol):
 
 
 class LocalFaults:
-    """A :class:`gateway.faults.FaultController`. ``processes`` are the actors that can be sent signals."""
+    """A :class:`gateway.faults.injection.FaultController`. ``processes`` are the actors that can be sent signals."""
 
     def __init__(self, controller: MayBeAway, gateway: Gateway, directory: Path) -> None:
         self.processes: dict[str, Process] = {}

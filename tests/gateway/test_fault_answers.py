@@ -12,7 +12,7 @@ from actors.faults.apis import GROUP, MEMBER, NAMED_BY, PARTITION, TOPIC
 from actors.faults.matching import Facts
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
-from gateway.faults import facts_of
+from gateway.faults.injection import facts_of
 from gateway.listener.registry import APIS, Call
 from placement.view import Topic
 from pytest_muster import FaultClient

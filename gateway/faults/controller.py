@@ -21,7 +21,7 @@ _DRAW_S = 5.0
 
 
 class RayFaults:
-    """A :class:`gateway.faults.FaultController`."""
+    """A :class:`gateway.faults.injection.FaultController`."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle

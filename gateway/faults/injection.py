@@ -18,7 +18,7 @@ from actors.faults.matching import Facts, fires, is_spent, matches, may_match, n
 from actors.faults.model import ALWAYS, CLOSE, DELAY, DROP, ERROR, NO_ANSWER, Fault
 from actors.wire import codec
 from actors.wire.codec import field
-from gateway.fault_answers import error_reply
+from gateway.faults.answers import error_reply
 from gateway.listener.connection import BadRequest, Cause
 from gateway.listener.server import ControllerUnavailable
 

@@ -1,0 +1,1 @@
+"""Request faults: what a gateway does to requests on purpose."""
