@@ -33,7 +33,7 @@ from actors.tables.spool import SampleStore
 from gateway.attribution.account import End
 from gateway.faults.controller import RayFaults
 from gateway.faults.injection import GatewayFaults
-from gateway.http import gateway_app, start_http
+from gateway.http.server import gateway_app, start_http
 from gateway.kop_shadow import shadow_of
 from gateway.listener.resume import ends
 from gateway.listener.server import ControllerUnavailable, Gateway

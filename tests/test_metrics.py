@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from actors.tables.rollup import Sample
 from gateway.attribution.account import Account
 from gateway.attribution.connection import ConnectionState
-from gateway.http import PortTaken, make_app, start_http
+from gateway.http.server import PortTaken, make_app, start_http
 from gateway.metrics import GatewayMetrics
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Coordinator, Sink
 

@@ -21,7 +21,7 @@ from gateway.cli.names import NAME
 from gateway.cli.output import print_json, print_table
 from gateway.cli.running import bootstrap_servers, by_bootstrap
 from gateway.cli.topics import end_offsets
-from gateway.lag import End, Owner, rows
+from gateway.http.group_lag import End, Owner, rows
 
 _NO_SECONDS = "no lag in seconds: it is Muster's own and not told over Kafka's protocol; leave --bootstrap-server out"
 

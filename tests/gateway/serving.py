@@ -30,7 +30,7 @@ from actors.tables.spool import SampleStore
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
 from gateway.faults.injection import GatewayFaults
-from gateway.http import gateway_app, start_http
+from gateway.http.server import gateway_app, start_http
 from gateway.kop_shadow import shadow_of
 from gateway.listener.server import ControllerUnavailable, Gateway
 from gateway.listener.upkeep import account_of

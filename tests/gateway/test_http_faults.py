@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
 from actors.faults.control import Process
-from gateway.openapi_faults import document
+from gateway.http.openapi_faults import document
 from pytest_muster import FaultClient, FaultsDisabled, InvalidFault, UnknownTarget, Unreachable
 from tests.faults.test_model import BAD, GOOD
 from tests.gateway.fault_client import PROPERTIES
@@ -187,7 +187,7 @@ class TestDescription:
         validate(described)
 
     def test_every_route_is_in_it(self, full: Serving) -> None:
-        from gateway.http import gateway_app
+        from gateway.http.server import gateway_app
 
         served = {
             (route.method.lower(), route.resource.canonical)

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.http_groups import as_json
+from gateway.http.groups import as_json
 from gateway.listener.server import Gateway
 
 

@@ -1,7 +1,7 @@
 """``GET /v1/groups/lag?group=G``: how far the group is behind, in messages and in seconds, as JSON.
 
-``{"group": G, "state": Kafka's name, "partitions": [...]}`` with the rows of :mod:`gateway.lag`. Where a log does not
-answer, its partitions have no end. Errors are those of :mod:`gateway.http_groups`.
+``{"group": G, "state": Kafka's name, "partitions": [...]}`` with the rows of :mod:`gateway.http.group_lag`. Where a log does not
+answer, its partitions have no end. Errors are those of :mod:`gateway.http.groups`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from actors.wire import codec, envelope
 from actors.wire.channel import ChannelLost
 from actors.wire.codec import ErrorCode
 from gateway.apis.partitions import channel_to, owner_of
-from gateway.http_groups import Failed, as_json, from_coordinator, required
-from gateway.lag import End, Key, Owner, rows
+from gateway.http.group_lag import End, Key, Owner, rows
+from gateway.http.groups import Failed, as_json, from_coordinator, required
 from gateway.listener.forward import Key as Actor
 from gateway.listener.server import Gateway
 

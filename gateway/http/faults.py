@@ -21,8 +21,8 @@ from actors.faults.errors import FaultError, FaultsDisabled, InvalidFault, Unkno
 from actors.faults.model import LASTING, PAUSE, Fault
 from actors.faults.plan import Plan, Run, Step
 from gateway.faults.injection import GatewayFaults
+from gateway.http.openapi_faults import document
 from gateway.listener.server import ControllerUnavailable, Gateway
-from gateway.openapi_faults import document
 
 log = logging.getLogger(__name__)
 
