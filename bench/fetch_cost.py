@@ -45,7 +45,7 @@ from gateway.apis.data import k01_fetch
 from gateway.attribution.account import Account
 from gateway.listener.registry import Call
 from gateway.listener.server import Gateway
-from gateway.metrics import GatewayMetrics
+from gateway.metrics.gateway import GatewayMetrics
 from placement.mapping.registration import Kind, Registration
 from placement.view import Broker, ClusterView, Endpoint, Topic
 

@@ -34,11 +34,11 @@ from gateway.attribution.account import End
 from gateway.faults.controller import RayFaults
 from gateway.faults.injection import GatewayFaults
 from gateway.http.server import gateway_app, start_http
-from gateway.kop_shadow import shadow_of
+from gateway.kop.shadow import shadow_of
 from gateway.listener.resume import ends
 from gateway.listener.server import ControllerUnavailable, Gateway
 from gateway.listener.upkeep import Upkeep, account_of
-from gateway.metrics import GatewayMetrics
+from gateway.metrics.gateway import GatewayMetrics
 from placement.host_port import host_port
 from placement.layout import BrokerNode, broker_path
 from placement.view import Broker, ClusterView

@@ -77,11 +77,11 @@ def metrics() -> str:
     """Every metric family: those of a gateway, then those of groups and their coordinators."""
     from prometheus_client.metrics_core import CounterMetricFamily
 
-    from gateway.audit_metrics import FAMILIES as AUDIT_FAMILIES
-    from gateway.group_metrics import FAMILIES
-    from gateway.kop_shadow import shadow_families
-    from gateway.metrics import GatewayMetrics, NoBooks
-    from gateway.reconciler_metrics import FAMILIES as RECONCILER_FAMILIES
+    from gateway.kop.shadow import shadow_families
+    from gateway.metrics.audit import FAMILIES as AUDIT_FAMILIES
+    from gateway.metrics.gateway import GatewayMetrics, NoBooks
+    from gateway.metrics.groups import FAMILIES
+    from gateway.metrics.reconciler import FAMILIES as RECONCILER_FAMILIES
 
     gateway = GatewayMetrics(1, NoBooks(), kop_cluster="")
     gateway.add(lambda label: shadow_families(label, {}))

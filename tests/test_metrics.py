@@ -17,7 +17,7 @@ from actors.tables.rollup import Sample
 from gateway.attribution.account import Account
 from gateway.attribution.connection import ConnectionState
 from gateway.http.server import PortTaken, make_app, start_http
-from gateway.metrics import GatewayMetrics
+from gateway.metrics.gateway import GatewayMetrics
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Coordinator, Sink
 
 HOSTILE = ['a"b', "a\\b", "a\\nb", "a\nb", "a\r\nb", 'x",group="y', "} 1\nfake 2", "", "ünï\u2028", "\x00\t", "\\", '"']

@@ -15,14 +15,14 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from actors.runtime.limited_log import LimitedLog
-from gateway.audit_metrics import audit_text
-from gateway.group_metrics import scrape
 from gateway.http import audit as http_audit
 from gateway.http import faults as http_faults
 from gateway.http import groups as http_groups
 from gateway.http import lag as http_lag
 from gateway.listener.server import Gateway
-from gateway.reconciler_metrics import Status, asked
+from gateway.metrics.audit import audit_text
+from gateway.metrics.groups import scrape
+from gateway.metrics.reconciler import Status, asked
 from placement.host_port import host_port
 
 _END = b"# EOF\n"

@@ -21,7 +21,7 @@ from gateway.attribution.table import HEAR_MS
 from gateway.listener.connection import Cause, Complaint, Connection
 from gateway.listener.forward import Forwarder
 from gateway.listener.producer_ids import ProducerIds
-from gateway.metrics import GatewayMetrics
+from gateway.metrics.gateway import GatewayMetrics
 from gateway.security.session import Sasl
 from placement.hashing import partition_for
 from placement.mapping.registration import Registration, Statement
@@ -29,7 +29,7 @@ from placement.view import OFFSETS_TOPIC, ClusterView, Topic
 
 if TYPE_CHECKING:
     from gateway.faults.injection import GatewayFaults
-    from gateway.kop_shadow import KopShadow
+    from gateway.kop.shadow import KopShadow
 
 log = logging.getLogger(__name__)
 

@@ -31,10 +31,10 @@ from actors.wire import codec
 from actors.wire.codec import ErrorCode
 from gateway.faults.injection import GatewayFaults
 from gateway.http.server import gateway_app, start_http
-from gateway.kop_shadow import shadow_of
+from gateway.kop.shadow import shadow_of
 from gateway.listener.server import ControllerUnavailable, Gateway
 from gateway.listener.upkeep import account_of
-from gateway.metrics import GatewayMetrics
+from gateway.metrics.gateway import GatewayMetrics
 from placement.configs import ConfigRegistry
 from placement.leaders import Leaders
 from placement.topics import InvalidPartitions, InvalidTopic, TopicError, TopicExists, TopicRegistry, UnknownTopic

@@ -19,9 +19,9 @@ from actors.offsets.metrics import REBALANCE_BUCKETS_MS, GroupRow, Snapshot
 from actors.tables.spool import Sample
 from actors.wire.codec import ErrorCode
 from gateway.attribution.account import Account
-from gateway.group_metrics import FAMILIES, STATES, Scrape, told_here
 from gateway.listener.server import Gateway
-from gateway.metrics import GatewayMetrics
+from gateway.metrics.gateway import GatewayMetrics
+from gateway.metrics.groups import FAMILIES, STATES, Scrape, told_here
 from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
 from tests.attribution.bench import Sink
 from tests.gateway.group_client import OFFSET_DELETE, Fresh, Member, delete, find

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.kop_shadow import Outcome, outcome_of
+from gateway.kop.shadow import Outcome, outcome_of
 from gateway.listener.server import Gateway
 from placement.layout import CLIENT_GROUP_ID, KOP_SHADOW
 from placement.view import Topic

@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors.reconciler.reconciler import Reconciler
-from gateway.reconciler_metrics import FAMILIES, asked
+from gateway.metrics.reconciler import FAMILIES, asked
 from placement.view import Broker, ClusterView
 from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
 

@@ -20,7 +20,7 @@ from actors.runtime.process import now_ms
 from actors.runtime.zookeeper import EmbeddedZooKeeper
 from actors.wire.codec import ErrorCode
 from gateway.attribution.kop import KopRule
-from gateway.kop_store import ZooKeeperStore
+from gateway.kop.store import ZooKeeperStore
 from placement.view import Topic
 from placement.zookeeper.client import connect
 from tests.attribution.kop.counting import KopCounters

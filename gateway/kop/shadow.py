@@ -23,7 +23,7 @@ from actors.tables.spool import Sample
 from gateway.attribution.account import Run, SampleSink
 from gateway.attribution.kop import KopRule, java_address
 from gateway.attribution.series import GroupSeries, group_label
-from gateway.kop_store import KopThread
+from gateway.kop.store import KopThread
 
 _CLOSE_S = 5.0
 

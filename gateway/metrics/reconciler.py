@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.group_metrics import Family
+from gateway.metrics.groups import Family
 from placement.view import ClusterView
 
 log = logging.getLogger(__name__)

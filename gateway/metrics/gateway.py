@@ -1,7 +1,7 @@
 """Prometheus metrics of one gateway.
 
 Recording is plain dictionary arithmetic on the gateway's event loop. A scrape reads everything in one go on the same
-loop, so its numbers are of one moment: those of fetches add up exactly (:mod:`gateway.fetch_metrics`).
+loop, so its numbers are of one moment: those of fetches add up exactly (:mod:`gateway.metrics.fetch`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from gateway.attribution.account import Snapshot
-from gateway.fetch_metrics import fetch_families
-from gateway.kop_metrics import kop_families
+from gateway.metrics.fetch import fetch_families
+from gateway.metrics.kop import kop_families
 from placement.zookeeper.outages import connectivity
 
 LATENCY_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)

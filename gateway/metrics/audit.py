@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 from actors.audit.report import Report, Row
 from gateway.attribution.series import group_label
-from gateway.group_metrics import Family, escaped, told_here
 from gateway.listener.server import Gateway
-from gateway.metrics import label_value
+from gateway.metrics.gateway import label_value
+from gateway.metrics.groups import Family, escaped, told_here
 
 _PARTITION = ("group", "topic", "partition")
 _LIFE = "Since the audit's process began to watch the group's partition."

@@ -1,0 +1,1 @@
+"""KoP's rule beside ours (``metrics.kop.shadow.enable``)."""

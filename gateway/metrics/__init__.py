@@ -1,0 +1,1 @@
+"""What a scrape of a gateway says."""
