@@ -8,7 +8,7 @@ from kio.schema.index import api_key_map
 
 import gateway.apis  # noqa: F401 - registers the handlers
 from actors.wire import codec
-from gateway.compatibility import NOT_SERVED, VERSIONS_LEFT_OUT
+from gateway.docs.compatibility import NOT_SERVED, VERSIONS_LEFT_OUT
 from gateway.listener.registry import APIS
 
 

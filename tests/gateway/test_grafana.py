@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway import generated_docs
+from gateway.docs import generate as generated_docs
 
 FOLDER = Path(generated_docs.__file__).parent / "grafana"
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboards" / "muster.json").read_text())

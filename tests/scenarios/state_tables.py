@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from actors.group.messages import Request
 from actors.group.state import MAY_COME_FROM, Group, GroupState
-from gateway.generated_docs import table
+from gateway.docs.generate import table
 from tests.group.driver import RANGE, ROUNDROBIN, Driver, beat, commit, error_of, join, leave, sync
 from tests.scenarios.core_world import CoreWorld
 from tests.scenarios.language import load

@@ -1,4 +1,4 @@
-"""Tables in docs/ that come from the code: ``python -m gateway.generated_docs`` rewrites them all.
+"""Tables in docs/ that come from the code: ``python -m gateway.docs.generate`` rewrites them all.
 
 A page has the part to rewrite between two markers. tests/test_generated_docs.py fails when a page is behind.
 """
@@ -16,7 +16,7 @@ from actors.config import DYNAMIC, MusterConfig, describe_broker, describe_group
 from actors.config.dynamic import OF_A_BROKER
 from actors.tables.schemas import TABLES
 
-BEGIN, END = "<!-- begin: python -m gateway.generated_docs -->", "<!-- end -->"
+BEGIN, END = "<!-- begin: python -m gateway.docs.generate -->", "<!-- end -->"
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
@@ -106,7 +106,7 @@ def _labels(names: Iterable[str]) -> str:
 
 def pages() -> Mapping[str, Callable[[], str]]:
     """What each page has between its markers."""
-    from gateway.compatibility import render
+    from gateway.docs.compatibility import render
 
     return {"compatibility.md": render, "configuration.md": properties, "metrics.md": metrics, "tables.md": columns}
 

@@ -1,4 +1,4 @@
-"""The tables of docs/compatibility.md, from what the handlers register; see :mod:`gateway.generated_docs`."""
+"""The tables of docs/compatibility.md, from what the handlers register; see :mod:`gateway.docs.generate`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import gateway.apis  # noqa: F401 - registers the handlers
 from actors.wire import codec
-from gateway.generated_docs import table
+from gateway.docs.generate import table
 from gateway.listener.registry import APIS, Api
 
 

@@ -1,0 +1,1 @@
+"""The parts of docs/ that come from the code."""
