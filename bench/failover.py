@@ -30,7 +30,8 @@ from bench.cluster import Cluster, machine
 from bench.many import warm_up
 from bench.members import HEARTBEAT, Member
 from bench.report import Figures, markdown, print_table, write_json
-from gateway.cli import own_ray, storage
+from gateway.cli.lifecycle import own_ray
+from gateway.cli.storage import directory as storage
 
 KINDS = ("offsets", "log", "gateway", "controller")
 LIMIT_S = 1.0

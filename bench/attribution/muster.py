@@ -21,7 +21,8 @@ from bench.attribution.truth import PENDING, Books
 from bench.attribution.world import World
 from bench.cluster import Cluster
 from bench.failover import disconnect, settled
-from gateway.cli import own_ray, storage
+from gateway.cli.lifecycle import own_ray
+from gateway.cli.storage import directory as storage
 from placement.layout import CLIENT_GROUP_ID
 from placement.zookeeper.client import connect
 

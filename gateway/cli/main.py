@@ -17,20 +17,20 @@ from actors.runtime import terminal
 from gateway.cli.errors import StopRequested
 
 _COMMANDS = {
-    "up": "gateway.cli.up:up",
-    "down": "gateway.cli.down:down",
-    "status": "gateway.cli.status:status",
-    "drain": "gateway.cli.drain:drain",
-    "groups": "gateway.cli.groups:groups",
+    "up": "gateway.cli.lifecycle.up:up",
+    "down": "gateway.cli.lifecycle.down:down",
+    "status": "gateway.cli.lifecycle.status:status",
+    "drain": "gateway.cli.lifecycle.drain:drain",
+    "groups": "gateway.cli.groups.commands:groups",
     "topics": "gateway.cli.topics:topics",
     "user": "gateway.cli.user:user",
     "mapping": "gateway.cli.mapping:mapping",
-    "log": "gateway.cli.log:log",
-    "tables": "gateway.cli.tables:tables",
+    "log": "gateway.cli.storage.log:log",
+    "tables": "gateway.cli.storage.tables:tables",
     "audit": "gateway.cli.audit:audit",
     "fault": "gateway.cli.fault:fault",
-    "spark": "gateway.cli.spark:spark",
-    "report": "gateway.cli.report:report",
+    "spark": "gateway.cli.spark.commands:spark",
+    "report": "gateway.cli.spark.report:report",
 }
 
 _NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 import click
 
 from actors.runtime import terminal
-from gateway.cli import own_ray, storage
 from gateway.cli.errors import CliError
+from gateway.cli.lifecycle import own_ray
 from gateway.cli.login import with_login
 from gateway.cli.names import NAME
+from gateway.cli.storage import directory as storage
 
 _CONNECT_S = 2.0
 F = TypeVar("F", bound=Callable[..., Any])

@@ -15,10 +15,12 @@ import pytest
 
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
-from gateway.cli import coordinator, offsets, storage
+from gateway.cli import coordinator
 from gateway.cli import http as cli_http
 from gateway.cli.coordinator import Coordinator
 from gateway.cli.errors import CliError
+from gateway.cli.groups import offsets
+from gateway.cli.storage import directory as storage
 
 FIND, DELETE = 10, 42
 Answer = Callable[[int, bytes], bytes | None]

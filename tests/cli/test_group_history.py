@@ -9,8 +9,8 @@ import pytest
 
 from actors.offsets.history.journal_entry import Ending, Wait, Waits
 from gateway.cli import http
-from gateway.cli.group_history import row
-from gateway.cli.groups import groups
+from gateway.cli.groups.commands import groups
+from gateway.cli.groups.history import row
 from tests.cli.runner import runner
 from tests.tables.rebalances import A, B, aborted, entry
 

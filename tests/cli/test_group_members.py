@@ -9,8 +9,8 @@ import pytest
 
 from gateway.cli.coordinator import addresses
 from gateway.cli.errors import CliError
-from gateway.cli.group_admin import which
-from gateway.cli.group_members import in_words
+from gateway.cli.groups.admin import which
+from gateway.cli.groups.members import in_words
 
 
 def member(member_id: str, client_id: str, instance: str | None = None) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from actors.group.state import GroupState
 from actors.group.types import GroupId, MemberId, Who
 from actors.group.watchdog import RebalanceWait
-from gateway.cli.group_waiting import rows
+from gateway.cli.groups.waiting import rows
 
 WAIT = RebalanceWait(
     group=GroupId("g"),

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from gateway.cli.errors import CliError
-from gateway.cli.ports import Ports
+from gateway.cli.lifecycle.ports import Ports
 
 HOST = "127.0.0.1"
 

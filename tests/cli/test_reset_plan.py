@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.cli.offsets import Committed, Partition
-from gateway.cli.reset_plan import (
+from gateway.cli.groups.offsets import Committed, Partition
+from gateway.cli.groups.reset_plan import (
     Bounds,
     CannotReset,
     Choice,

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import spark.jobs
-from gateway.cli.spark import JOBS
+from gateway.cli.spark.commands import JOBS
 from gateway.cli.times import moment
 from tests.cli.conftest import ROOT, Muster, commands, one_line
 

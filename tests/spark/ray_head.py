@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from actors.runtime.java import java_environment
-from gateway.cli.own_ray import OwnRay
+from gateway.cli.lifecycle.own_ray import OwnRay
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """A Ray of Muster's own: one node, private to one ``muster up``, gone with it.
 
 Nothing stays behind, even if we are killed: Ray binds its head processes to us (PR_SET_PDEATHSIG), and a
-watchdog (:mod:`gateway.cli.watchdog`) ends the rest and removes the temporary directory.
+watchdog (:mod:`gateway.cli.lifecycle.watchdog`) ends the rest and removes the temporary directory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import psutil
 from actors.runtime.ray_on_loopback import use_loopback, use_loopback_for
 from actors.runtime.settings import NAMESPACE
 from gateway.cli.errors import CliError
-from gateway.cli.find_ray import PRIVATE_PREFIX, find_ray
+from gateway.cli.lifecycle.find_ray import PRIVATE_PREFIX, find_ray
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class OwnRay:
 
 
 def connect(address: str, token_path: str | None) -> None:
-    """Connect to a Ray that runs already, ``auto``: see :mod:`gateway.cli.find_ray`.
+    """Connect to a Ray that runs already, ``auto``: see :mod:`gateway.cli.lifecycle.find_ray`.
 
     CliError if there is none or it does not let us in.
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gateway.cli.spark_process import become_spark, spark_options
+from gateway.cli.spark.process import become_spark, spark_options
 
 JOBS = ("consumption", "lag", "rebalances", "attribution", "placement", "failover")
 """Those of :mod:`spark.jobs`, which the gateway's package does not import."""

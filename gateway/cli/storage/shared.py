@@ -9,7 +9,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.runtime.storage import StorageNotShared, check_shared
 from gateway.cli.errors import CliError
-from gateway.cli.own_ray import first_line
+from gateway.cli.lifecycle.own_ray import first_line
 
 _TIMEOUT_S = 60
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 import psutil
 
-from gateway.cli import storage
 from gateway.cli.errors import CliError
 from gateway.cli.output import Progress
 from gateway.cli.running import connect_to_left
+from gateway.cli.storage import directory as storage
 
 _PAUSE_S = 0.1
 

@@ -17,8 +17,8 @@ from actors.log.format.batch import BatchHeader
 from actors.log.format.records import Record, read_records
 from actors.runtime import terminal
 from gateway.cli.errors import CliError
-from gateway.cli.offsets_records import decoded, in_words
 from gateway.cli.output import print_json
+from gateway.cli.storage.offsets_records import decoded, in_words
 from placement.view import OFFSETS_TOPIC
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

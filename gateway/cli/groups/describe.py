@@ -11,11 +11,12 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from actors.runtime import terminal
-from gateway.cli import assignments, http, offsets
-from gateway.cli.assignments import CONSUMER
+from gateway.cli import http
 from gateway.cli.coordinator import Coordinator
 from gateway.cli.errors import CliError
-from gateway.cli.group_members import Group, described, unknown
+from gateway.cli.groups import assignments, offsets
+from gateway.cli.groups.assignments import CONSUMER
+from gateway.cli.groups.members import Group, described, unknown
 from gateway.cli.kafka import admin
 from gateway.cli.names import NAME
 from gateway.cli.output import print_json, print_table

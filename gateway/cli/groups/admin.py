@@ -9,10 +9,10 @@ import click
 
 from actors.runtime import terminal
 from actors.wire.codec import ErrorCode
-from gateway.cli import offsets, reset_undo
 from gateway.cli.coordinator import Coordinator
 from gateway.cli.errors import CliError
-from gateway.cli.group_members import Member, described, in_words, require
+from gateway.cli.groups import offsets, reset_undo
+from gateway.cli.groups.members import Member, described, in_words, require
 from gateway.cli.kafka import admin
 from gateway.cli.names import NAME
 from gateway.cli.output import counted, print_json

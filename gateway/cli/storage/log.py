@@ -12,10 +12,10 @@ import click
 from actors.log.files import inspection
 from actors.log.files.inspection import Report
 from actors.runtime import terminal
-from gateway.cli import storage
 from gateway.cli.errors import CliError
-from gateway.cli.log_dump import dump
 from gateway.cli.output import counted, print_json, print_table
+from gateway.cli.storage import directory as storage
+from gateway.cli.storage.log_dump import dump
 
 _PARTITION = re.compile(r"(.+)-(\d+)")
 _COLUMNS = ("PARTITION", "SEGMENTS", "BATCHES", "RECORDS", "LOG START", "LOG END", "STATE")

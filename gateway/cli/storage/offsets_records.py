@@ -17,7 +17,7 @@ from actors.group.codec.records import (
     decode_value,
 )
 from actors.group.errors import CorruptRecord
-from gateway.cli import assignments
+from gateway.cli.groups import assignments
 
 
 def in_words(key: bytes | None, value: bytes | None) -> str | None:

@@ -12,14 +12,14 @@ from actors.runtime import terminal
 from actors.wire.codec import ErrorCode
 from gateway.cli.coordinator import Gateway
 from gateway.cli.errors import CliError
-from gateway.cli.group_admin import delete, evict
-from gateway.cli.group_describe import describe
-from gateway.cli.group_history import history
-from gateway.cli.group_reset import reset_offsets
-from gateway.cli.group_waiting import waiting
+from gateway.cli.groups.admin import delete, evict
+from gateway.cli.groups.describe import describe
+from gateway.cli.groups.history import history
+from gateway.cli.groups.reset import reset_offsets
+from gateway.cli.groups.reset_undo import PREFIX
+from gateway.cli.groups.waiting import waiting
 from gateway.cli.kafka import TIMEOUT_S, admin, refused
 from gateway.cli.output import print_json, print_table
-from gateway.cli.reset_undo import PREFIX
 from gateway.cli.running import bootstrap_servers, by_bootstrap
 
 LIST_GROUPS = 16

@@ -14,16 +14,16 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from actors.runtime import terminal
-from gateway.cli import offsets, reset_options, reset_plan, reset_undo
-from gateway.cli.assignments import CONSUMER
 from gateway.cli.coordinator import Coordinator
 from gateway.cli.errors import CliError
-from gateway.cli.group_members import Group, check_empty, described
+from gateway.cli.groups import offsets, reset_options, reset_plan, reset_undo
+from gateway.cli.groups.assignments import CONSUMER
+from gateway.cli.groups.members import Group, check_empty, described
+from gateway.cli.groups.offsets import Committed, Partition, name_of
+from gateway.cli.groups.reset_plan import Bounds, Change, Choice
 from gateway.cli.kafka import TIMEOUT_S, admin, refused, result
 from gateway.cli.names import NAME
-from gateway.cli.offsets import Committed, Partition, name_of
 from gateway.cli.output import counted, print_json, print_table
-from gateway.cli.reset_plan import Bounds, Change, Choice
 from gateway.cli.running import bootstrap_servers, by_bootstrap
 
 T = TypeVar("T")

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.wire.codec import ErrorCode
-from gateway.cli import offsets
 from gateway.cli.coordinator import Coordinator
 from gateway.cli.errors import CliError
-from gateway.cli.offsets import Committed, Partition, name_of
-from gateway.cli.reset_plan import Change
+from gateway.cli.groups import offsets
+from gateway.cli.groups.offsets import Committed, Partition, name_of
+from gateway.cli.groups.reset_plan import Change
 
 PREFIX = "__muster_undo."
 _NOTHING = 0

@@ -1,4 +1,4 @@
-"""What the start-up commands of a host need (see cluster.yaml). Run as ``python -m gateway.cli.host``."""
+"""What the start-up commands of a host need (see cluster.yaml). Run as ``python -m gateway.cli.lifecycle.host``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def host() -> None:
     """Help for the start-up commands of a host."""
 
 
-@host.command(epilog='Example: eval "$(python -m gateway.cli.host java)"')
+@host.command(epilog='Example: eval "$(python -m gateway.cli.lifecycle.host java)"')
 def java() -> None:
     """Print shell commands that put a Java for Spark's workers into the environment."""
     for name, value in java_environment().items():

@@ -28,7 +28,7 @@ class Member:
     subscription: bytes
     """What it joined with, of the protocol that was chosen."""
     assignment: bytes
-    """See :mod:`gateway.cli.assignments`."""
+    """See :mod:`gateway.cli.groups.assignments`."""
 
 
 @dataclass(frozen=True, slots=True)

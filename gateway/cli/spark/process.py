@@ -18,8 +18,8 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from gateway.cli import own_ray
 from gateway.cli.errors import CliError
+from gateway.cli.lifecycle import own_ray
 from gateway.cli.names import NAME
 from gateway.cli.running import by_storage_or_address, state_of
 from gateway.cli.times import Moment, Size, Zone

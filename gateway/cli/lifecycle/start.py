@@ -15,11 +15,12 @@ from actors.runtime.java import JavaNotFound, java_environment
 from actors.runtime.process import log_folder
 from actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings
 from actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError
-from gateway.cli import own_ray, storage
 from gateway.cli.errors import CliError
-from gateway.cli.given_ray import GivenRay
+from gateway.cli.lifecycle import own_ray
+from gateway.cli.lifecycle.given_ray import GivenRay
+from gateway.cli.lifecycle.ports import Ports
 from gateway.cli.output import Progress, counted
-from gateway.cli.ports import Ports
+from gateway.cli.storage import directory as storage
 from gateway.security.credentials import CredentialsError
 from gateway.security.session import Sasl
 from placement.zookeeper import client as zookeeper
@@ -155,7 +156,7 @@ class Start:
 
     def _await_nodes(self, given: GivenRay, cluster_id: str) -> None:
         """As many as there should be, or those that came in time; all see the storage."""
-        from gateway.cli.shared_storage import check_every_node
+        from gateway.cli.storage.shared import check_every_node
 
         if self._nodes > 1:
             self._progress.step(f"waiting for {self._nodes} nodes, {_NODES_TIMEOUT_S} s at most")

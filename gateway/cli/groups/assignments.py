@@ -6,7 +6,7 @@ import base64
 from typing import Any, Protocol
 
 from actors.group.codec import connect_protocol, consumer_protocol
-from gateway.cli.offsets import Partition, name_of
+from gateway.cli.groups.offsets import Partition, name_of
 from gateway.cli.output import counted
 
 CONSUMER = consumer_protocol.PROTOCOL_TYPE

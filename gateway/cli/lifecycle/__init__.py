@@ -1,0 +1,1 @@
+"""Starting, draining and stopping a Muster."""

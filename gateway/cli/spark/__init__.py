@@ -1,0 +1,1 @@
+"""``muster spark`` and ``muster report``."""

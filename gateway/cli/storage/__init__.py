@@ -1,0 +1,1 @@
+"""The storage directory, and the commands that read it without asking anybody."""
