@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from demo.consumption import BUCKET_SECONDS, Consumption
-from spark import plots
-from spark.page import render_page
-from spark.plots import Event
+from spark.render import plots
+from spark.render.page import render_page
+from spark.render.plots import Event
 
 _UNATTRIBUTED = "(unattributed)"
 

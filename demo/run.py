@@ -32,7 +32,7 @@ from demo.page import Check, Report, render
 from demo.samples import attributed, sent
 from demo.stage import GATEWAYS, GROUPS, JOIN_S, OFFSETS_PARTITIONS, PARTITIONS, TOPIC, Demo, DemoError, Group
 from placement.hashing import partition_for
-from spark.plots import Event
+from spark.render.plots import Event
 
 BILLING = GROUPS[0].name
 KILL_THE_ACTOR_AT, KILL_THE_GATEWAY_AT = 0.2, 0.6

@@ -19,7 +19,7 @@ from pyspark.sql.types import NumericType
 
 from spark.jobs.job import Job, Options, Plot, Section
 from spark.out import said
-from spark.plotted import reduced
+from spark.render.plotted import reduced
 from spark.tables import damage_in, read_table
 
 MOST_ROWS = 10_000
@@ -44,7 +44,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plotted:
-    """What :func:`spark.plotted.reduced` found."""
+    """What :func:`spark.render.plotted.reduced` found."""
 
     columns: Sequence[str]
     rows: Sequence[tuple[Any, ...]]

@@ -193,7 +193,7 @@ def _answers(
 
 
 def _show(request: Request, answers: list[Answer], damage: list[str]) -> None:
-    from spark import showing
+    from spark.render import showing
 
     if request.format == "table" and request.out is None:
         showing.print_answers(answers, rich_console.console())
@@ -222,14 +222,14 @@ def _groups_without_rows(request: Request, answers: list[Answer]) -> list[str]:
 
 
 def _text(request: Request, answers: list[Answer], damage: list[str]) -> str:
-    from spark import showing
+    from spark.render import showing
 
     match request.format:
         case "json":
             a_line_each = request.stream and not request.once
             return showing.to_json(answers, request.options, indent=None if a_line_each else 2)
         case "html":
-            from spark.report_page import render_answers
+            from spark.render.report_page import render_answers
 
             return render_answers(answers, request.options, damage)
         case _:
@@ -240,7 +240,7 @@ def _text(request: Request, answers: list[Answer], damage: list[str]) -> str:
 
 def _write_parquet(request: Request, job: Job, session: SparkSession, progress: Progress) -> int:
     from spark.answer import JobFailed, spark_errors_in_one_line, tables_of
-    from spark.showing import write_parquet
+    from spark.render.showing import write_parquet
     from spark.tables import TableDamaged
 
     assert request.out is not None

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark.jobs.attribution_holes import INTERNAL
-from spark.jobs.runs import length, merged_runs
+from spark.jobs.shared.runs import length, merged_runs
 
 BLOCK = 4096
 """Offsets, for which one mean size holds."""

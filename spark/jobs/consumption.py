@@ -18,9 +18,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from actors.tables.schemas.samples import SAMPLES
-from spark.jobs.buckets import Step, Unit, local_label, local_step_of, step_of
 from spark.jobs.job import Job, Options, Plot, Section
-from spark.jobs.runs import length, merged_runs
+from spark.jobs.shared.buckets import Step, Unit, local_label, local_step_of, step_of
+from spark.jobs.shared.runs import length, merged_runs
 
 CONSUMER = ("group", "member_id", "client_id", "host")
 """Who consumed; without a member id (a consumer that manages its partitions itself) the client's id and host say it."""

@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from placement.rendezvous import choose
-from spark.jobs.java_hash import partition_for
 from spark.jobs.job import Options
 from spark.jobs.placement_skew import LOADS, long_loads, skew
+from spark.jobs.shared.java_hash import partition_for
 
 NOW = "now"
 _KEYS = ("scenario", "level", "load")

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 from actors.offsets.history.journal_entry import Ending
 from actors.tables.schemas.groups import GROUP_EVENTS
 from actors.tables.schemas.rebalances import REBALANCES
-from spark.jobs.buckets import step_of
 from spark.jobs.job import Job, Options, Plot, Section
-from spark.jobs.membership import FLAP_RULES, comings_and_goings, flapping, returns
 from spark.jobs.rebalance_advice import advice
+from spark.jobs.shared.buckets import step_of
+from spark.jobs.shared.membership import FLAP_RULES, comings_and_goings, flapping, returns
 from spark.jobs.storms import STORM_RULES, storms
 
 _ENDINGS = (Ending.STABLE, Ending.EMPTY, Ending.RESTARTED, Ending.ABORTED)

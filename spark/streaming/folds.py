@@ -19,8 +19,8 @@ from pyspark.sql.types import StructType
 
 from actors.tables.schemas import TABLES
 from actors.tables.schemas.samples import SAMPLES
-from spark.jobs.buckets import step_of
-from spark.jobs.runs import merged_runs
+from spark.jobs.shared.buckets import step_of
+from spark.jobs.shared.runs import merged_runs
 
 _STEP = "step"
 

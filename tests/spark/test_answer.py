@@ -19,9 +19,9 @@ from spark import command
 from spark.answer import Answer, JobFailed, answer_of
 from spark.jobs.job import Job, Options, Plot, Section
 from spark.progress import Progress
-from spark.report_page import render_answers
+from spark.render.report_page import render_answers
+from spark.render.showing import print_answers, to_json
 from spark.request import BadRequest, Request
-from spark.showing import print_answers, to_json
 
 NOON = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 OPTIONS = Options(now=NOON, timezone="Europe/Berlin", groups=frozenset({"billing"}))

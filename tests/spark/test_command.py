@@ -16,8 +16,8 @@ from spark import answer, command, signals
 from spark.answer import Answer, Column, JobFailed, Shown, spark_errors_in_one_line
 from spark.jobs import JOBS
 from spark.jobs.job import Options
+from spark.render.showing import print_answers
 from spark.request import Request
-from spark.showing import print_answers
 
 NOON = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 

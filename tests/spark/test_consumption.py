@@ -30,7 +30,7 @@ from spark.jobs.consumption import (
     unattributed,
 )
 from spark.jobs.job import Options
-from spark.showing import to_json
+from spark.render.showing import to_json
 from spark.tables import read_table, schema_of
 from tests.spark.arrivals import write_samples
 from tests.spark.rows import NOON

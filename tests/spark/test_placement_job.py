@@ -17,11 +17,11 @@ from actors.tables.schemas.offsets import COMMITS
 from actors.tables.schemas.samples import SAMPLES
 from placement import hashing
 from placement.rendezvous import choose
-from spark.jobs import java_hash
 from spark.jobs.job import Options
 from spark.jobs.placement import JOB
 from spark.jobs.placement_skew import long_loads, skew
 from spark.jobs.placement_what_if import scenarios
+from spark.jobs.shared import java_hash
 from tests.spark.rows import answer, at, collected, picked, table
 
 Row = dict[str, Any]

@@ -25,7 +25,7 @@ from spark.answer import answer_of
 from spark.jobs import JOBS
 from spark.jobs.job import Options
 from spark.priority import NICENESS
-from spark.showing import to_json
+from spark.render.showing import to_json
 from spark.tables import read_table
 from tests.spark.arrivals import write_commits, write_registrations, write_samples
 

@@ -25,7 +25,7 @@ from placement.hashing import partition_for
 from spark.answer import answer_of
 from spark.jobs import JOBS
 from spark.jobs.job import Options
-from spark.showing import to_json
+from spark.render.showing import to_json
 from tests.cluster.members import ConfluentMember, KafkaPythonMember, Member, Producer
 from tests.muster_process import Muster, eventually
 

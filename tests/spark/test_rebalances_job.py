@@ -14,8 +14,8 @@ from actors.tables.parquet import write_whole
 from actors.tables.rollup import hour_folder
 from actors.tables.schemas.rebalances import REBALANCES_SCHEMA
 from spark.jobs.job import Options
-from spark.jobs.membership import FlapRules, comings_and_goings, flapping, returns
 from spark.jobs.rebalances import JOB, culprits, longest, lost_by_partition, over_time, per_cause, per_group
+from spark.jobs.shared.membership import FlapRules, comings_and_goings, flapping, returns
 from spark.jobs.storms import StormRules, storms
 from spark.tables import read_table
 from tests.spark.rows import NOON, answer, at, collected, nothing, picked, table

@@ -16,7 +16,7 @@ import pytest
 
 from spark.answer import Answer, Shown
 from spark.jobs.job import Options, Plot
-from spark.report_page import render_answers
+from spark.render.report_page import render_answers
 from tests.spark.pages import answer, section, standing
 from tests.spark.rows import NOON
 

@@ -12,13 +12,13 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from actors.runtime.terminal import printable
-from spark import plots
 from spark.answer import Answer, Plotted, Shown
 from spark.jobs.job import Options, Plot
-from spark.page_tables import shared_beginnings, shortened
-from spark.report_page import LEAD_ROWS, render_answers
-from spark.screens import QUESTIONS
-from spark.screens.screen import Level, Screen
+from spark.render import plots
+from spark.render.page_tables import shared_beginnings, shortened
+from spark.render.report_page import LEAD_ROWS, render_answers
+from spark.render.screens import QUESTIONS
+from spark.render.screens.screen import Level, Screen
 from spark.units import cell_in, number_ticks, time_ticks
 from tests.spark.pages import answer, section, standing
 from tests.spark.rows import NOON

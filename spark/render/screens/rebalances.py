@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark.answer import Answer
-from spark.screens.screen import Lead, Level, Question, Row, Screen, counted, listed, named, rows_of
+from spark.render.screens.screen import Lead, Level, Question, Row, Screen, counted, listed, named, rows_of
 
 _COLUMNS = (
     Lead(name="group", label="group"),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from spark.answer import Answer
 from spark.jobs.attribution_holes import INTERNAL
-from spark.screens.screen import Lead, Level, Question, Row, Screen, rows_of
+from spark.render.screens.screen import Lead, Level, Question, Row, Screen, rows_of
 
 TOLERABLE_SHARE = 0.01
 """Of the bytes whose group could not be told, before somebody should look."""

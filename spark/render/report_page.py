@@ -13,12 +13,12 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from spark.answer import Answer, Shown
-from spark.drawing import drawn, names_of
 from spark.jobs.job import Options
-from spark.page import render_page
-from spark.page_tables import PageTable, page_table
-from spark.screens import QUESTIONS
-from spark.screens.screen import MOST, Lead, Level, Question, Screen, counted
+from spark.render.drawing import drawn, names_of
+from spark.render.page import render_page
+from spark.render.page_tables import PageTable, page_table
+from spark.render.screens import QUESTIONS
+from spark.render.screens.screen import MOST, Lead, Level, Question, Screen, counted
 from spark.units import lasting
 
 PAGE_ROWS = 200

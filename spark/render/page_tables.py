@@ -11,7 +11,7 @@ from itertools import pairwise, takewhile
 
 from markupsafe import Markup
 
-from spark.screens.screen import Lead, Row
+from spark.render.screens.screen import Lead, Row
 from spark.units import cell_in
 
 LONGEST = 28

@@ -8,11 +8,11 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
-from spark import plots
 from spark.answer import Answer, Plotted, Shown
 from spark.jobs.job import Options, Plot
-from spark.plotted import BARS, CURVES
-from spark.showing import cell
+from spark.render import plots
+from spark.render.plotted import BARS, CURVES
+from spark.render.showing import cell
 
 NOBODY = "(none)"
 OTHERS = "(others)"

@@ -8,7 +8,7 @@ from typing import Any
 from spark.answer import Answer
 from spark.jobs.lag import RULES
 from spark.jobs.lag_verdicts import ENDED, OK, REWIND, STALLED, STOPPED, WARNING
-from spark.screens.screen import Lead, Level, Question, Row, Screen, counted, is_cut, listed, named, rows_of
+from spark.render.screens.screen import Lead, Level, Question, Row, Screen, counted, is_cut, listed, named, rows_of
 from spark.units import lasting
 
 _BAD = (REWIND, STALLED, STOPPED)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark.answer import Answer
-from spark.screens.screen import Lead, Level, Question, Row, Screen, rows_of
+from spark.render.screens.screen import Lead, Level, Question, Row, Screen, rows_of
 from spark.units import cell_in
 
 SKEWED_MAX_OVER_MEAN = 2.0
