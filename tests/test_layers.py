@@ -23,8 +23,9 @@ PURE = (
     *sorted((ROOT / "actors/config").rglob("*.py")),
     *sorted((ROOT / "actors/group").rglob("*.py")),
     *sorted((ROOT / "gateway/attribution").rglob("*.py")),
+    *(ROOT / "actors/offsets/history" / name for name in ("journal.py", "journal_entry.py", "stillness.py")),
     ROOT / "placement/moves.py",
-    *(ROOT / "placement" / name for name in ("comparison.py", "divergence.py", "repair.py")),
+    *(ROOT / "placement/mapping" / name for name in ("comparison.py", "divergence.py", "repair.py")),
     *(
         ROOT / "actors/audit" / name
         for name in ("books.py", "commits.py", "outbox.py", "report.py", "series.py", "spans.py")

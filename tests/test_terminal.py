@@ -1,4 +1,4 @@
-"""What goes to a terminal or a pipe (actors/runtime/terminal.py, actors/runtime/rich_console.py), and that nothing passes that by."""
+"""What goes to a terminal or a pipe, and that nothing passes by actors/runtime/terminal.py and rich_console.py."""
 
 from __future__ import annotations
 

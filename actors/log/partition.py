@@ -26,9 +26,10 @@ A writer acknowledges only after (a) its bytes are durable and then (b) its clai
   later opener begins with this manifest or with one that came from it.
 
 **Taking away.** Retention, DeleteRecords and the cleaner remove closed segments, replace them and move the log start.
-All of it goes through ``actors.log.upkeep.rewriting``: new files are made whole and durable under names that mean nothing yet;
-then the epoch's own manifest is replaced, atomically and durably; then the claim is looked at; only if it holds, memory
-follows and files are removed, and only then DeleteRecords is answered. Appends and reads go on meanwhile. Therefore:
+All of it goes through ``actors.log.upkeep.rewriting``: new files are made whole and durable under names that mean
+nothing yet; then the epoch's own manifest is replaced, atomically and durably; then the claim is looked at; only if it
+holds, memory follows and files are removed, and only then DeleteRecords is answered. Appends and reads go on
+meanwhile. Therefore:
 
 * if the claim held after the manifest was durable, every later opener begins with this manifest or one that came from
   it (it takes its claim before it reads the manifest), so nobody will ever look for what is removed;

@@ -17,7 +17,7 @@ from actors.config.dynamic import OF_A_BROKER
 from actors.tables.schemas import TABLES
 
 BEGIN, END = "<!-- begin: python -m gateway.docs.generate -->", "<!-- end -->"
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -1,7 +1,7 @@
 """``GET /v1/groups/lag?group=G``: how far the group is behind, in messages and in seconds, as JSON.
 
-``{"group": G, "state": Kafka's name, "partitions": [...]}`` with the rows of :mod:`gateway.http.group_lag`. Where a log does not
-answer, its partitions have no end. Errors are those of :mod:`gateway.http.groups`.
+``{"group": G, "state": Kafka's name, "partitions": [...]}`` with the rows of :mod:`gateway.http.group_lag`. Where a log
+does not answer, its partitions have no end. Errors are those of :mod:`gateway.http.groups`.
 """
 
 from __future__ import annotations

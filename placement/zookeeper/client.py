@@ -1,8 +1,8 @@
 """The ZooKeeper client: kazoo with our timeouts, bounded waiting, quiet logs, and recursive watches.
 
 kazoo 2.11 has no persistent watches (ZooKeeper 3.6, ZOOKEEPER-1416), so the one request and the one event
-dispatch that they need are here, in placement.zookeeper.multi requests of many nodes, and in placement.zookeeper.connection
-what makes the reading of thousands of events cheaper. Everything else is kazoo's own.
+dispatch that they need are here, in placement.zookeeper.multi requests of many nodes, and in
+placement.zookeeper.connection what makes the reading of thousands of events cheaper. Everything else is kazoo's own.
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
     ) -> list[KazooException | None]:
         """Send transactions one after the other without waiting, and tell of each why it failed, None if it did not.
 
-        The operations are those of placement.zookeeper.multi. Nothing is tried again: a transaction whose answer was lost
-        (:func:`is_lost_connection`) may have been done. ZooKeeperUnreachable if an answer takes longer than
+        The operations are those of placement.zookeeper.multi. Nothing is tried again: a transaction whose answer was
+        lost (:func:`is_lost_connection`) may have been done. ZooKeeperUnreachable if an answer takes longer than
         ``timeout_s``.
         """
         return list(self.commit_each(transactions, timeout_s=timeout_s))

@@ -25,7 +25,7 @@ def detached(log: Path, then: str) -> subprocess.Popen[str]:
     program = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "signal.signal(signal.SIGHUP, signal.SIG_DFL); "
-        f"from pathlib import Path; from gateway.cli.detach import detach; detach(Path({str(log)!r})); {then}"
+        f"from pathlib import Path; from gateway.cli.lifecycle.detach import detach; detach(Path({str(log)!r})); {then}"
     )
     return subprocess.Popen(
         [sys.executable, "-c", program],

@@ -1,4 +1,5 @@
-"""The shell around the coordinator, as actors/offsets/partition.py is one: it steps the core, writes, ticks, dies, loads again.
+"""The shell around the coordinator, as actors/offsets/partition.py is one: it steps the core, writes, ticks, dies, and
+loads again.
 
 Every step of the core becomes a :class:`Step`, which the world looks at before the answers leave.
 """

@@ -43,9 +43,9 @@ _NO_MANIFEST = Manifest(-1, 0, {})
 def recover(directory: Path, epoch: int, claim: Claim, index_interval_bytes: int, disk: Disk) -> Recovered:
     """Steps 2 to 5 of taking a log over.
 
-    Damaged segments are set aside, the tail ends where it is torn: see ``actors.log.files.loading``. If the tail is damaged,
-    the log stays with the epoch before, so that the next opener finds it as this one did. FencedEpoch if a newer epoch
-    came in between. StorageError. OSError.
+    Damaged segments are set aside, the tail ends where it is torn: see ``actors.log.files.loading``. If the tail is
+    damaged, the log stays with the epoch before, so that the next opener finds it as this one did. FencedEpoch if a
+    newer epoch came in between. StorageError. OSError.
     """
     files = _file_names(directory)  # before the manifests: an epoch writes its manifest before its first segment
     found = manifests(directory)

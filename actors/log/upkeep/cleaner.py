@@ -3,8 +3,8 @@
 A run reads the keys of what is new since the last one (the dirty part), as many as fit into
 log.cleaner.dedupe.buffer.size, then copies the closed segments below, group by group, without what later records
 supersede. A group is as many neighbours as make one segment. Each becomes part of the log by itself
-(``actors.log.upkeep.rewriting``), from the oldest on: whatever a run leaves undone, no record is gone whose successor is not
-there, and no tombstone whose predecessors are. The last one also says how far the log is clean.
+(``actors.log.upkeep.rewriting``), from the oldest on: whatever a run leaves undone, no record is gone whose successor
+is not there, and no tombstone whose predecessors are. The last one also says how far the log is clean.
 
 The work is done in one thread per process, which rests for as long as it works: the event loop shares the
 interpreter with it. It reads through file descriptors of its own.

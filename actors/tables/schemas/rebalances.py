@@ -1,7 +1,7 @@
 """``rebalances``: one row is one rebalance of one group, whether it led to a generation or not.
 
-:class:`actors.offsets.history.journal_entry.RebalanceEntry` has the same fields. (``offsets_partition``, ``epoch``, ``number``)
-is unique.
+:class:`actors.offsets.history.journal_entry.RebalanceEntry` has the same fields. (``offsets_partition``, ``epoch``,
+``number``) is unique.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ def _use_token_of_user() -> None:
 
 def make_importable() -> None:
     """Let Ray's workers import Muster also where it runs from a checkout that is not installed."""
-    root = str(Path(__file__).resolve().parents[2])
+    root = str(Path(__file__).resolve().parents[3])
     if root not in site.getsitepackages():
         known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         os.environ["PYTHONPATH"] = os.pathsep.join([root, *(path for path in known if path and path != root)])

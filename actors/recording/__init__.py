@@ -1,1 +1,0 @@
-"""What coordinators leave behind for Spark: the tables ``commits``, ``group_events`` and ``registrations``."""
