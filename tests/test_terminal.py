@@ -95,7 +95,7 @@ def test_the_guard_holds_whatever_writes(encoding: str) -> None:
     """A traceback, a log, a library's print; each in a process of its own."""
     script = """
 import logging, sys
-from actors import rich_console, terminal
+from actors.runtime import rich_console, terminal
 terminal.guard()
 names = ("\\x1b[31mred", "群\\x07", "\\u202e")
 handler = logging.StreamHandler()
@@ -130,7 +130,9 @@ def test_a_traceback_in_the_log_keeps_its_lines() -> None:
 
 def test_json_is_exact() -> None:
     value = {name: [name, "\x7f\x00\x85"] for name in NAMES}
-    script = "import json, sys; from actors import terminal; terminal.json_text(json.dumps(eval(sys.stdin.read())))"
+    script = (
+        "import json, sys; from actors.runtime import terminal; terminal.json_text(json.dumps(eval(sys.stdin.read())))"
+    )
     for encoding in ("ascii", "utf-8"):
         environment = {
             **os.environ,

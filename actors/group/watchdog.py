@@ -14,8 +14,9 @@ from actors.group.events import RebalanceMovedOn, RebalanceStuck
 from actors.group.shard import Shard, join_timer, stuck_timer, sync_timer
 from actors.group.state import Group, GroupState
 from actors.group.types import GroupId, MemberId, Who
-from actors.offsets.history.journal_entry import MAX_MEMBERS
 
+MAX_MEMBERS = 50
+"""Most members that a list of such a wait names, or one of a rebalance that has ended."""
 MAX_NAMED = 10
 """Most members that one line names."""
 

@@ -12,9 +12,9 @@ from kio.schema.errors import ErrorCode
 from actors.group.codec.primitives import Writer
 from actors.group.events import Cause, PendingEnd, Removal
 from actors.group.types import Outcome
+from actors.group.watchdog import MAX_MEMBERS
 from actors.offsets.history.journal import Journal
 from actors.offsets.history.journal_entry import (
-    MAX_MEMBERS,
     MAX_PARTITIONS,
     Ending,
     RebalanceEntry,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import placement.mapping.comparison
+from placement.mapping import comparison
 from placement.mapping.nodes import is_registration_path, registration_path
 from placement.mapping.registration import Registration
 from placement.mapping.repair import NOTHING, Memory, Node, Plan, Planning, Suspect, plan
@@ -110,13 +110,13 @@ def test_it_is_the_plan_that_looks_at_everything(history: History) -> None:
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The units that are looked at from now on."""
     units: list[str] = []
-    real = placement.comparison._judged
+    real = comparison._judged
 
     def noting(unit: str, compared: Memory, of: object) -> object:
         units.append(unit)
         return real(unit, compared, partition_of)
 
-    monkeypatch.setattr(placement.comparison, "_judged", noting)
+    monkeypatch.setattr(comparison, "_judged", noting)
     return units
 
 

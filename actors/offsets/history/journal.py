@@ -15,8 +15,8 @@ from actors.group import events
 from actors.group.codec.consumer_protocol import PROTOCOL_TYPE, owned_partitions
 from actors.group.events import Event, PendingEnd
 from actors.group.types import GroupId, MemberId, Who
+from actors.group.watchdog import MAX_MEMBERS
 from actors.offsets.history.journal_entry import (
-    MAX_MEMBERS,
     MAX_PENDING,
     Ending,
     Gone,

@@ -13,8 +13,6 @@ from typing import Any
 from actors.group.events import Cause, PendingEnd, Removal
 from actors.group.types import MemberId, Who
 
-MAX_MEMBERS = 50
-"""Most members that any list of an entry names."""
 MAX_PENDING = 10
 MAX_PARTITIONS = 100
 
