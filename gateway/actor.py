@@ -18,7 +18,7 @@ from actors.audit.outbox import Batch
 from actors.audit.report import Report
 from actors.audit.sends import Key, Run, Sends
 from actors.config.altering import Alteration
-from actors.controller.admin import NewTopic, Started, TopicOutcome
+from actors.controller.admin import NewTopic, TopicOutcome
 from actors.controller.lifecycle import ControllerSeen, Lifecycle
 from actors.faults.registry import Book
 from actors.runtime.event_writer import EventWriter
@@ -26,6 +26,7 @@ from actors.runtime.follow import CurrentController, ViewFollower
 from actors.runtime.limited_log import LimitedLog
 from actors.runtime.process import log_to_file, now_ms, wall_ms
 from actors.runtime.settings import ClusterSettings
+from actors.runtime.started import Started
 from actors.runtime.storage import check_shared
 from actors.tables.reading import TableDamaged
 from actors.tables.schemas.cluster import LIFECYCLE

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from actors.controller.admin import Started
 from actors.controller.lifecycle import ControllerSeen, Lifecycle, Server
+from actors.controller.managed import Managed
 from actors.controller.standbys import Standby, StandIn
-from actors.controller.supervisor import Managed
 from actors.runtime.event_writer import EventWriter
+from actors.runtime.started import Started
 from tests.table_rows import table_rows
 
 

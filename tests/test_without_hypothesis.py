@@ -32,7 +32,7 @@ TELL = "\nimport sys; print('hypothesis' in sys.modules)"
     "code",
     [
         IMPORT_ALL,
-        "import actors.runtime.actor",
+        "import actors.controller.actor",
         "import gateway.actor",
         "import spark.command",
         COMMAND.format(["muster", "--help"]),

@@ -21,17 +21,20 @@ from actors.config.altering import Alteration
 from actors.controller.admin import NewTopic, TopicOutcome
 from actors.controller.faults_over_ray import RayCluster
 from actors.controller.history import ControllerHistory
+from actors.controller.managed import Managed
 from actors.controller.move import move_controller
 from actors.controller.nodes import NodeMoves
 from actors.controller.one_per_node import PerNode
 from actors.controller.standbys import StandIn
-from actors.controller.supervisor import Managed, Supervisor, detached
+from actors.controller.supervisor import Supervisor, detached
 from actors.controller.topics import TopicsAdmin
 from actors.controller.view_feed import ViewFeed
 from actors.faults.control import FaultControl, Process
 from actors.faults.registry import FaultRegistry
+from actors.log.actor import LogActor
+from actors.offsets.actor import OffsetsActor
 from actors.offsets.standby import StandbyActor
-from actors.runtime.actor import LogActor, OffsetsActor, ReconcilerActor
+from actors.reconciler.actor import ReconcilerActor
 from actors.runtime.process import log_to_file, now_ms, wall_ms
 from actors.runtime.settings import ClusterSettings
 from placement.configs import ConfigRegistry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placement.view import Broker, Endpoint, Topic
+from placement.view import Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +26,3 @@ class TopicOutcome:
     """A Kafka error code; 0 when done (or when it would be, for validate_only)."""
     message: str | None = None
     topic: Topic | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """What an actor says of itself once it serves."""
-
-    pid: int
-    node_id: str
-    endpoint: Endpoint | None = None
-    """Its internal listener, if it has one."""
-    broker: Broker | None = None
-    """A gateway's Kafka listener."""
-    metrics_url: str | None = None
-    epoch: int = -1
-    """The leader epoch under which it serves a partition of ``__consumer_offsets``, if it does."""

@@ -11,7 +11,8 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors.controller.supervisor import Managed, Supervisor
+from actors.controller.managed import Managed
+from actors.controller.supervisor import Supervisor
 from actors.faults.control import Process
 from actors.faults.errors import FaultError, UnknownTarget
 from actors.faults.model import near_miss

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from actors.controller.managed import Managed
 from actors.runtime.event_writer import Add
-
-if TYPE_CHECKING:
-    from actors.controller.supervisor import Managed
 
 CONTROLLER = "controller"
 _FOUND = "found by a new controller"

@@ -18,8 +18,9 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
+from actors.controller.managed import Managed
 from actors.controller.one_per_node import PerNode
-from actors.controller.supervisor import CannotMove, Managed, Supervisor
+from actors.controller.supervisor import CannotMove, Supervisor
 from actors.runtime.process import now_ms
 from placement import drains
 from placement.moves import Move, Roster, home, moves

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from actors.controller.supervisor import Managed, Supervisor
+    from actors.controller.managed import Managed
+    from actors.controller.supervisor import Supervisor
 
 
 class PerNode:

@@ -12,8 +12,8 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from actors.controller.admin import Started
 from actors.runtime.processes import signal_process, until_process_ends
+from actors.runtime.started import Started
 
 log = logging.getLogger(__name__)
 

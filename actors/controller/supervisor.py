@@ -11,19 +11,18 @@ import contextlib
 import logging
 import signal
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 import ray
 from ray.exceptions import ActorDiedError, ActorUnschedulableError, RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors.controller.admin import Started
 from actors.controller.lifecycle import Lifecycle
 from actors.controller.liveness import Unresponsive, while_alive
+from actors.controller.managed import Managed
 from actors.controller.standbys import Standby, Standbys, StandIn, first_line
 from actors.runtime.processes import NotAnActor
-from placement.view import Endpoint
+from actors.runtime.started import Started
 
 log = logging.getLogger(__name__)
 
@@ -39,43 +38,6 @@ _MOVE_S = 60.0
 
 class CannotMove(RuntimeError):
     """An actor could not be moved; it goes on where it was, or where Ray puts it."""
-
-
-@dataclass(slots=True)
-class Managed:
-    """One actor: how to make it, and how it is."""
-
-    name: str
-    make: Callable[[str | None], Any]
-    """Creates the named actor, on that node if it is one and can take it, or gives the handle of the one there is."""
-    many: bool = False
-    """One of many of its kind: they take turns to start."""
-    partition: int | None = None
-    """Of ``__consumer_offsets``, if it is an offsets actor."""
-    node_id: str | None = None
-    """Where it was moved to."""
-    handle: Any = None
-    state: str = "starting"
-    """starting, alive, restarting, failed or stopped."""
-    started: Started | None = None
-    process: tuple[int, str] | None = None
-    """Pid and node of the process that answered last; it may still start."""
-    starts: int = 0
-    error: str | None = None
-    stand_in: StandIn | None = None
-    """What serves instead of it, until it has taken over itself."""
-    covering: asyncio.Task[None] | None = None
-
-    @property
-    def endpoint(self) -> Endpoint | None:
-        """Where its requests go now."""
-        if self.stand_in is not None:
-            return self.stand_in.started.endpoint
-        return self.started.endpoint if self.started and self.state == "alive" else None
-
-    @property
-    def serves(self) -> bool:
-        return self.state == "alive" or self.stand_in is not None
 
 
 def detached(cls: type, name: str, namespace: str, *args: Any, node_id: str | None = None, pinned: bool = False) -> Any:

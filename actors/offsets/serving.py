@@ -20,7 +20,6 @@ from ray.exceptions import RayError
 from actors.audit.commits import CommitSteps, Key, Step
 from actors.audit.outbox import Batch
 from actors.config import MusterConfig, group_config, in_force, offsets_log_config
-from actors.controller.admin import Started
 from actors.group.config import GroupConfig
 from actors.log.config import LogConfig
 from actors.log.partition import PartitionLog
@@ -30,6 +29,7 @@ from actors.offsets.mapping_writer import MappingWriter
 from actors.offsets.partition import OffsetsPartition
 from actors.runtime.process import now_ms
 from actors.runtime.settings import ClusterSettings
+from actors.runtime.started import Started
 from actors.tables.rebalances import RebalanceStore
 from actors.wire.server import Server
 from placement.mapping.registration import Registration

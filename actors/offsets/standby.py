@@ -11,13 +11,13 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from actors.controller.admin import Started
 from actors.offsets.held import Version, news
 from actors.offsets.serving import PartitionHost
 from actors.runtime.actor import Actor
 from actors.runtime.follow import ViewFollower
 from actors.runtime.processes import signal_process, until_process_ends
 from actors.runtime.settings import ClusterSettings
+from actors.runtime.started import Started
 from placement.mapping.registration import Registration
 from placement.view import ClusterView
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import ray
 from ray.exceptions import RayError
 
-from actors.controller.lifecycle import ControllerSeen
 from actors.runtime.settings import ClusterSettings
 from placement.view import ClusterView
 
@@ -56,10 +55,20 @@ class _Method:
         return await getattr(handle, self._name).remote(*arguments)
 
 
+class AnswerObserver(Protocol):
+    """Told whether the controller answers whom it is asked by."""
+
+    def answered(self, epoch: int) -> None:
+        """It answered under that controller epoch."""
+
+    def silent(self, reason: str) -> None:
+        """It did not answer."""
+
+
 class ViewFollower:
     """Asks for newer views; when the controller is away the last one stays."""
 
-    def __init__(self, settings: ClusterSettings, name: str, seen: ControllerSeen | None = None) -> None:
+    def __init__(self, settings: ClusterSettings, name: str, seen: AnswerObserver | None = None) -> None:
         """``name`` of the actor that follows; ``seen`` is told whether the controller answers."""
         self._settings = settings
         self._name = name

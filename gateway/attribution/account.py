@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from gateway.attribution.ambiguity import AmbiguousClients
-from gateway.attribution.connection import ConnectionState
-from gateway.attribution.fetches import Fetches
+from gateway.attribution.connection import ConnectionState, Fetches
 from gateway.attribution.identity import pair_after_ms
 from gateway.attribution.ladder import Ladder
 from gateway.attribution.ledger import MAX_SENDS, PENDING_MS, Amount, Ledger, Pending, Settlement

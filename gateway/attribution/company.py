@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gateway.attribution.connection import Fetches, may_overlap, overlap
 from gateway.attribution.fetchers import Fetchers
-from gateway.attribution.fetches import Fetches, may_overlap, overlap
 from gateway.attribution.identity import PATIENCE_MS, Identities
 from gateway.attribution.slot import LAG_MS, Claim, Place
 from gateway.attribution.table import RegistrationTable

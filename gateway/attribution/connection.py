@@ -1,12 +1,210 @@
-"""What one client connection has shown about the group behind it."""
+"""What one client connection has shown: the groups it works for, and what it fetches for each client id.
+
+Of what it fetches: which partitions, since when, and from which offset on. A client fetches from one gateway over one
+connection at a time (Java, librdkafka, franz-go, sarama, kafka-python, aiokafka and kafkajs alike), so all that a
+connection fetches for a client id is one member's.
+"""
 
 from __future__ import annotations
 
-from gateway.attribution.fetches import Fetches
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.attribution.slot import Key, Observation, Place, Reader
 from gateway.attribution.verdict import Evidence
 
 ANONYMOUS = "User:ANONYMOUS"
 """The principal of a connection without authentication, as in Kafka."""
+WINDOW_MS = 10_000
+"""How long a partition counts as fetched together with the others.
+
+Longer than a client leaves one out because it still has records of it (Java names in a Fetch only the partitions of
+which nothing is buffered), shorter than the grace time after a reassignment.
+"""
+GONE_MS = 5_000
+"""After so long without a Fetch a connection may be the past of one that came then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The group behind a connection's fetches for one client id."""
+
+    group: str
+    evidence: Evidence
+    basis: tuple[Observation, ...]
+    """What tells it from the other groups: whichever may have fetched this too is a rival."""
+    over: frozenset[str] = frozenset()
+    """Rivals that other evidence than the basis decided against."""
+    is_guess: bool = False
+    """Better evidence may replace it."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    first_ms: int
+    last_ms: int
+    first_offset: int
+
+
+class Fetches:
+    """Of one (connection, client id). ``news`` grows whenever a partition is fetched that was not before."""
+
+    __slots__ = (
+        "_seen",
+        "after",
+        "before_last_ms",
+        "connection",
+        "current",
+        "doubts",
+        "identified_ms",
+        "identity",
+        "is_shared",
+        "key",
+        "last_active_ms",
+        "news",
+        "not_of",
+        "number",
+        "outside_of",
+        "stood",
+        "streams",
+        "tried",
+        "waiting_since_ms",
+    )
+
+    def __init__(self, connection: ConnectionState, key: Key, number: int) -> None:
+        self.connection = connection
+        self.key = key
+        self.number = number
+        """Grows in the order in which they were first heard of."""
+        self.news = 0
+        self.identity: Identity | None = None
+        self.identified_ms = 0
+        """Since when it is known as that group's."""
+        self.after: list[Fetches] = []
+        """Connections whose identity it took over, since they seem to be its own past."""
+        self.doubts: list[tuple[Place, int]] = []
+        """Partitions fetched although they are not the identity's, and when."""
+        self.not_of: set[str] = set()
+        """Groups that had another client beside it, which is gone."""
+        self.outside_of: set[str] = set()
+        """Groups beside whose members it fetched without being one (:mod:`gateway.attribution.company`)."""
+        self.is_shared = False
+        """Of several clients (a proxy): nothing that holds for one partition says anything about another."""
+        self.stood = 0
+        """Version of the candidates for which the identity was found to stand."""
+        self.tried: object = None
+        """When it was last tried to find an identity, in vain."""
+        self.waiting_since_ms: int | None = None
+        """Since when bytes wait for an identity."""
+        self._seen: dict[Place, _Seen] = {}
+        self.current: Mapping[Place, int] = {}
+        """What its last Fetch named that was not like the one before, with the fetch offsets."""
+        self.last_active_ms = 0
+        """When it fetched last."""
+        self.before_last_ms = 0
+        """When it fetched before that. A client has one Fetch at a time under way on a connection, so it has sent the
+        last one after the one before was answered: certainly after this time."""
+        self.streams: dict[Place, Any] = {}
+        """The account's verdicts about it, while they are current."""
+
+    @property
+    def principal(self) -> str:
+        return self.connection.principal
+
+    @property
+    def reader(self) -> Reader:
+        """What it shows of itself by now."""
+        return Reader(self.connection.principal, self.connection.opened_ms, self.before_last_ms)
+
+    def places(self) -> list[Place]:
+        """Partitions fetched of late."""
+        since_ms = self.last_active_ms - WINDOW_MS
+        return [place for place in self._seen if self.last_ms(place) >= since_ms]
+
+    def known(self) -> list[Place]:
+        """Partitions that are remembered."""
+        return list(self._seen)
+
+    def knows(self, place: Place) -> bool:
+        return place in self._seen
+
+    def is_at(self, place: Place, now_ms: int) -> bool:
+        """Whether the partition was fetched of late."""
+        return place in self._seen and now_ms - self.last_ms(place) <= WINDOW_MS
+
+    def observations(self, *, begun_by_ms: int | None = None) -> list[Observation]:
+        """What was fetched of late; with a time, only what was begun by then."""
+        return [
+            Observation(place, self._seen[place].first_ms, self.last_ms(place))
+            for place in self.places()
+            if begun_by_ms is None or self._seen[place].first_ms <= begun_by_ms
+        ]
+
+    def first_ms(self, place: Place) -> int:
+        return self._seen[place].first_ms
+
+    def first_offset(self, place: Place) -> int:
+        """Where the connection began to fetch it."""
+        return self._seen[place].first_offset
+
+    def last_ms(self, place: Place) -> int:
+        return self.last_active_ms if place in self.current else self._seen[place].last_ms
+
+    def saw(self, offsets: Mapping[Place, int], now_ms: int) -> list[Place]:
+        """A Fetch names these partitions and offsets, and no others. Returns those that are new, or new again."""
+        if offsets.keys() == self.current.keys():
+            self.before_last_ms, self.last_active_ms = self.last_active_ms, now_ms
+            return []
+        for place in self.current:
+            self._seen[place].last_ms = self.last_active_ms
+        fresh = self._note(offsets, now_ms)
+        self.current = offsets
+        self.before_last_ms, self.last_active_ms = self.last_active_ms, now_ms
+        return fresh
+
+    def saw_one(self, place: Place, offset: int, now_ms: int) -> list[Place]:
+        """Records of that partition were fetched from that offset on; of others nothing is said."""
+        self.last_active_ms = max(self.last_active_ms, now_ms)
+        return [] if place in self.current else self._note({place: offset}, now_ms)
+
+    def forget(self) -> list[Place]:
+        """Drop what was not fetched for long; returns it."""
+        gone = set(self._seen).difference(self.places(), self.current)
+        for place in gone:
+            del self._seen[place]
+            self.streams.pop(place, None)
+        return list(gone)
+
+    def _note(self, offsets: Mapping[Place, int], now_ms: int) -> list[Place]:
+        fresh = []
+        for place, offset in offsets.items():
+            seen = self._seen.get(place)
+            if seen is None or now_ms - seen.last_ms > WINDOW_MS:
+                self._seen[place] = _Seen(now_ms, now_ms, offset)
+                self.streams.pop(place, None)  # others may have come meanwhile
+                fresh.append(place)
+            else:
+                seen.last_ms = now_ms
+        if fresh:
+            self.news += 1
+        return fresh
+
+
+def overlap(one: Fetches, other: Fetches, place: Place) -> bool:
+    """Both fetched the partition after both had begun to: they are two clients, not one that connected again."""
+    return one.last_ms(place) > other.first_ms(place) and other.last_ms(place) > one.first_ms(place)
+
+
+def may_overlap(one: Fetches, other: Fetches, place: Place) -> bool:
+    """They may be two clients: neither went on for long without the other, as a client's new connection does."""
+    return overlap(one, other, place) or abs(one.last_ms(place) - other.last_ms(place)) < GONE_MS
+
+
+def all_overlap(fetches: Iterable[Fetches], place: Place) -> bool:
+    """Each went on fetching the partition after the last one had begun to."""
+    these = list(fetches)
+    return min(each.last_ms(place) for each in these) > max(each.first_ms(place) for each in these)
 
 
 class ConnectionState:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from gateway.attribution.connection import ConnectionState
-from gateway.attribution.fetches import Fetches
+from gateway.attribution.connection import ConnectionState, Fetches
 from gateway.attribution.slot import Key, Place
 
 MAX_CLIENT_IDS = 64

@@ -19,9 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gateway.attribution.connection import ConnectionState
+from gateway.attribution.connection import ConnectionState, Fetches, Identity, all_overlap, may_overlap, overlap
 from gateway.attribution.fetchers import Fetchers
-from gateway.attribution.fetches import Fetches, Identity, all_overlap, may_overlap, overlap
 from gateway.attribution.matching import pairs, viable
 from gateway.attribution.slot import LAG_MS, Key, Observation, Place, Slot
 from gateway.attribution.table import RegistrationTable

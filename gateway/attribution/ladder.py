@@ -38,9 +38,8 @@ or **derived** (:mod:`gateway.attribution.last_resort`). F numbers are explained
 from __future__ import annotations
 
 from gateway.attribution.company import Company
-from gateway.attribution.connection import ConnectionState
+from gateway.attribution.connection import ConnectionState, Fetches
 from gateway.attribution.fetchers import Fetchers
-from gateway.attribution.fetches import Fetches
 from gateway.attribution.identity import PATIENCE_MS, Identities
 from gateway.attribution.last_resort import derived, other_family
 from gateway.attribution.slot import Claim, Key, Place, Reader

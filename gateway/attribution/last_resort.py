@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from gateway.attribution.connection import Fetches
 from gateway.attribution.fetchers import Fetchers
-from gateway.attribution.fetches import Fetches
 from gateway.attribution.slot import Place
 from gateway.attribution.table import RegistrationTable
 from gateway.attribution.verdict import Evidence, Verdict

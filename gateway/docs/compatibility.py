@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import gateway.apis  # noqa: F401 - registers the handlers
 from actors.wire import codec
-from gateway.docs.generate import table
+from gateway.docs.markdown import table
 from gateway.listener.registry import APIS, Api
 
 

@@ -15,15 +15,11 @@ import pyarrow as pa
 from actors.config import DYNAMIC, MusterConfig, describe_broker, describe_group, describe_topic
 from actors.config.dynamic import OF_A_BROKER
 from actors.tables.schemas import TABLES
+from gateway.docs.compatibility import render
+from gateway.docs.markdown import table
 
 BEGIN, END = "<!-- begin: python -m gateway.docs.generate -->", "<!-- end -->"
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-
-
-def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A Markdown table; pipes in cells are escaped."""
-    lines = (head, ("---",) * len(head), *rows)
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in lines)
 
 
 def properties() -> str:
@@ -106,8 +102,6 @@ def _labels(names: Iterable[str]) -> str:
 
 def pages() -> Mapping[str, Callable[[], str]]:
     """What each page has between its markers."""
-    from gateway.docs.compatibility import render
-
     return {"compatibility.md": render, "configuration.md": properties, "metrics.md": metrics, "tables.md": columns}
 
 
@@ -129,9 +123,9 @@ def _parts(page: str) -> tuple[str, str, str]:
 
 def main() -> int:
     """Rewrite every page; 0."""
-    for name, render in pages().items():
+    for name, made in pages().items():
         path = DOCS / name
-        path.write_text(rewritten(path.read_text(), render()))
+        path.write_text(rewritten(path.read_text(), made()))
     return 0
 
 

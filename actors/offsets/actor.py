@@ -1,0 +1,78 @@
+"""The Ray actor ``offsets-<p>``, as thin as it can be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from actors.audit.commits import Key as CommitKey
+from actors.audit.commits import Step
+from actors.audit.outbox import Batch
+from actors.offsets.held import Version, news
+from actors.offsets.serving import PartitionHost
+from actors.runtime.actor import Actor
+from actors.runtime.follow import ViewFollower
+from actors.runtime.settings import ClusterSettings
+from actors.runtime.started import Started
+from placement.mapping.registration import Registration
+from placement.view import ClusterView
+
+
+class NotServing(RuntimeError):
+    """An offsets actor's partition is served by somebody else, or by nobody yet."""
+
+
+class OffsetsActor(Actor):
+    """``offsets-<p>``: one partition of ``__consumer_offsets`` and the groups that hash to it."""
+
+    def __init__(self, settings: ClusterSettings, secret: bytes, partition: int) -> None:
+        super().__init__(settings, secret, f"offsets-{partition}")
+        self._partition = partition
+        self._ready: asyncio.Future[None] | None = None
+        self._host = PartitionHost(settings, secret, self._listen, fail=lambda: os._exit(1))
+
+    async def prepare(self) -> Started | None:
+        """Do all that needs no epoch, so that :meth:`take_over` is short. What it said if it serves already."""
+        if self._ready is None or (self._ready.done() and self._ready.exception()):
+            self._ready = asyncio.ensure_future(self._prepare())
+        await asyncio.shield(self._ready)
+        return self._host.started.get(self._partition)
+
+    async def _prepare(self) -> None:
+        await self._check_storage()
+        self._follower = ViewFollower(self.settings, self.name)
+        self._view = await self._follower.first()
+        self._follower.follow(self._on_view)
+
+    def _on_view(self, view: ClusterView) -> None:
+        self._view = view
+        self._host.follow(view)
+
+    async def take_over(self, epoch: int, predecessor: Any = None) -> Started:
+        """Serve under a leader epoch that nobody else has: see :meth:`PartitionHost.serve`."""
+        await self.prepare()
+        return await self._host.serve(self._partition, epoch, self._view, predecessor)
+
+    async def hand_over(self, partition: int, epoch: int | None = None) -> None:
+        """Serve it no more: see :meth:`PartitionHost.hand_over`."""
+        await self._host.hand_over(partition, epoch)
+
+    async def registrations(self, known: Version | None = None) -> tuple[Registration, ...] | None:
+        """Who consumes for which group; None if that is what is ``known``. NotServing while a standby serves."""
+        if self._partition not in self._host.started:
+            raise NotServing(f"{self.name} does not serve")
+        return news(self._host.registrations()[self._partition], known)
+
+    async def audit_steps(self, session: str, received: int) -> Batch[CommitKey, Step]:
+        """What commits were seen: see :meth:`Outbox.take`. NotServing while a standby serves."""
+        if self._partition not in self._host.started:
+            raise NotServing(f"{self.name} does not serve")
+        return self._host.audit_steps(self._partition, session, received)
+
+    async def stop(self) -> None:
+        """Answer what waits, write what is pending, close the log. No registration is removed."""
+        if self._ready is None:
+            return
+        self._follower.stop()
+        await self._host.stop()

@@ -1,0 +1,136 @@
+"""The Ray actor ``reconciler``, as thin as it can be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from actors.audit.auditor import Auditor
+from actors.audit.over_ray import RaySources
+from actors.offsets.held import Known, Version
+from actors.reconciler.history import RepairHistory
+from actors.reconciler.reconciler import Comparison, Reconciler, Repaired
+from actors.runtime.actor import Actor
+from actors.runtime.event_writer import EventWriter
+from actors.runtime.follow import ViewFollower
+from actors.runtime.process import now_ms, wall_ms
+from actors.runtime.settings import ClusterSettings
+from actors.runtime.started import Started
+from actors.tables.compaction import Policy
+from actors.tables.schemas.cluster import REPAIRS
+from actors.tables.upkeep import TablesUpkeep
+from placement.mapping.registration import Registration
+from placement.view import ClusterView
+
+_SETTLED_MS = 5_000
+"""After attribution.pending.ms, a gateway has settled what waited."""
+
+
+class ReconcilerActor(Actor):
+    """``reconciler``: compares what Active coordinators hold with what ZooKeeper holds, and repairs.
+
+    Beside it the audit and the upkeep of the tables.
+    """
+
+    def __init__(self, settings: ClusterSettings, secret: bytes) -> None:
+        super().__init__(settings, secret, "reconciler")
+
+    async def _start(self) -> Started:
+        self._follower = ViewFollower(self.settings, self.name)
+        self._view = await self._follower.first()
+        self._follower.follow(self._on_view)
+        config = self.settings.config
+        self._known = Known()
+        self._repairs = EventWriter(
+            Path(self.settings.storage), REPAIRS, self.name, flush_ms=config.metrics_events_flush_ms, now_ms=wall_ms
+        )
+        self._repairs.start()
+        self._reconciler = Reconciler(
+            self.settings.zookeeper,
+            config.reconciler_interval_ms,
+            self._registrations,
+            max_writes_per_second=config.reconciler_max_writes_per_second,
+            dry_run=config.reconciler_dry_run,
+            history=RepairHistory(self._repairs.add, wall_ms),
+        )
+        self._upkeep = TablesUpkeep(Path(self.settings.storage) / "metrics", Policy.of(config), now_ms=wall_ms)
+        self._upkeep.start()
+        self._task = asyncio.get_running_loop().create_task(self._reconciler.run())
+        self._audit = asyncio.get_running_loop().create_task(self._run_audit())
+        return Started(pid=os.getpid(), node_id=self._node()[0])
+
+    async def _run_audit(self) -> None:
+        config = self.settings.config
+        if config.audit_interval_ms:
+            sources = RaySources(self.settings.namespace, lambda: self._view)
+            wait_ms = config.attribution_pending_ms + _SETTLED_MS
+            await Auditor(sources, interval_ms=config.audit_interval_ms, wait_ms=wait_ms, now_ms=now_ms).run()
+
+    def _on_view(self, view: ClusterView) -> None:
+        self._view = view
+
+    async def _registrations(self) -> dict[int, tuple[Registration, ...]]:
+        """Of every offsets partition that is Active and answers; the others are not trusted."""
+        known = self._known.versions()
+        found = await self._of_standbys(known)
+        active = [partition for partition, endpoint in self._view.offsets.items() if endpoint is not None]
+        asked = [partition for partition in active if partition not in found]
+        questions = (self._ask(f"offsets-{each}", known.get(each)) for each in asked)
+        answers = await asyncio.gather(*questions, return_exceptions=True)
+        for partition, answer in zip(asked, answers, strict=True):
+            if not isinstance(answer, BaseException):
+                found[partition] = answer
+        return {partition: self._known.take(partition, answer) for partition, answer in found.items()}
+
+    async def _of_standbys(self, known: Mapping[int, Version]) -> dict[int, tuple[Registration, ...] | None]:
+        """Of the partitions that standbys serve, if any does."""
+        actors = await asyncio.to_thread(ray.util.list_named_actors, True)
+        names = [actor["name"] for actor in actors if actor["namespace"] == self.settings.namespace]
+        asked = (self._ask(name, known) for name in names if name.startswith("standby-"))
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        found: dict[int, tuple[Registration, ...] | None] = {}
+        for answer in answers:
+            found.update({} if isinstance(answer, BaseException) else answer)
+        return found
+
+    async def _ask(self, name: str, known: Any) -> Any:
+        """What an actor says of its registrations, None where it is what is known; a standby by partition."""
+        handle = await asyncio.to_thread(ray.get_actor, name, self.settings.namespace)
+        async with asyncio.timeout(5):
+            return await handle.registrations.remote(known)
+
+    async def status(self) -> dict[str, Any]:
+        """Rounds, repairs by kind, divergence."""
+        await self.start()
+        status: dict[str, Any] = self._reconciler.status()
+        return status
+
+    async def mapping(self) -> dict[str, bytes]:
+        """What ZooKeeper holds, by path. MappingUnknown while it is away."""
+        await self.start()
+        return await self._reconciler.nodes()
+
+    async def compare(self) -> Comparison:
+        """How the mapping differs now. MappingUnknown."""
+        await self.start()
+        return await self._reconciler.compare()
+
+    async def repair(self) -> Repaired:
+        """Repair it now. MappingUnknown."""
+        await self.start()
+        return await self._reconciler.repair()
+
+    async def stop(self) -> None:
+        if self._started is None:
+            return
+        self._follower.stop()
+        self._task.cancel()
+        self._audit.cancel()
+        await asyncio.to_thread(self._reconciler.close)
+        await asyncio.to_thread(self._upkeep.close)
+        await self._repairs.close()
