@@ -1,4 +1,4 @@
-"""The layers of docs/architecture.md, and the purity of the cores, read from the imports."""
+"""The layers of docs/architecture.md, the purity of the cores, circles and sizes, read from the files."""
 
 from __future__ import annotations
 
@@ -34,6 +34,16 @@ PURE = (
 )
 
 
+MAX_LINES = 600
+MAX_MODULES = 20
+KNOWN_CIRCLE = {
+    "gateway.faults.answers",
+    "gateway.faults.injection",
+    "gateway.listener.connection",
+    "gateway.listener.registry",
+    "gateway.listener.server",
+}
+"""A connection, what its handlers work with, and faults know each other by their types."""
 VALUES = {("uuid", "UUID"), ("datetime", "timedelta")}
 """Types of plain values in impure modules; they read no clock and draw nothing."""
 
@@ -75,3 +85,44 @@ def test_pytest_muster_needs_nothing_of_ours() -> None:
 @pytest.mark.parametrize("file", PURE, ids=lambda file: str(file.relative_to(ROOT)))
 def test_cores_are_pure(file: Path) -> None:
     assert not [f"line {line} imports {name}" for name, line in imported(file) if name in IMPURE]
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the product, by its whole name."""
+    files = (file for package in ("actors", "gateway", "placement", "spark") for file in (ROOT / package).rglob("*.py"))
+    return {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
+
+
+def imports_between(files: dict[str, Path]) -> dict[str, set[str]]:
+    """Which modules each one imports, also inside functions and for type checkers."""
+    found: dict[str, set[str]] = {}
+    for name, file in files.items():
+        nodes = ast.walk(ast.parse(file.read_text(), str(file)))
+        froms = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+        named = ((node.module or "", f"{node.module}.{alias.name}") for node in froms for alias in node.names)
+        found[name] = ({whole if whole in files else module for module, whole in named} & files.keys()) - {name}
+    return found
+
+
+def test_there_is_no_circle_of_imports() -> None:
+    """Modules that import no other of those that are left are taken away, until there are none: a circle stays."""
+    left = imports_between(modules())
+    assert len(left) > 300
+    while free := {name for name, others in left.items() if not others & left.keys()}:
+        for name in free:
+            del left[name]
+    reached = {name for name in left if any(name in others for others in left.values())}
+    while reached != left.keys():
+        left = {name: left[name] & reached for name in reached}
+        reached = {name for name in left if any(name in others for others in left.values())}
+    assert left.keys() == KNOWN_CIRCLE
+
+
+def test_files_and_folders_can_be_read_in_one_sitting() -> None:
+    folders: dict[Path, int] = {}
+    for file in modules().values():
+        if file.name != "__init__.py":
+            folders[file.parent] = folders.get(file.parent, 0) + 1
+    assert not {str(folder.relative_to(ROOT)): count for folder, count in folders.items() if count > MAX_MODULES}
+    tests = (ROOT / "tests").rglob("*.py")
+    assert not [str(file) for file in (*modules().values(), *tests) if file.read_text().count("\n") > MAX_LINES]

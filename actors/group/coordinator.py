@@ -16,8 +16,7 @@ from enum import Enum
 from kio.schema.errors import ErrorCode
 
 from actors.group import expiry, rebalance, simple, watchdog
-from actors.group.apis import admin, join, leave, offsets, sync
-from actors.group.apis import heartbeat as liveness
+from actors.group.apis import admin, heartbeat, join, leave, offsets, sync
 from actors.group.apis.arguments import check_arguments
 from actors.group.codec.records import UnknownKey
 from actors.group.config import GroupConfig
@@ -209,7 +208,7 @@ class Coordinator:
                 if self._phase is Phase.LOADING:
                     shard.reply(token, HeartbeatResponse())
                 else:
-                    liveness.heartbeat(shard, request, context, token)
+                    heartbeat.heartbeat(shard, request, context, token)
             case OffsetCommit():
                 offsets.commit(shard, request, context, token)
             case OffsetFetch():
@@ -234,7 +233,7 @@ class Coordinator:
         group = GroupId(timer.group)
         match timer.kind:
             case TimerKind.SESSION:
-                liveness.on_session_deadline(shard, group, MemberId(timer.member))
+                heartbeat.on_session_deadline(shard, group, MemberId(timer.member))
             case TimerKind.PENDING:
                 join.on_pending_deadline(shard, group, MemberId(timer.member))
             case TimerKind.JOIN:

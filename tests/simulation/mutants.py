@@ -14,8 +14,7 @@ from unittest.mock import patch
 from kio.schema.errors import ErrorCode
 
 from actors.group import coordinator, expiry, hard, membership, rebalance, state, static
-from actors.group.apis import admin, join, leave, offsets, sync
-from actors.group.apis import heartbeat as liveness
+from actors.group.apis import admin, heartbeat, join, leave, offsets, sync
 from actors.group.errors import Refused
 from actors.group.messages import Heartbeat, SyncGroupResponse
 from actors.group.registry import Registry
@@ -182,13 +181,13 @@ def _join_phase_ends_with_members_missing() -> list[Change]:
 
 @_mutant("nobody_is_expelled_without_a_reason", "whoever_is_silent_can_expire")
 def _heartbeats_do_not_renew_the_session() -> list[Change]:
-    beat = liveness.heartbeat
+    beat = heartbeat.heartbeat
 
     def mutant(shard: Shard, request: Heartbeat, context: Any, token: Any) -> None:
         with patch.object(shard, "arm_session", lambda group, member: None):
             beat(shard, request, context, token)
 
-    return [(liveness, "heartbeat", mutant)]
+    return [(heartbeat, "heartbeat", mutant)]
 
 
 @_mutant("whoever_is_silent_can_expire")
@@ -345,7 +344,7 @@ def _a_fenced_process_is_heard() -> list[Change]:
             raise Refused(E.unknown_member_id)
         return group.members[current]
 
-    return [(module, "check_member", mutant) for module in (liveness, offsets, sync, join, leave)]
+    return [(module, "check_member", mutant) for module in (heartbeat, offsets, sync, join, leave)]
 
 
 @_mutant("no_acknowledged_commit_is_lost")
