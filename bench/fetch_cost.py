@@ -44,7 +44,7 @@ from bench.report import Figures, markdown, print_table, write_json
 from gateway.apis.data import k01_fetch
 from gateway.attribution.account import Account
 from gateway.listener.registry import Call
-from gateway.listener.server import Gateway
+from gateway.listener.server import GatewayServer
 from gateway.metrics.gateway import GatewayMetrics
 from placement.mapping.registration import Kind, Registration
 from placement.view import Broker, ClusterView, Endpoint, Topic
@@ -140,12 +140,12 @@ def gateway_process(folder: Path, log: Endpoint, pipe: Pipe) -> None:
     uvloop.run(serve())
 
 
-async def _reaches_log(gateway: Gateway) -> None:
+async def _reaches_log(gateway: GatewayServer) -> None:
     if not await gateway.forwarder.until(lambda: gateway.forwarder.log(0) is not None, _END_S):
         raise RuntimeError("the gateway does not reach the log actor")
 
 
-def _attribute_only_for(gateway: Gateway) -> None:
+def _attribute_only_for(gateway: GatewayServer) -> None:
     """The other gateways of this process look at no Fetch and at no batch, and count nothing."""
     for name in ("_account", "_fetching"):
         function = getattr(k01_fetch, name)
@@ -157,10 +157,10 @@ def _attribute_only_for(gateway: Gateway) -> None:
         setattr(k01_fetch, name, only_there)
 
 
-def _gateway(folder: Path, log: Endpoint) -> Gateway:
+def _gateway(folder: Path, log: Endpoint) -> GatewayServer:
     store = SampleStore(folder, 1, flush_ms=60_000, now_ms=now_ms)
     account = Account(store, Sample)
-    return Gateway(
+    return GatewayServer(
         gateway_id=1,
         node_id="n1",
         config=MusterConfig.from_properties({}),

@@ -36,8 +36,9 @@ from gateway.faults.controller import RayFaults
 from gateway.faults.injection import GatewayFaults
 from gateway.http.server import gateway_app, start_http
 from gateway.kop.shadow import shadow_of
+from gateway.listener.controller import ControllerUnavailable
 from gateway.listener.resume import ends
-from gateway.listener.server import ControllerUnavailable, Gateway
+from gateway.listener.server import GatewayServer
 from gateway.listener.upkeep import Upkeep, account_of
 from gateway.metrics.gateway import GatewayMetrics
 from placement.host_port import host_port
@@ -55,7 +56,7 @@ __all__ = ["GatewayActor", "gateway"]
 
 
 class RayController:
-    """The controller, asked over Ray; a :class:`gateway.listener.server.Controller`."""
+    """The controller, asked over Ray; a :class:`gateway.listener.controller.Controller`."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
@@ -132,7 +133,7 @@ class GatewayActor:
         account.resumes(await asyncio.to_thread(self._ends), now_ms())
         kop_cluster = view.cluster_id if config.metrics_kop_compatible else None
         metrics = GatewayMetrics(self._id, account, kop_cluster=kop_cluster)
-        self._gateway = Gateway(
+        self._gateway = GatewayServer(
             gateway_id=self._id,
             node_id=node_id,
             config=config,

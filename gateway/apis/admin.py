@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from actors.controller.admin import TopicOutcome
 from actors.wire.codec import ErrorCode
-from gateway.listener.server import ControllerUnavailable
+from gateway.listener.controller import ControllerUnavailable
 from placement.topics import InvalidTopic, check_name
 from placement.view import OFFSETS_TOPIC, ClusterView
 
 if TYPE_CHECKING:
-    from gateway.listener.server import Gateway
+    from gateway.listener.gateway import Gateway
 
 T = TypeVar("T", bound=Hashable)
 

@@ -18,8 +18,8 @@ from placement.view import OFFSETS_TOPIC, Topic
 
 if TYPE_CHECKING:
     from gateway.listener.forward import Key
+    from gateway.listener.gateway import Gateway
     from gateway.listener.registry import Call
-    from gateway.listener.server import Gateway
 
 _SUMMARY = struct.Struct(">qi11xi30xi")
 """Base offset, length, last offset delta and number of records of a batch's header (magic 2)."""

@@ -12,7 +12,7 @@ from typing import Any
 from actors.faults.model import error_code
 from actors.group.codec import adapters
 from actors.wire.codec import ErrorCode, field
-from gateway.listener.connection import BadRequest, Cause
+from gateway.listener.complaints import BadRequest, Cause
 from gateway.listener.registry import Call, Reply
 
 _TEXT = "injected by a fault"

@@ -13,7 +13,7 @@ from actors.controller.faults_over_ray import run_on
 from actors.faults import errors
 from actors.faults.model import Fault
 from actors.faults.registry import Book
-from gateway.listener.server import ControllerUnavailable
+from gateway.listener.controller import ControllerUnavailable
 
 _ASK_S = 15.0
 _DRAW_S = 5.0

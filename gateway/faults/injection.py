@@ -12,21 +12,19 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from actors.faults.matching import Facts, fires, is_spent, matches, may_match, needs_facts
 from actors.faults.model import ALWAYS, CLOSE, DELAY, DROP, ERROR, NO_ANSWER, Fault
+from actors.faults.registry import Book
 from actors.wire import codec
 from actors.wire.codec import field
 from gateway.faults.answers import error_reply
-from gateway.listener.connection import BadRequest, Cause
-from gateway.listener.server import ControllerUnavailable
-
-if TYPE_CHECKING:
-    from actors.faults.registry import Book
-    from gateway.listener.registry import Call, Handler, Reply
-    from gateway.listener.server import Gateway
-    from placement.view import ClusterView
+from gateway.listener.complaints import BadRequest, Cause
+from gateway.listener.controller import ControllerUnavailable
+from gateway.listener.gateway import Gateway
+from gateway.listener.registry import Call, Handler, Reply
+from placement.view import ClusterView
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from gateway.http.groups import as_json
-from gateway.listener.server import Gateway
+from gateway.listener.gateway import Gateway
 
 
 def add_routes(app: web.Application, gateway: Gateway) -> None:

@@ -22,7 +22,8 @@ from actors.faults.model import LASTING, PAUSE, Fault
 from actors.faults.plan import Plan, Run, Step
 from gateway.faults.injection import GatewayFaults
 from gateway.http.openapi_faults import document
-from gateway.listener.server import ControllerUnavailable, Gateway
+from gateway.listener.controller import ControllerUnavailable
+from gateway.listener.gateway import Gateway
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +59,10 @@ class _Api:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
-                if self._gateway.faults is None:
+                faults = self._gateway.faults
+                if not isinstance(faults, GatewayFaults):
                     raise FaultsDisabled(DISABLED)
-                return await answer(request, self._gateway.faults)
+                return await answer(request, faults)
             except InvalidFault as error:
                 return _failed(400, str(error), problems=list(error.problems))
             except FaultError as error:

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from actors.wire.channel import Channel, ChannelLost
+from gateway.listener.gateway import Gateway
 from gateway.listener.questions import Answers, ask_all
-from gateway.listener.server import Gateway
 
 T = TypeVar("T")
 DEFAULT_LIMIT, LARGEST_LIMIT = 20, 10_000

@@ -20,7 +20,7 @@ from gateway.apis.partitions import channel_to, owner_of
 from gateway.http.group_lag import End, Key, Owner, rows
 from gateway.http.groups import Failed, as_json, from_coordinator, required
 from gateway.listener.forward import Key as Actor
-from gateway.listener.server import Gateway
+from gateway.listener.gateway import Gateway
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from gateway.http import audit as http_audit
 from gateway.http import faults as http_faults
 from gateway.http import groups as http_groups
 from gateway.http import lag as http_lag
-from gateway.listener.server import Gateway
+from gateway.listener.server import GatewayServer
 from gateway.metrics.audit import audit_text
 from gateway.metrics.groups import scrape
 from gateway.metrics.reconciler import Status, asked
@@ -49,7 +49,7 @@ class _Moment(Collector):
         return self._families
 
 
-def gateway_app(gateway: Gateway, reconciler: Status | None = None) -> web.Application:
+def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web.Application:
     """Everything that a gateway serves over HTTP. ``reconciler`` asks how the reconciler is."""
 
     async def told() -> Text:

@@ -6,41 +6,20 @@ import asyncio
 import logging
 import time
 from collections import deque
-from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from actors.group.types import ANONYMOUS
 from actors.wire import codec, envelope
 from actors.wire.framing import Framer, FrameTooLarge, framed
 from gateway.attribution.connection import ConnectionState
 from gateway.listener import proxy_protocol
+from gateway.listener.complaints import BadRequest, Cause, Complaint
+from gateway.listener.gateway import Gateway
 from gateway.listener.registry import APIS, Api, Call, Reply
 from gateway.security.session import MAX_FRAME_BYTES, SASL_AUTHENTICATE, SaslSession
 from placement.mapping.nodes import canonical_host
 
-if TYPE_CHECKING:
-    from gateway.listener.server import Gateway
-
 log = logging.getLogger(__name__)
-
-
-class Cause(StrEnum):
-    """Why a connection was closed: the label ``reason`` of ``muster_connections_closed_total``."""
-
-    TLS = "tls"
-    HTTP = "http"
-    PROXY_HEADER = "proxy_header"
-    FRAME_SIZE = "frame_size"
-    UNREADABLE = "unreadable"
-    NOT_SERVED = "not_served"
-    NOT_AUTHENTICATED = "not_authenticated"
-    AUTHENTICATION_FAILED = "authentication_failed"
-    PRODUCE_FAILED = "produce_failed"
-    CUT_OFF = "cut_off"
-    MAX_CONNECTIONS = "max_connections"
-    FAULT = "fault"
-    INTERNAL_ERROR = "internal_error"
-    GIVEN_UP = "given_up"
 
 
 PIPELINE_LIMIT = 256
@@ -52,23 +31,6 @@ _BARE_TOKEN = codec.Header(SASL_AUTHENTICATE, 0, 0, None, 0)
 """Stands for the header of a frame that has none: a SASL token after SaslHandshake v0."""
 _HOW_TO_AUTHENTICATE = "; set security.protocol=SASL_PLAINTEXT and sasl.mechanism in the client"
 _HTTP_METHODS = frozenset((b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"PRI "))
-
-
-class Complaint(NamedTuple):
-    """What the log says of a connection that is closed."""
-
-    cause: Cause
-    text: str
-    about: str = ""
-    """Which of Kafka's APIs, if one: complaints of one cause about several of them are limited one by one."""
-
-
-class BadRequest(ValueError):
-    """The connection cannot go on: what came is no request that this gateway serves."""
-
-    def __init__(self, cause: Cause, text: str, about: str = "") -> None:
-        super().__init__(text)
-        self.complaint = Complaint(cause, text, about)
 
 
 class _Slot(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from actors.wire.channel import Channel
-from gateway.listener.server import Gateway
+from gateway.listener.gateway import Gateway
 
 log = logging.getLogger(__name__)
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from actors.wire import codec
-
-if TYPE_CHECKING:
-    from gateway.listener.connection import Connection
-    from gateway.listener.server import Gateway
+from gateway.listener.gateway import ClientConnection, Gateway
 
 
 class Reply(NamedTuple):
@@ -25,7 +22,7 @@ class Call:
     """One request on one connection."""
 
     gateway: Gateway
-    connection: Connection
+    connection: ClientConnection
     header: codec.Header
     frame: bytes
     _entity: Any = field(default=None, init=False)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from actors.audit.report import Report, Row
 from gateway.attribution.series import group_label
-from gateway.listener.server import Gateway
+from gateway.listener.gateway import Gateway
 from gateway.metrics.gateway import label_value
 from gateway.metrics.groups import Family, escaped, told_here
 

@@ -17,8 +17,8 @@ from itertools import accumulate
 from actors.group.state import GroupState
 from actors.offsets.metrics import REBALANCE_BUCKETS_MS, GroupRow, Snapshot
 from gateway.attribution.series import group_label
+from gateway.listener.gateway import Gateway
 from gateway.listener.questions import ask_all, ask_logs
-from gateway.listener.server import Gateway
 from placement.view import ClusterView
 
 log = logging.getLogger(__name__)

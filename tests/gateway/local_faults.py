@@ -13,7 +13,8 @@ from actors.faults.model import Fault
 from actors.faults.registry import Book, FaultRegistry
 from actors.runtime.process import wall_ms
 from gateway.faults.controller import unpacked
-from gateway.listener.server import ControllerUnavailable, Gateway
+from gateway.listener.controller import ControllerUnavailable
+from gateway.listener.gateway import Gateway
 
 NODE = "n1"
 

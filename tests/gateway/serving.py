@@ -32,7 +32,8 @@ from actors.wire.codec import ErrorCode
 from gateway.faults.injection import GatewayFaults
 from gateway.http.server import gateway_app, start_http
 from gateway.kop.shadow import shadow_of
-from gateway.listener.server import ControllerUnavailable, Gateway
+from gateway.listener.controller import ControllerUnavailable
+from gateway.listener.server import GatewayServer
 from gateway.listener.upkeep import account_of
 from gateway.metrics.gateway import GatewayMetrics
 from placement.configs import ConfigRegistry
@@ -252,7 +253,9 @@ class Client:
 class Serving:
     """A gateway that runs in a thread's event loop, and a client of it."""
 
-    def __init__(self, server: Gateway, controller: RegistryController, run: Callable[..., Any], port: int) -> None:
+    def __init__(
+        self, server: GatewayServer, controller: RegistryController, run: Callable[..., Any], port: int
+    ) -> None:
         self.gateway = server
         self.controller = controller
         self.actors: Actors | None = None
@@ -367,7 +370,7 @@ async def _end_tasks() -> None:
 
 async def _listen(
     zk: ZooKeeperClient, directory: Path, config: MusterConfig
-) -> tuple[Gateway, RegistryController, int]:
+) -> tuple[GatewayServer, RegistryController, int]:
     controller = RegistryController(zk, config)
     await asyncio.to_thread(controller.registry.create, OFFSETS_TOPIC, 3, {"cleanup.policy": "compact"}, internal=True)
     server = await new_gateway(1, directory, config, controller)
@@ -378,7 +381,9 @@ async def _listen(
     return server, controller, await server.listen("127.0.0.1", 0)
 
 
-async def new_gateway(number: int, directory: Path, config: MusterConfig, controller: RegistryController) -> Gateway:
+async def new_gateway(
+    number: int, directory: Path, config: MusterConfig, controller: RegistryController
+) -> GatewayServer:
     """A gateway of that id that does not listen yet."""
     sends = controller.sends[number] = Sends(f"gateway-{number}")
     store = SampleStore(directory, number, flush_ms=60_000, now_ms=lambda: 0, observe=sends.add)
@@ -386,7 +391,7 @@ async def new_gateway(number: int, directory: Path, config: MusterConfig, contro
     shadow = shadow_of(config, store, controller.zk_hosts)
     account = account_of(config, shadow or store)
     kop_cluster = CLUSTER_ID if config.metrics_kop_compatible else None
-    gateway = Gateway(
+    gateway = GatewayServer(
         gateway_id=number,
         node_id="n1",
         config=config,

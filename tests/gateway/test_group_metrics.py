@@ -19,7 +19,7 @@ from actors.offsets.metrics import REBALANCE_BUCKETS_MS, GroupRow, Snapshot
 from actors.tables.spool import Sample
 from actors.wire.codec import ErrorCode
 from gateway.attribution.account import Account
-from gateway.listener.server import Gateway
+from gateway.listener.server import GatewayServer
 from gateway.metrics.gateway import GatewayMetrics
 from gateway.metrics.groups import FAMILIES, STATES, Scrape, told_here
 from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
@@ -315,8 +315,8 @@ def test_of_two_gateways_one_tells_of_a_group(full: Serving, fresh: Fresh) -> No
     view = replace(full.controller.view(), brokers=here)
     account = Account(Sink(), Sample)
 
-    async def second() -> tuple[Gateway, int]:
-        gateway = Gateway(
+    async def second() -> tuple[GatewayServer, int]:
+        gateway = GatewayServer(
             gateway_id=2,
             node_id="n1",
             config=full.gateway.config,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.kop.shadow import Outcome, outcome_of
-from gateway.listener.server import Gateway
+from gateway.listener.gateway import Gateway
 from placement.layout import CLIENT_GROUP_ID, KOP_SHADOW
 from placement.view import Topic
 from placement.zookeeper.client import ZooKeeperClient

@@ -21,8 +21,9 @@ from gateway.apis.admin import (
     everywhere,
     name_error,
 )
+from gateway.listener.controller import ControllerUnavailable
+from gateway.listener.gateway import Gateway
 from gateway.listener.registry import Call, Reply, api
-from gateway.listener.server import ControllerUnavailable, Gateway
 from placement.view import ClusterView, Topic
 
 _FIRST_WITH_IDS = 12

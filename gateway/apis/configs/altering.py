@@ -16,8 +16,9 @@ from actors.config.resources import ResourceType
 from actors.controller.admin import TopicOutcome
 from actors.wire.codec import ErrorCode
 from gateway.apis.admin import everywhere, name_error, refusal
+from gateway.listener.controller import ControllerUnavailable
+from gateway.listener.gateway import Gateway
 from gateway.listener.registry import Call, Reply
-from gateway.listener.server import ControllerUnavailable, Gateway
 
 _SHOWN_S = 5.0
 """How long gateways are waited for: the request has no timeout of its own."""

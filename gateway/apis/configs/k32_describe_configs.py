@@ -24,8 +24,8 @@ from actors.config.resources import ResourceType
 from actors.wire.codec import ErrorCode, field
 from gateway.apis.admin import name_error
 from gateway.apis.configs.altering import broker_error
+from gateway.listener.gateway import Gateway
 from gateway.listener.registry import Call, Reply, api
-from gateway.listener.server import Gateway
 from placement.view import OFFSETS_TOPIC
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from actors.config.resources import ResourceType
 from actors.wire.codec import ErrorCode, field
+from gateway.listener.gateway import Gateway
 from gateway.listener.registry import Call, Reply, api
-from gateway.listener.server import Gateway
 
 
 @api(74, "ListConfigResources")

@@ -26,7 +26,7 @@ from gateway.apis.partitions import (
     repeated,
     summarize,
 )
-from gateway.listener.connection import BadRequest, Cause
+from gateway.listener.complaints import BadRequest, Cause
 from gateway.listener.forward import Key
 from gateway.listener.registry import Call, Reply, api
 from placement.view import ClusterView

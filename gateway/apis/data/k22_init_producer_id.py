@@ -14,8 +14,8 @@ from typing import Any
 
 from actors.wire.codec import ErrorCode, field
 from gateway.apis.transactions import tell
+from gateway.listener.controller import ControllerUnavailable
 from gateway.listener.registry import Call, Reply, api
-from gateway.listener.server import ControllerUnavailable
 
 _NO_ID, _NO_EPOCH = -1, -1
 

@@ -12,8 +12,8 @@ from typing import Any
 from actors.wire import codec
 from actors.wire.codec import ErrorCode, field
 from gateway.apis.groups.forwarding import ask_coordinator, down_error, forward_whole, saw_group
+from gateway.listener.gateway import Gateway
 from gateway.listener.registry import Call, Reply, api
-from gateway.listener.server import Gateway
 
 OFFSET_FETCH = 9
 NEWEST_BY_NAME = 9

@@ -8,7 +8,7 @@ once it is over, ILLEGAL_SASL_STATE, as in Kafka.
 from __future__ import annotations
 
 from actors.wire.codec import ErrorCode
-from gateway.listener.connection import Cause
+from gateway.listener.complaints import Cause
 from gateway.listener.registry import Call, Reply, api
 from gateway.security.session import SASL_HANDSHAKE
 

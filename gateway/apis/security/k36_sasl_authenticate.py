@@ -8,7 +8,7 @@ SaslHandshake v0 there is no place for an error, and it is only closed.
 from __future__ import annotations
 
 from actors.wire.codec import ErrorCode
-from gateway.listener.connection import Cause
+from gateway.listener.complaints import Cause
 from gateway.listener.registry import Call, Reply, api
 from gateway.security.mechanisms import AuthenticationFailed
 from gateway.security.session import SASL_AUTHENTICATE

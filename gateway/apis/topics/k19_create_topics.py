@@ -25,8 +25,8 @@ from gateway.apis.admin import (
     repeated,
     shown,
 )
+from gateway.listener.gateway import Gateway
 from gateway.listener.registry import Call, Reply, api
-from gateway.listener.server import Gateway
 from placement.view import ClusterView
 
 _DEFAULT = -1

@@ -14,8 +14,8 @@ from uuid import UUID
 from actors.controller.admin import TopicOutcome
 from actors.wire.codec import ErrorCode, field, ms
 from gateway.apis.admin import DUPLICATE_NAME, answered, repeated, shown
+from gateway.listener.gateway import Gateway
 from gateway.listener.registry import Call, Reply, api
-from gateway.listener.server import Gateway
 from placement.view import ClusterView, Topic
 
 _FIRST_WITH_DISABLED_ERROR = 3

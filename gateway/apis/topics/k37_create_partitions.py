@@ -20,8 +20,8 @@ from gateway.apis.admin import (
     shown,
 )
 from gateway.apis.topics.k19_create_topics import assignment_error
+from gateway.listener.gateway import Gateway
 from gateway.listener.registry import Call, Reply, api
-from gateway.listener.server import Gateway
 from placement.view import ClusterView, Topic
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from actors.config import MusterConfig
-from gateway.listener.server import Gateway
+from gateway.listener.server import GatewayServer
 from placement.view import Broker, ClusterView, Topic
 from placement.zookeeper.client import ZooKeeperClient
 from tests.gateway.serving import Client, Serving, new_gateway, serving
@@ -24,8 +24,8 @@ class ThreeGateways:
         self._directory = directory
         self._config = config
         self._ports: dict[str, int] = {}
-        self.gateways: dict[str, Gateway] = {}
-        self.retired: list[Gateway] = []
+        self.gateways: dict[str, GatewayServer] = {}
+        self.retired: list[GatewayServer] = []
         controller = backstage.controller
         to_actors = controller.publish
 

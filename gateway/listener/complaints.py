@@ -1,0 +1,42 @@
+"""Why a client's connection is closed, for the log and for /metrics."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Cause(StrEnum):
+    """Why a connection was closed: the label ``reason`` of ``muster_connections_closed_total``."""
+
+    TLS = "tls"
+    HTTP = "http"
+    PROXY_HEADER = "proxy_header"
+    FRAME_SIZE = "frame_size"
+    UNREADABLE = "unreadable"
+    NOT_SERVED = "not_served"
+    NOT_AUTHENTICATED = "not_authenticated"
+    AUTHENTICATION_FAILED = "authentication_failed"
+    PRODUCE_FAILED = "produce_failed"
+    CUT_OFF = "cut_off"
+    MAX_CONNECTIONS = "max_connections"
+    FAULT = "fault"
+    INTERNAL_ERROR = "internal_error"
+    GIVEN_UP = "given_up"
+
+
+class Complaint(NamedTuple):
+    """What the log says of a connection that is closed."""
+
+    cause: Cause
+    text: str
+    about: str = ""
+    """Which of Kafka's APIs, if one: complaints of one cause about several of them are limited one by one."""
+
+
+class BadRequest(ValueError):
+    """The connection cannot go on: what came is no request that this gateway serves."""
+
+    def __init__(self, cause: Cause, text: str, about: str = "") -> None:
+        super().__init__(text)
+        self.complaint = Complaint(cause, text, about)

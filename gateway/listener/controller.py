@@ -1,0 +1,28 @@
+"""What a gateway asks of the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from actors.config.altering import Alteration
+from actors.controller.admin import NewTopic, TopicOutcome
+
+
+class Controller(Protocol):
+    """What a gateway asks of the controller. Each raises ControllerUnavailable when nobody answers in time.
+
+    A change is in the view with the order that comes back, or a later one.
+    """
+
+    async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]: ...
+    async def delete_topics(self, names: Sequence[str]) -> list[TopicOutcome]: ...
+    async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]: ...
+    async def alter_configs(self, alterations: Sequence[Alteration], validate_only: bool) -> list[TopicOutcome]: ...
+    async def until_followed(self, timeout_s: float) -> bool: ...
+    async def producer_ids(self) -> range: ...
+    async def activate(self, offsets_partition: int) -> None: ...
+
+
+class ControllerUnavailable(ConnectionError):
+    """The controller is down or restarting; the request can be tried again."""

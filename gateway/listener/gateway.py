@@ -1,0 +1,244 @@
+"""The gateway as its API handlers see it. No Ray in here, and no listener: that is :mod:`gateway.listener.server`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Protocol
+from uuid import UUID
+
+from actors.audit.report import Report
+from actors.config import MusterConfig, group_config, in_force
+from actors.runtime.limited_log import LimitedLog
+from actors.runtime.process import now_ms
+from actors.wire.channel import ChannelLost
+from gateway.attribution.account import Account
+from gateway.attribution.connection import ConnectionState
+from gateway.attribution.table import HEAR_MS
+from gateway.kop.shadow import KopShadow
+from gateway.listener.complaints import Cause, Complaint
+from gateway.listener.controller import Controller, ControllerUnavailable
+from gateway.listener.forward import Forwarder
+from gateway.listener.producer_ids import ProducerIds
+from gateway.metrics.gateway import GatewayMetrics
+from gateway.security.session import Sasl, SaslSession
+from placement.hashing import partition_for
+from placement.mapping.registration import Registration, Statement
+from placement.view import OFFSETS_TOPIC, ClusterView, Topic
+
+log = logging.getLogger(__name__)
+
+_HEAR_AGAIN_S = 0.05
+
+
+class ClientConnection(Protocol):
+    """A client's connection, as handlers see it (:class:`gateway.listener.connection.Connection`)."""
+
+    id: str
+    host: str
+    """Of the client, as is ``port``."""
+    port: int
+    principal: str
+    context: bytes
+    """Who the client is, as actors are told of it."""
+    sasl: SaslSession | None
+    attribution: ConnectionState
+    last_active_s: float
+    late_produces: int
+    """Produce requests that wait for a view that has their topics; later ones wait behind them."""
+    late_turn: asyncio.Lock
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a request of it is being served."""
+
+    def authenticated(self, user: str) -> None:
+        """It is that user's from now on."""
+
+    def refuse(self, cause: Cause, text: str) -> None:
+        """Close it when what came before is answered."""
+
+    def close(self, complaint: Complaint | None = None) -> None:
+        """Close it once what is queued for it is sent."""
+
+
+class RequestFaults(Protocol):
+    """What is done to requests on purpose (:class:`gateway.faults.injection.GatewayFaults`)."""
+
+    def followed(self, view: ClusterView) -> None: ...
+    async def serve(self, call: Any, api: str, handler: Any) -> Any: ...
+
+
+class Gateway:
+    """One Kafka broker, as its clients see it."""
+
+    def __init__(
+        self,
+        *,
+        gateway_id: int,
+        node_id: str,
+        config: MusterConfig,
+        controller: Controller,
+        account: Account[Any],
+        metrics: GatewayMetrics,
+        view: ClusterView,
+    ) -> None:
+        self.id = gateway_id
+        self.started_with = config
+        self.config = in_force(config, view.configs, gateway_id)
+        """What holds now; what was altered is in the view."""
+        self.group_config = group_config(self.config)
+        self.controller = controller
+        self.account = account
+        self.metrics = metrics
+        self.view = view
+        self.sasl = Sasl.of(config)
+        self.forwarder = Forwarder(node_id, self._heard)
+        self.connections: dict[str, ClientConnection] = {}
+        self.audit_report = Report()
+        """The last that the audit told."""
+        self.complaints = LimitedLog(logging.getLogger("gateway.listener.connection"))
+        """Of connections; what a client sends must not flood the log."""
+        self.faults: RequestFaults | None = None
+        """Set before the gateway listens where fault injection is enabled."""
+        self.shadow: KopShadow | None = None
+        """The account's sink, where KoP's rule runs beside ours."""
+        self._producer_ids = ProducerIds(controller.producer_ids)
+        self.limited_log = LimitedLog(log)
+        """What else clients can cause."""
+        self._activating: dict[int, asyncio.Task[None]] = {}
+        self._view_changed = asyncio.Event()
+        self._hearing: asyncio.Task[None] | None = None
+        self._hears_again = False
+        account.on_begun = self._hear
+        self.forwarder.follow(view)
+
+    now_ms = staticmethod(now_ms)
+    """The gateway's clock, ms since the Unix epoch; never goes back."""
+
+    def opened(self, connection: ClientConnection) -> None:
+        self.connections[connection.id] = connection
+        self.metrics.connection_opened()
+        if len(self.connections) > self.config.max_connections:
+            problem = f"max.connections={self.config.max_connections} is reached"
+            connection.close(Complaint(Cause.MAX_CONNECTIONS, problem))
+
+    def closed(self, connection: ClientConnection) -> None:
+        if self.connections.pop(connection.id, None):
+            self.metrics.connection_closed()
+            if self.shadow is not None:
+                self.shadow.closed(connection.id)
+            self.account.closed(connection.attribution)
+
+    def follow(self, view: ClusterView) -> None:
+        """Take a newer view; an older one is ignored."""
+        if view.order <= self.view.order:
+            return
+        self.view = view
+        self._configure(view)
+        self.forwarder.follow(view)
+        self.metrics.view(view.order)
+        if self.faults is not None:
+            self.faults.followed(view)
+        changed, self._view_changed = self._view_changed, asyncio.Event()
+        changed.set()
+
+    def _configure(self, view: ClusterView) -> None:
+        config = in_force(self.started_with, view.configs, self.id)
+        if config is not self.config:
+            self.config = config
+            self.group_config = group_config(config)
+
+    async def until_view(self, ready: Any, timeout_s: float) -> bool:
+        """Wait until ``ready(view)`` holds; False after the timeout."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not ready(self.view):
+                    await self._view_changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _heard(self, partition: int, epoch: int, statements: tuple[Statement, ...], snapshot: bool) -> None:
+        if snapshot:
+            registrations = (item for item in statements if isinstance(item, Registration))
+            self.account.replace(partition, epoch, registrations, now_ms())
+        else:
+            self.account.statements(statements, now_ms())
+
+    def _hear(self) -> None:
+        """Tell the books up to when they know all that coordinators said. What asks meanwhile comes next."""
+        if self._hearing is not None and not self._hearing.done():
+            self._hears_again = True
+        else:
+            self._hearing = asyncio.get_running_loop().create_task(self._ask_coordinators())
+
+    async def _ask_coordinators(self) -> None:
+        """A coordinator tells what it decides before it answers anything later: so an answer says that all came."""
+        self._hears_again = True
+        while self._hears_again:
+            self._hears_again, asked_ms = False, now_ms()
+            try:
+                async with asyncio.timeout(HEAR_MS / 1000):
+                    await asyncio.gather(*(channel.ask({"ask": "heard"}) for channel in self.forwarder.coordinators()))
+            except (ChannelLost, TimeoutError) as error:
+                log.debug("not all coordinators can be heard: %s", error)
+            else:
+                self.account.heard(asked_ms)
+            await asyncio.sleep(_HEAR_AGAIN_S)
+
+    def topic(self, name: str | None, topic_id: UUID | None) -> Topic | None:
+        """The topic by name or, where the request has none, by id."""
+        if name:
+            return self.view.topics.get(name)
+        return self.view.topic_by_id(topic_id) if topic_id else None
+
+    def partition_of(self, group_id: str) -> int:
+        """The offsets partition of a group."""
+        topic = self.view.topics.get(OFFSETS_TOPIC)
+        return partition_for(group_id, topic.partitions if topic else self.config.offsets_topic_num_partitions)
+
+    def activate(self, partition: int) -> asyncio.Task[None]:
+        """Have the partition's actor started; asks the controller once, however many wait."""
+        task = self._activating.get(partition)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._activate(partition))
+            self._activating[partition] = task
+            task.add_done_callback(lambda _: self._activating.pop(partition, None))
+        return task
+
+    async def _activate(self, partition: int) -> None:
+        try:
+            await self.controller.activate(partition)
+        except ControllerUnavailable as error:
+            actor = f"offsets-{partition}"
+            self.limited_log.warning("start", actor, "%s cannot be started now: %s", actor, error)
+
+    async def coordinator_ready(self, partition: int, timeout_s: float) -> bool:
+        """Whether the partition's actor is there, started if it was not; waits for it."""
+        if self.forwarder.offsets(partition) is not None:
+            return True
+        if self.view.offsets.get(partition) is None:
+            self.activate(partition)
+        return await self.forwarder.until(lambda: self.forwarder.offsets(partition) is not None, timeout_s)
+
+    async def next_producer_id(self) -> int:
+        """An id that no other producer of this cluster has or had. ControllerUnavailable."""
+        return await self._producer_ids.next()
+
+    async def stop(self) -> None:
+        """Close the connections that are there, and all that serves them."""
+        if self._hearing is not None:
+            self._hearing.cancel()
+        self._producer_ids.stop()
+        for activating in list(self._activating.values()):
+            activating.cancel()
+        for connection in list(self.connections.values()):
+            connection.close()
+        self.complaints.flush()
+        self.limited_log.flush()
+        if self.sasl is not None:
+            self.sasl.close()
+        self.forwarder.close()
+        if self.shadow is not None:
+            await self.shadow.stop()
