@@ -18,10 +18,11 @@ from actors.group.messages import (
     Request,
     SyncGroup,
 )
-from actors.group.types import Context, GroupId, MemberId, Outcome, Token
+from actors.group.types import GroupId, MemberId, Outcome, Token
 from bench.many import Scale
 from bench.members import PROTOCOL, REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, assignment, subscription
 from bench.report import Figures
+from placement.client import Context
 
 _PARTITIONS_PER_COMMIT = 50
 

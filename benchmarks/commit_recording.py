@@ -23,13 +23,14 @@ from rich.table import Table
 
 from actors.config import MusterConfig, group_config
 from actors.group.events import CommittedPartition, OffsetsCommitted
-from actors.group.types import Context, GroupId, MemberId
+from actors.group.types import GroupId, MemberId
 from actors.log import LogConfig, PartitionLog
 from actors.log.files.disk import Disk
 from actors.offsets.history.group_history import GroupHistory
 from actors.offsets.partition import OffsetsPartition
 from actors.runtime.process import now_ms
 from actors.wire import codec
+from placement.client import Context
 
 ROUNDS = 20
 AT_ONCE = 100

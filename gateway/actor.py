@@ -23,7 +23,6 @@ from actors.controller.lifecycle import ControllerSeen, Lifecycle
 from actors.faults.registry import Book
 from actors.runtime.event_writer import EventWriter
 from actors.runtime.follow import CurrentController, ViewFollower
-from actors.runtime.limited_log import LimitedLog
 from actors.runtime.process import log_to_file, now_ms, wall_ms
 from actors.runtime.settings import ClusterSettings
 from actors.runtime.started import Started
@@ -31,6 +30,7 @@ from actors.runtime.storage import check_shared
 from actors.tables.reading import TableDamaged
 from actors.tables.schemas.cluster import LIFECYCLE
 from actors.tables.spool import SampleStore
+from actors.wire.limited_log import LimitedLog
 from gateway.attribution.account import End
 from gateway.faults.controller import RayFaults
 from gateway.faults.injection import GatewayFaults

@@ -43,8 +43,9 @@ from actors.group.messages import (
 from actors.group.shard import Shard
 from actors.group.state import Group, GroupState, restored
 from actors.group.timers import TimerKind, TimerName
-from actors.group.types import Context, GroupId, MemberId, Outcome, Record, Token, WriteId
+from actors.group.types import GroupId, MemberId, Outcome, Record, Token, WriteId
 from actors.group.watchdog import RebalanceWait, in_rebalance
+from placement.client import Context
 from placement.mapping.registration import Registration
 
 

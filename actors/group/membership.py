@@ -9,7 +9,8 @@ from actors.group.events import MemberExpired, PendingEnd, PendingMemberRemoved,
 from actors.group.messages import NO_MEMBER, JoinGroupResponse, SyncGroupResponse
 from actors.group.shard import Shard, join_timer, pending_timer, session_timer, stuck_timer, sync_timer
 from actors.group.state import Group, Member, Parked
-from actors.group.types import Context, MemberId
+from actors.group.types import MemberId
+from placement.client import Context
 
 
 def check_member(group: Group, member_id: MemberId, group_instance_id: str | None) -> Member:

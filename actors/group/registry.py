@@ -12,7 +12,8 @@ from dataclasses import replace
 from actors.group.codec.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
 from actors.group.messages import NO_GENERATION
 from actors.group.state import Group, Member
-from actors.group.types import ANONYMOUS, Context, GroupId
+from actors.group.types import GroupId
+from placement.client import ANONYMOUS, Context
 from placement.mapping.registration import Kind, Position, Registration, Withdrawal
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from actors.group.registry import simple_member_id
 from actors.group.shard import Shard
 from actors.group.timers import TimerKind, TimerName
-from actors.group.types import Context, GroupId
+from actors.group.types import GroupId
+from placement.client import Context
 
 
 def saw_simple(shard: Shard, group: GroupId, context: Context, partitions: Iterable[tuple[str, int]]) -> None:

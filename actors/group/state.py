@@ -15,7 +15,8 @@ from actors.group.codec.consumer_protocol import PROTOCOL_TYPE, subscribed_topic
 from actors.group.codec.records import NO_TIMESTAMP, GroupMetadata, MemberMetadata
 from actors.group.messages import JoinedMember, JoinGroup
 from actors.group.protocols import Protocols, Support, select
-from actors.group.types import Context, GroupId, MemberId, Token, Who
+from actors.group.types import GroupId, MemberId, Token, Who
+from placement.client import Context
 
 
 class GroupState(Enum):

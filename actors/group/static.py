@@ -17,7 +17,8 @@ from actors.group.messages import NO_MEMBER, JoinGroupResponse
 from actors.group.rebalance import joined_response, prepare_or_advance
 from actors.group.shard import Shard, session_timer
 from actors.group.state import Group, GroupState, Member, Parked
-from actors.group.types import Context, MemberId
+from actors.group.types import MemberId
+from placement.client import Context
 
 SKIP_ASSIGNMENT_FROM = 9
 

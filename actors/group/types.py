@@ -17,20 +17,6 @@ Token = NewType("Token", int)
 """Names one request; the answer to it carries the same token. No reply under the token means: parked."""
 WriteId = NewType("WriteId", int)
 
-ANONYMOUS = "User:ANONYMOUS"
-"""Kafka's principal of a client that did not authenticate."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
-    """Where a request came from."""
-
-    client_id: str | None
-    host: str
-    """Canonical address without port. Responses show it as Kafka does, with a leading slash."""
-    connection: str = ""
-    principal: str = ANONYMOUS
-
 
 class Who(NamedTuple):
     """A member, or a client that was handed a member id, as an operator finds it again."""

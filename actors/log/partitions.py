@@ -16,7 +16,7 @@ from actors.log.errors import LogError, NotLeader, StorageError
 from actors.log.files import directory as directories
 from actors.log.partition import PartitionLog
 from actors.log.trouble import Trouble
-from actors.runtime.limited_log import LimitedLog
+from actors.wire.limited_log import LimitedLog
 from placement.view import Topic
 from placement.zookeeper.client import ZooKeeperUnreachable
 

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from actors.group.types import Context
 from actors.log.service import LogService
 from actors.wire import codec
 from actors.wire.codec import Header, UndecodableRequest, UnknownApi
 from actors.wire.questions import Answer, Questions
 from actors.wire.server import Peer
+from placement.client import Context
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from actors.group.config import GroupConfig
 from actors.group.coordinator import Coordinator
 from actors.group.events import ROUTINE, Event
 from actors.group.messages import HeartbeatResponse, Response
-from actors.group.types import Context, Outcome, Record, Token, WriteId
+from actors.group.types import Outcome, Record, Token, WriteId
 from actors.log.commit import Done
 from actors.log.config import LogConfig
 from actors.log.errors import LogError, NotLeader
@@ -33,13 +33,14 @@ from actors.log.progress import append_times
 from actors.log.upkeep.schedule import Upkeep
 from actors.offsets.batching import Batch, Lingering, batches
 from actors.offsets.metrics import PartitionMetrics
-from actors.runtime.limited_log import LimitedLog
 from actors.runtime.process import now_ms
 from actors.runtime.uncollected import uncollected
 from actors.wire import codec, envelope
 from actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
+from actors.wire.limited_log import LimitedLog
 from actors.wire.questions import Answer, Questions
 from actors.wire.server import Peer
+from placement.client import Context
 from placement.mapping.registration import Change, Position, Registration, Statement
 from placement.view import OFFSETS_TOPIC, ClusterView, Topic
 

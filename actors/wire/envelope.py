@@ -16,7 +16,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any
 
-from actors.group.types import Context
+from placement.client import Context
 from placement.mapping.registration import Kind as RegistrationKind
 from placement.mapping.registration import Position, Registration, Statement, Withdrawal
 

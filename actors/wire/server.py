@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from actors.group.types import Context
-from actors.runtime.limited_log import LimitedLog
 from actors.wire import envelope
 from actors.wire.envelope import Kind
 from actors.wire.framing import Framer, FrameTooLarge, Outbox
+from actors.wire.limited_log import LimitedLog
+from placement.client import Context
 from placement.view import Endpoint
 
 log = logging.getLogger(__name__)

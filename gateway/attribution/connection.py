@@ -13,9 +13,8 @@ from typing import Any
 
 from gateway.attribution.slot import Key, Observation, Place, Reader
 from gateway.attribution.verdict import Evidence
+from placement.client import ANONYMOUS
 
-ANONYMOUS = "User:ANONYMOUS"
-"""The principal of a connection without authentication, as in Kafka."""
 WINDOW_MS = 10_000
 """How long a partition counts as fetched together with the others.
 

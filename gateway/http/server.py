@@ -14,7 +14,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from actors.runtime.limited_log import LimitedLog
+from actors.wire.limited_log import LimitedLog
 from gateway.http import audit as http_audit
 from gateway.http import faults as http_faults
 from gateway.http import groups as http_groups

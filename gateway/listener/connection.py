@@ -8,7 +8,6 @@ import time
 from collections import deque
 from typing import NamedTuple, cast
 
-from actors.group.types import ANONYMOUS
 from actors.wire import codec, envelope
 from actors.wire.framing import Framer, FrameTooLarge, framed
 from gateway.attribution.connection import ConnectionState
@@ -17,6 +16,7 @@ from gateway.listener.complaints import BadRequest, Cause, Complaint
 from gateway.listener.gateway import Gateway
 from gateway.listener.registry import APIS, Api, Call, Reply
 from gateway.security.session import MAX_FRAME_BYTES, SASL_AUTHENTICATE, SaslSession
+from placement.client import ANONYMOUS
 from placement.mapping.nodes import canonical_host
 
 log = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from actors.audit.report import Report
 from actors.config import MusterConfig, group_config, in_force
-from actors.runtime.limited_log import LimitedLog
 from actors.runtime.process import now_ms
 from actors.wire.channel import ChannelLost
+from actors.wire.limited_log import LimitedLog
 from gateway.attribution.account import Account
 from gateway.attribution.connection import ConnectionState
 from gateway.attribution.table import HEAR_MS

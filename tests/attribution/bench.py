@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from actors.tables.rollup import Sample
 from gateway.attribution.account import Account
-from gateway.attribution.connection import ANONYMOUS, ConnectionState
+from gateway.attribution.connection import ConnectionState
+from placement.client import ANONYMOUS
 from placement.mapping.registration import Kind, Position, Registration, Withdrawal
 
 HOST = "10.0.0.1"

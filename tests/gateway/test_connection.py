@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from actors.runtime.limited_log import LimitedLog
 from actors.wire import codec
 from actors.wire.codec import ErrorCode
+from actors.wire.limited_log import LimitedLog
 from gateway.listener.connection import PIPELINE_LIMIT, Connection
 from gateway.listener.registry import APIS
 from placement.zookeeper.client import ZooKeeperClient

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from scramp import ScramClient
 
-from actors.runtime.limited_log import LimitedLog
 from actors.wire.codec import ErrorCode
+from actors.wire.limited_log import LimitedLog
 from gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, write
 from gateway.security.session import MAX_FRAME_BYTES, MAX_TOKEN_BYTES
 from tests.gateway.serving import Client, Serving

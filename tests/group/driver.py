@@ -33,7 +33,8 @@ from actors.group.messages import (
     SyncGroupResponse,
 )
 from actors.group.state import Group
-from actors.group.types import Context, GroupId, MemberId, Outcome, Record, Token
+from actors.group.types import GroupId, MemberId, Outcome, Record, Token
+from placement.client import Context
 from placement.mapping.registration import Statement
 
 G = GroupId("g")

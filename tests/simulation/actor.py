@@ -19,8 +19,9 @@ from actors.group.config import GroupConfig
 from actors.group.coordinator import Coordinator, Phase
 from actors.group.messages import Request, Response
 from actors.group.state import IllegalMove
-from actors.group.types import Context, Outcome, Token, WriteId
+from actors.group.types import Outcome, Token, WriteId
 from actors.wire import codec
+from placement.client import Context
 from tests.simulation.broken import Broken
 from tests.simulation.log import SimulatedLog
 from tests.simulation.schedule import Event, Schedule

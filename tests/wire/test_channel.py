@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from actors.group.types import Context
 from actors.wire import envelope
 from actors.wire.channel import Channel, ChannelLost, connect
 from actors.wire.server import Peer, Server
+from placement.client import Context
 from placement.mapping.registration import Kind, Registration, Withdrawal
 from placement.view import Endpoint
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from actors.group.types import Context
 from actors.wire import envelope
 from actors.wire.channel import Channel, ChannelLost, NotSent, connect
 from actors.wire.envelope import Kind
 from actors.wire.questions import Questions
 from actors.wire.server import Peer, Server
+from placement.client import Context
 
 
 class Actor:

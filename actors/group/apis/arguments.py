@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 from actors.group.config import GroupConfig
 from actors.group.errors import Refused
 from actors.group.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetDelete, Request, SyncGroup
-from actors.group.types import Context
+from placement.client import Context
 
 PROTOCOL_MANDATORY_FROM = 5
 """SyncGroup version (KIP-559)."""

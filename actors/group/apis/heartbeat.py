@@ -14,7 +14,8 @@ from actors.group.messages import Heartbeat, HeartbeatResponse
 from actors.group.rebalance import after_removal
 from actors.group.shard import Shard
 from actors.group.state import GroupState
-from actors.group.types import Context, GroupId, MemberId, Token
+from actors.group.types import GroupId, MemberId, Token
+from placement.client import Context
 
 
 def heartbeat(shard: Shard, request: Heartbeat, context: Context, token: Token) -> None:

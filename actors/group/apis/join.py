@@ -28,7 +28,8 @@ from actors.group.rebalance import after_removal, complete_if_all_joined, joined
 from actors.group.shard import Shard, pending_timer, session_timer
 from actors.group.state import Group, GroupState, Member, Parked
 from actors.group.static import replace_member
-from actors.group.types import Context, GroupId, MemberId, Token, Who
+from actors.group.types import GroupId, MemberId, Token, Who
+from placement.client import Context
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a new member's first join may be parked. Hard-coded in Kafka too."""

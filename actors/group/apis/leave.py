@@ -16,7 +16,8 @@ from actors.group.messages import LeaveGroup, LeaveGroupResponse, LeavingMember,
 from actors.group.rebalance import complete_if_all_joined, prepare
 from actors.group.shard import Shard
 from actors.group.state import Group, GroupState, Member
-from actors.group.types import Context, Token
+from actors.group.types import Token
+from placement.client import Context
 
 
 def leave(shard: Shard, request: LeaveGroup, context: Context, token: Token) -> None:

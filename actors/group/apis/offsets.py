@@ -39,7 +39,8 @@ from actors.group.messages import (
 from actors.group.shard import Shard
 from actors.group.simple import saw_simple
 from actors.group.state import Group, GroupState
-from actors.group.types import Context, GroupId, Token
+from actors.group.types import GroupId, Token
+from placement.client import Context
 
 GROUP_ID_NOT_FOUND_FROM = 9
 MAX_METADATA_BYTES = 32_767

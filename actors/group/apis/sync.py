@@ -17,8 +17,9 @@ from actors.group.messages import SyncGroup, SyncGroupResponse
 from actors.group.rebalance import drop_assignments, prepare
 from actors.group.shard import Shard
 from actors.group.state import Group, GroupState, Member
-from actors.group.types import Context, MemberId, Token
+from actors.group.types import MemberId, Token
 from actors.group.watchdog import phase_over
+from placement.client import Context
 
 
 def sync(shard: Shard, request: SyncGroup, context: Context, token: Token) -> None:

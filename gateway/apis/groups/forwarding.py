@@ -10,11 +10,11 @@ from typing import Any
 from actors.group.apis.arguments import check_arguments
 from actors.group.codec import adapters
 from actors.group.errors import Refused
-from actors.group.types import Context
 from actors.wire import codec
 from actors.wire.channel import ChannelLost
 from actors.wire.codec import ErrorCode
 from gateway.listener.registry import Call, Reply
+from placement.client import Context
 
 log = logging.getLogger(__name__)
 

@@ -15,13 +15,13 @@ from kio.schema.errors import ErrorCode
 
 from actors.group.coordinator import Coordinator
 from actors.group.messages import JoinGroupResponse, Request
-from actors.group.types import Context, Token
+from actors.group.types import Token
 from gateway.attribution.kop import java_address
+from placement.client import ANONYMOUS, Context
 from placement.mapping.nodes import canonical_host
 from placement.mapping.registration import Registration, Statement, Withdrawal
 from tests.group.driver import Driver, assignment, beat, commit, fetch, join, leave, sync
 
-ANONYMOUS = "User:ANONYMOUS"
 TOPIC = "t"
 BEAT_MS = 3_000
 SESSION_MS = 30_000

@@ -1,0 +1,19 @@
+"""Who a client is, as its requests carry it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ANONYMOUS = "User:ANONYMOUS"
+"""Kafka's principal of a client that did not authenticate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Where a request came from."""
+
+    client_id: str | None
+    host: str
+    """Canonical address without port. Responses show it as Kafka does, with a leading slash."""
+    connection: str = ""
+    principal: str = ANONYMOUS
