@@ -44,7 +44,7 @@ from pathlib import Path
 from demo.child import Child
 child = Child("it", [sys.executable, "-c", sys.argv[1]], Path(sys.argv[2]))
 while child.latest("ready") is None:
-    child.wait(0.02)
+    assert child.wait(0.02) is None
 print(child._process.pid, flush=True)
 signal.pause()
 """
