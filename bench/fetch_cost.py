@@ -1,9 +1,10 @@
 """``python -m bench.fetch_cost``: what attribution costs a Fetch.
 
 One process has two gateways, one that attributes what it sends and one that does not, over the same log actor, which
-is a process of its own. Connections of one client read forward through either in turn, in many short rounds, so that
-whatever else the machine does meets both. Two neighbouring rounds make one ratio; their median counts. How sure it is,
-its confidence interval says: of as many ratios as there are, whatever their distribution.
+is a process of its own. Consumers, each with a group and a connection of its own, read forward through either in turn,
+in many short rounds, so that whatever else the machine does meets both. Two neighbouring rounds make one ratio; their
+median counts. How sure it is, its confidence interval says: of as many ratios as there are, whatever their
+distribution.
 """
 
 from __future__ import annotations
@@ -52,10 +53,11 @@ from placement.view import Broker, ClusterView, Endpoint, Topic
 LIMIT_PERCENT = 3.0
 """Of throughput that attribution may cost, in the median."""
 PRODUCE, FETCH = (0, 9), (1, 12)
-_CLIENT_ID, _GROUP, _HOST = "bench", "bench", "127.0.0.1"
+_HOST = "127.0.0.1"
 _OTHERS = 1_000
-"""Registrations of other clients that the gateway has beside the reader's."""
-_CONNECTIONS = 4
+"""Registrations of other clients that the gateway has beside the readers'."""
+_CLIENT_IDS = tuple(f"bench-{number}" for number in range(4))
+"""Each is the one member of a group of its own, and has one connection, as a consumer does."""
 _PRODUCED_AT_ONCE = 20
 _KIB = 1024
 _END_S = 10
@@ -184,12 +186,12 @@ class _NoController:
 def _registrations() -> list[Registration]:
     places = frozenset((topic.name, number) for topic in _TOPICS.values() for number in range(topic.partitions))
 
-    def of(number: int, group: str, host: str) -> Registration:
+    def of(number: int, group: str, host: str, client_id: str) -> Registration:
         return Registration(
             group=group,
             member_id=f"{group}-member",
             kind=Kind.MEMBER,
-            client_id=_CLIENT_ID,
+            client_id=client_id,
             host=host,
             generation=1,
             partitions=places,
@@ -198,8 +200,10 @@ def _registrations() -> list[Registration]:
             sequence=number,
         )
 
-    others = [of(number, f"group-{number}", f"10.0.{number // 250}.{number % 250}") for number in range(_OTHERS)]
-    return [*others, of(_OTHERS, _GROUP, _HOST)]
+    hosts = (f"10.0.{number // 250}.{number % 250}" for number in range(_OTHERS))
+    others = [of(number, f"group-{number}", host, _CLIENT_IDS[0]) for number, host in enumerate(hosts)]
+    readers = [of(_OTHERS + number, f"of-{name}", _HOST, name) for number, name in enumerate(_CLIENT_IDS)]
+    return [*others, *readers]
 
 
 def _until_closed(pipe: Pipe) -> None:
@@ -237,9 +241,11 @@ class Reader:
     def __init__(self, connections: Sequence[Connection], load: Load) -> None:
         self._connections = connections
         self._size_bytes = load.batch_bytes * load.batches * load.partitions
-        frames = [_fetch(load, number * load.batches) for number in range(load.length)]
-        starts = [number * load.length // len(connections) for number in range(len(connections))]
-        self._requests = [itertools.cycle(frames[start:] + frames[:start]) for start in starts]
+        self._requests = []
+        for number, client_id in enumerate(_CLIENT_IDS):
+            frames = [_fetch(load, place * load.batches, client_id) for place in range(load.length)]
+            start = number * load.length // len(connections)
+            self._requests.append(itertools.cycle(frames[start:] + frames[:start]))
 
     async def read(self, duration_s: float, gateway: psutil.Process) -> Round:
         until_s, fetches = time.perf_counter() + duration_s, 0
@@ -308,7 +314,7 @@ def _pin(process: SpawnProcess, core: int) -> None:
 
 
 async def _connect(port: int) -> list[Connection]:
-    return [await open_connection(_HOST, port, client_id=_CLIENT_ID, local_host=_HOST) for _ in range(_CONNECTIONS)]
+    return [await open_connection(_HOST, port, client_id=name, local_host=_HOST) for name in _CLIENT_IDS]
 
 
 async def _fill(connection: Connection, load: Load) -> None:
@@ -325,13 +331,11 @@ async def _fill(connection: Connection, load: Load) -> None:
                 raise RuntimeError(f"Produce is answered {found}")
 
 
-def _fetch(load: Load, offset: int) -> bytes:
+def _fetch(load: Load, offset: int, client_id: str) -> bytes:
     item = {"fetch_offset": offset, "partition_max_bytes": load.batch_bytes * load.batches + 200 * load.batches}
     partitions = [{"partition": partition, **item} for partition in range(load.partitions)]
     body = {"max_wait": 500, "min_bytes": 1, "max_bytes": 64 << 20, "forgotten_topics_data": []}
-    return request(
-        FETCH, {**body, "topics": [{"topic": _TOPICS[load.name].name, "partitions": partitions}]}, _CLIENT_ID
-    )
+    return request(FETCH, {**body, "topics": [{"topic": _TOPICS[load.name].name, "partitions": partitions}]}, client_id)
 
 
 def _cpu_s(process: psutil.Process) -> float:
