@@ -4,7 +4,7 @@ One process has two gateways, one that attributes what it sends and one that doe
 is a process of its own. Consumers, each with a group and a connection of its own, read forward through either in turn,
 in many short rounds, so that whatever else the machine does meets both. Two neighbouring rounds make one ratio; their
 median counts. How sure it is, its confidence interval says: of as many ratios as there are, whatever their
-distribution.
+distribution. The last two loads are not consumers: several connections of one client id read the same partitions.
 """
 
 from __future__ import annotations
@@ -56,8 +56,10 @@ PRODUCE, FETCH = (0, 9), (1, 12)
 _HOST = "127.0.0.1"
 _OTHERS = 1_000
 """Registrations of other clients that the gateway has beside the readers'."""
-_CLIENT_IDS = tuple(f"bench-{number}" for number in range(4))
-"""Each is the one member of a group of its own, and has one connection, as a consumer does."""
+_CONSUMERS = tuple(f"bench-{number}" for number in range(4))
+"""Client ids: each is the one member of a group of its own, and has one connection, as a consumer does."""
+_SHARED = ("bench-shared",) * 4
+"""One member of one group, and four connections that read the same partitions: at most one is the member's."""
 _PRODUCED_AT_ONCE = 20
 _KIB = 1024
 _END_S = 10
@@ -73,6 +75,8 @@ class Load:
     partitions: int
     length: int
     """Answers until a partition is read to its end, and begun again."""
+    client_ids: tuple[str, ...] = _CONSUMERS
+    """Of each connection."""
     is_limited: bool = True
 
 
@@ -80,6 +84,8 @@ LOADS = (
     Load("1 MiB in 16 batches", 64 * _KIB, 16, 1, 24),
     Load("10 KiB in one batch", 10 * _KIB, 1, 1, 1_000),
     Load("10 KiB from 10 partitions", _KIB, 1, 10, 1_000, is_limited=False),
+    Load("1 MiB, one client id", 64 * _KIB, 16, 1, 24, _SHARED, is_limited=False),
+    Load("10 KiB, one client id", 10 * _KIB, 1, 1, 1_000, _SHARED, is_limited=False),
 )
 _TOPICS = {
     load.name: Topic(name=f"load-{number}", topic_id=UUID(int=number + 1), partitions=load.partitions)
@@ -201,8 +207,9 @@ def _registrations() -> list[Registration]:
         )
 
     hosts = (f"10.0.{number // 250}.{number % 250}" for number in range(_OTHERS))
-    others = [of(number, f"group-{number}", host, _CLIENT_IDS[0]) for number, host in enumerate(hosts)]
-    readers = [of(_OTHERS + number, f"of-{name}", _HOST, name) for number, name in enumerate(_CLIENT_IDS)]
+    others = [of(number, f"group-{number}", host, _CONSUMERS[0]) for number, host in enumerate(hosts)]
+    names = sorted({*_CONSUMERS, *_SHARED})
+    readers = [of(_OTHERS + number, f"of-{name}", _HOST, name) for number, name in enumerate(names)]
     return [*others, *readers]
 
 
@@ -242,9 +249,9 @@ class Reader:
         self._connections = connections
         self._size_bytes = load.batch_bytes * load.batches * load.partitions
         self._requests = []
-        for number, client_id in enumerate(_CLIENT_IDS):
+        for number, client_id in enumerate(load.client_ids):
             frames = [_fetch(load, place * load.batches, client_id) for place in range(load.length)]
-            start = number * load.length // len(connections)
+            start = number * load.length // len(load.client_ids)
             self._requests.append(itertools.cycle(frames[start:] + frames[:start]))
 
     async def read(self, duration_s: float, gateway: psutil.Process) -> Round:
@@ -268,8 +275,8 @@ class Reader:
 
 async def measure(ports: Sequence[int], gateway: psutil.Process, pairs: int, round_s: float, figures: Figures) -> None:
     """``ports``: of the gateway without attribution, and of the one with it."""
-    plain, attributing = [await _connect(port) for port in ports]
     for load in LOADS:
+        plain, attributing = [await _connect(port, load) for port in ports]
         await _fill(plain[0], load)
         readers = [Reader(connections, load) for connections in (plain, attributing)]
         for reader in readers:
@@ -313,8 +320,8 @@ def _pin(process: SpawnProcess, core: int) -> None:
         os.sched_setaffinity(int(task.name), {core})
 
 
-async def _connect(port: int) -> list[Connection]:
-    return [await open_connection(_HOST, port, client_id=name, local_host=_HOST) for name in _CLIENT_IDS]
+async def _connect(port: int, load: Load) -> list[Connection]:
+    return [await open_connection(_HOST, port, client_id=name, local_host=_HOST) for name in load.client_ids]
 
 
 async def _fill(connection: Connection, load: Load) -> None:
