@@ -1,3 +1,3 @@
-from actors.runtime.without_hypothesis import import_kio
+from muster.actors.runtime.without_hypothesis import import_kio
 
 import_kio()

@@ -16,7 +16,7 @@ from pytest_muster.bound import bound
 
 _ROOT = Path(__file__).parents[1]
 _STOP_S = 60
-_MUSTER = (sys.executable, "-m", "gateway.cli.main")
+_MUSTER = (sys.executable, "-m", "muster.gateway.cli.main")
 
 
 class StartFailed(RuntimeError):

@@ -23,15 +23,15 @@ from typing import Any
 
 import click
 
-from actors.log.format.records import build_batch
-from actors.wire.codec import ErrorCode
 from bench.client import Connection, Errors, Lost, connect
 from bench.cluster import Cluster, machine
 from bench.many import warm_up
 from bench.members import HEARTBEAT, Member
 from bench.report import Figures, markdown, print_table, write_json
-from gateway.cli.lifecycle import own_ray
-from gateway.cli.storage import directory as storage
+from muster.actors.log.format.records import build_batch
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.cli.lifecycle import own_ray
+from muster.gateway.cli.storage import directory as storage
 
 KINDS = ("offsets", "log", "gateway", "controller")
 LIMIT_S = 1.0
@@ -208,7 +208,7 @@ async def settled(name: str, before: int | None) -> int:
 
 
 async def _actors() -> list[dict[str, Any]]:
-    from gateway.cluster import ClusterError, cluster_status  # imports Ray, which then wants its token
+    from muster.gateway.cluster import ClusterError, cluster_status  # imports Ray, which then wants its token
 
     try:
         status = await asyncio.to_thread(cluster_status)

@@ -30,25 +30,25 @@ import click
 import psutil
 import uvloop
 
-from actors.config import MusterConfig, log_config
-from actors.log import LogService
-from actors.log.format.records import build_batch
-from actors.log.server import LogServer
-from actors.runtime.process import now_ms
-from actors.tables.spool import Sample, SampleStore
-from actors.wire import codec
-from actors.wire.codec import ErrorCode
-from actors.wire.server import Server
 from bench.client import Connection, open_connection, request
 from bench.cluster import machine
 from bench.report import Figures, markdown, print_table, write_json
-from gateway.apis.data import k01_fetch
-from gateway.attribution.account import Account
-from gateway.listener.registry import Call
-from gateway.listener.server import GatewayServer
-from gateway.metrics.gateway import GatewayMetrics
-from placement.mapping.registration import Kind, Registration
-from placement.view import Broker, ClusterView, Endpoint, Topic
+from muster.actors.config import MusterConfig, log_config
+from muster.actors.log import LogService
+from muster.actors.log.format.records import build_batch
+from muster.actors.log.server import LogServer
+from muster.actors.runtime.process import now_ms
+from muster.actors.tables.spool import Sample, SampleStore
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.server import Server
+from muster.gateway.apis.data import k01_fetch
+from muster.gateway.attribution.account import Account
+from muster.gateway.listener.registry import Call
+from muster.gateway.listener.server import GatewayServer
+from muster.gateway.metrics.gateway import GatewayMetrics
+from muster.placement.mapping.registration import Kind, Registration
+from muster.placement.view import Broker, ClusterView, Endpoint, Topic
 
 LIMIT_PERCENT = 3.0
 """Of throughput that attribution may cost, in the median."""

@@ -8,12 +8,12 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from actors.wire import codec
 from bench.client import Connection, Errors, connect
 from bench.cluster import Cluster, pss_bytes
 from bench.many import DESCRIBE_GROUPS, DESCRIBE_LIMIT_S, FORMING_S, Scale, describe_request, warm_up
 from bench.members import Heartbeats, Member, assignment
 from bench.report import Figures, percentile
+from muster.actors.wire import codec
 
 GROUP, TOPIC = "large", "orders"
 _PROBES = 5

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from actors.config import MusterConfig, group_config, offsets_log_config
-from actors.group.codec.records import CommittedOffset, OffsetKey, offset_record
-from actors.group.types import GroupId
-from actors.log.partition import PartitionLog
-from actors.offsets.partition import OffsetsPartition
-from actors.runtime.process import now_ms
 from bench.report import Figures
-from placement.mapping.registration import Statement
+from muster.actors.config import MusterConfig, group_config, offsets_log_config
+from muster.actors.group.codec.records import CommittedOffset, OffsetKey, offset_record
+from muster.actors.group.types import GroupId
+from muster.actors.log.partition import PartitionLog
+from muster.actors.offsets.partition import OffsetsPartition
+from muster.actors.runtime.process import now_ms
+from muster.placement.mapping.registration import Statement
 
 LIMIT_S = 2.0
 _GROUPS = 400

@@ -12,13 +12,13 @@ from uuid import UUID
 
 import click
 
-from actors.log import LogConfig, PartitionLog
-from actors.log.files import index, snapshot
-from actors.log.format.batch import find_damage, iter_headers
-from actors.log.format.records import build_batch
-from actors.runtime.process import now_ms
 from bench.cluster import machine
 from bench.report import Figures, markdown, print_table, write_json
+from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.files import index, snapshot
+from muster.actors.log.format.batch import find_damage, iter_headers
+from muster.actors.log.format.records import build_batch
+from muster.actors.runtime.process import now_ms
 
 _TOPIC_ID = UUID(int=1)
 _OVERHEAD_BYTES = 71

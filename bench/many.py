@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import psutil
 
-from actors.wire import codec
-from actors.wire.codec import ErrorCode
 from bench.client import Connection, Errors, connect, request
 from bench.cluster import Cluster, cpu_s, pss_bytes
 from bench.members import HEARTBEAT_INTERVAL_S, Heartbeats, Member
 from bench.report import Figures, percentile
-from placement.hashing import partition_for
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.hashing import partition_for
 
 FIND_COORDINATOR, DESCRIBE_GROUPS, LIST_GROUPS = (10, 4), (15, 5), (16, 4)
 DESCRIBE_LIMIT_S = 1.0

@@ -20,17 +20,17 @@ from pathlib import Path
 
 import click
 
-from actors.reconciler.reconciler import Held, Reconciler
-from actors.runtime.zookeeper import EmbeddedZooKeeper
 from bench.cluster import machine
 from bench.report import Figures, markdown, print_table, write_json
-from placement.hashing import partition_for
-from placement.layout import CLIENT_GROUP_ID
-from placement.mapping.nodes import encode_registration, kop_data, kop_path, registration_path
-from placement.mapping.registration import Kind, Registration
-from placement.topics import TopicRegistry
-from placement.view import OFFSETS_TOPIC
-from placement.zookeeper.client import ZooKeeperClient, connect
+from muster.actors.reconciler.reconciler import Held, Reconciler
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
+from muster.placement.hashing import partition_for
+from muster.placement.layout import CLIENT_GROUP_ID
+from muster.placement.mapping.nodes import encode_registration, kop_data, kop_path, registration_path
+from muster.placement.mapping.registration import Kind, Registration
+from muster.placement.topics import TopicRegistry
+from muster.placement.view import OFFSETS_TOPIC
+from muster.placement.zookeeper.client import ZooKeeperClient, connect
 
 REPAIR_LIMIT_S, SWEEP_LIMIT_S = 2.0, 1.0
 _OFFSETS_PARTITIONS = 50

@@ -8,9 +8,9 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from actors.group.codec.primitives import Writer
-from actors.wire.codec import ErrorCode
 from bench.client import Connection, Errors, request
+from muster.actors.group.codec.primitives import Writer
+from muster.actors.wire.codec import ErrorCode
 
 JOIN_GROUP, SYNC_GROUP, HEARTBEAT = (11, 9), (14, 5), (12, 4)
 SESSION_TIMEOUT_MS = 45_000

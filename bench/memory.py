@@ -7,9 +7,12 @@ import itertools
 import tracemalloc
 from collections.abc import Callable, Iterable
 
-from actors.group.config import GroupConfig
-from actors.group.coordinator import Coordinator
-from actors.group.messages import (
+from bench.many import Scale
+from bench.members import PROTOCOL, REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, assignment, subscription
+from bench.report import Figures
+from muster.actors.group.config import GroupConfig
+from muster.actors.group.coordinator import Coordinator
+from muster.actors.group.messages import (
     CommitPartition,
     CommitTopic,
     JoinGroup,
@@ -18,11 +21,8 @@ from actors.group.messages import (
     Request,
     SyncGroup,
 )
-from actors.group.types import GroupId, MemberId, Outcome, Token
-from bench.many import Scale
-from bench.members import PROTOCOL, REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, assignment, subscription
-from bench.report import Figures
-from placement.client import Context
+from muster.actors.group.types import GroupId, MemberId, Outcome, Token
+from muster.placement.client import Context
 
 _PARTITIONS_PER_COMMIT = 50
 

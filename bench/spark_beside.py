@@ -1,8 +1,8 @@
 """``python -m bench.spark_beside``: heartbeats through a gateway, with and without a Spark job on the same cluster.
 
-In each round: no job; a RayDP job over a big table, whose executors yield (:mod:`spark.priority`); no job again; and
-the same job with executors that do not yield, for comparison. All in one run, so that what the machine does besides is
-in all of them.
+In each round: no job; a RayDP job over a big table, whose executors yield (:mod:`muster.spark.priority`); no job again;
+and the same job with executors that do not yield, for comparison. All in one run, so that what the machine does besides
+is in all of them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from bench.many import warm_up
 from bench.members import Heartbeats, Member
 from bench.report import Figures, markdown, percentile, print_table, write_json
 from bench.spark_scale import ended_in_order, planted_end_ms, tables_at
-from gateway.cli.times import Size
-from spark.jobs import JOBS
+from muster.gateway.cli.times import Size
+from muster.spark.jobs import JOBS
 
 _PARTITIONS = 4
 _CONNECTIONS = 20

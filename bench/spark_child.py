@@ -1,7 +1,8 @@
 """A driver that is measured: ``python -m bench.spark_child REQUEST`` runs jobs one after the other in one session.
 
 A line of JSON on stdout for the session's start, for each job's begin and end, and for the session's end. Every job
-begins without cached frames. ``MUSTER_BENCH_PRIORITY=normal``: nothing yields (:mod:`spark.priority`), for comparison.
+begins without cached frames. ``MUSTER_BENCH_PRIORITY=normal``: nothing yields (:mod:`muster.spark.priority`), for
+comparison.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from spark import priority
-from spark.command import session_for
-from spark.jobs import JOBS
-from spark.request import Request
-from spark.signals import end_on_signals
+from muster.spark import priority
+from muster.spark.command import session_for
+from muster.spark.jobs import JOBS
+from muster.spark.request import Request
+from muster.spark.signals import end_on_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +44,7 @@ def main() -> None:
         priority.yield_own()
     began_s = time.perf_counter()
     with session_for(request, jobs, low_priority=yields) as session:
-        from spark.answer import answer_of
+        from muster.spark.answer import answer_of
 
         end_on_signals(session)
         _say("session", seconds=time.perf_counter() - began_s)

@@ -17,11 +17,11 @@ import click
 from bench.cluster import machine
 from bench.report import Figures, print_table
 from bench.tables import make
-from gateway.cli.times import Size
-from spark.command import session_for
-from spark.jobs import JOBS
-from spark.jobs.job import Options
-from spark.request import Request
+from muster.gateway.cli.times import Size
+from muster.spark.command import session_for
+from muster.spark.jobs import JOBS
+from muster.spark.jobs.job import Options
+from muster.spark.request import Request
 
 
 @click.command()
@@ -55,7 +55,7 @@ def _measured(
     request = Request(storage=storage, jobs=names, options=options, executor_cores=cores, executor_memory_bytes=memory)
     seconds = {}
     with session_for(request, [JOBS[name] for name in names]) as session:
-        from spark.answer import answer_of
+        from muster.spark.answer import answer_of
 
         for name in names:
             click.echo(f"bench: {part} samples, {name}", err=True)

@@ -19,8 +19,8 @@ import psutil
 
 from bench.cluster import Cluster
 from bench.spark_child import PRIORITY
+from muster.spark.priority import mark
 from pytest_muster.bound import bound
-from spark.priority import mark
 
 Driver: TypeAlias = "subprocess.Popen[str]"
 

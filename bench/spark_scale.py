@@ -21,15 +21,15 @@ from pathlib import Path
 import click
 import pyarrow.parquet as pq
 
-from actors.tables.schemas.samples import SAMPLES
 from bench import spark_runs
 from bench.cluster import Cluster, machine
 from bench.report import Figures, write_json
 from bench.spark_runs import OutOfTime, Run, RunFailed
 from bench.spark_table import Pair, as_figures, markdown, print_pairs
 from bench.tables import make
-from gateway.cli.times import Size
-from spark.jobs import JOBS
+from muster.actors.tables.schemas.samples import SAMPLES
+from muster.gateway.cli.times import Size
+from muster.spark.jobs import JOBS
 
 CACHE = Path(".cache/bench-tables")
 """Not in git."""

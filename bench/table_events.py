@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from actors.tables.parquet import COMPRESSION, write_rows
-from actors.tables.rollup import hour_folder
-from actors.tables.schemas import TABLES
-from actors.tables.schemas.cluster import FAULTS, LIFECYCLE, REPAIRS
-from actors.tables.schemas.groups import GROUP_EVENTS, REGISTRATIONS
-from actors.tables.schemas.offsets import COMMITS, END_OFFSETS
-from actors.tables.schemas.rebalances import REBALANCES
 from bench.table_world import HOUR_MS, LOGS, World
+from muster.actors.tables.parquet import COMPRESSION, write_rows
+from muster.actors.tables.rollup import hour_folder
+from muster.actors.tables.schemas import TABLES
+from muster.actors.tables.schemas.cluster import FAULTS, LIFECYCLE, REPAIRS
+from muster.actors.tables.schemas.groups import GROUP_EVENTS, REGISTRATIONS
+from muster.actors.tables.schemas.offsets import COMMITS, END_OFFSETS
+from muster.actors.tables.schemas.rebalances import REBALANCES
 
 _COMMIT_STEP_MS = 300_000
 _END_OFFSET_STEP_MS = 60_000

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from placement.hashing import partition_for
+from muster.placement.hashing import partition_for
 
 HOUR_MS = 3_600_000
 OFFSETS_PARTITIONS = 16

@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from actors.tables.parquet import COMPRESSION
-from actors.tables.rollup import hour_folder
-from actors.tables.schemas.samples import SAMPLES, SAMPLES_SCHEMA
 from bench import table_events
 from bench.table_world import HOUR_MS, Planted, World
+from muster.actors.tables.parquet import COMPRESSION
+from muster.actors.tables.rollup import hour_folder
+from muster.actors.tables.schemas.samples import SAMPLES, SAMPLES_SCHEMA
 
 _BLOCK_ROWS = 250_000
 _MESSAGE_BYTES = 220

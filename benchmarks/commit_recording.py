@@ -21,16 +21,16 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from actors.config import MusterConfig, group_config
-from actors.group.events import CommittedPartition, OffsetsCommitted
-from actors.group.types import GroupId, MemberId
-from actors.log import LogConfig, PartitionLog
-from actors.log.files.disk import Disk
-from actors.offsets.history.group_history import GroupHistory
-from actors.offsets.partition import OffsetsPartition
-from actors.runtime.process import now_ms
-from actors.wire import codec
-from placement.client import Context
+from muster.actors.config import MusterConfig, group_config
+from muster.actors.group.events import CommittedPartition, OffsetsCommitted
+from muster.actors.group.types import GroupId, MemberId
+from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.files.disk import Disk
+from muster.actors.offsets.history.group_history import GroupHistory
+from muster.actors.offsets.partition import OffsetsPartition
+from muster.actors.runtime.process import now_ms
+from muster.actors.wire import codec
+from muster.placement.client import Context
 
 ROUNDS = 20
 AT_ONCE = 100

@@ -18,9 +18,9 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from actors.log import LogConfig, PartitionLog
-from actors.log.files.disk import Disk
-from actors.log.format.records import build_batch
+from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.files.disk import Disk
+from muster.actors.log.format.records import build_batch
 
 APPENDS = 5_000
 BATCH_BYTES = (200, 16_384, 262_144)

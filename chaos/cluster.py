@@ -20,7 +20,7 @@ from pytest_muster.bound import bound
 
 ROOT = Path(__file__).parents[1]
 _STOP_S = 60.0
-_MUSTER = (sys.executable, "-m", "gateway.cli.main")
+_MUSTER = (sys.executable, "-m", "muster.gateway.cli.main")
 
 
 class StartFailed(RuntimeError):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from placement.hashing import partition_for
+from muster.placement.hashing import partition_for
 
 OFFSETS_PARTITIONS = 4
 LOG_ACTORS = 2

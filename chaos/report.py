@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from chaos.history import History, Life, Span, Step
 from chaos.plan import OFFSETS_PARTITIONS
 from chaos.rules.violation import Violation
-from placement.hashing import partition_for
+from muster.placement.hashing import partition_for
 
 _BOUNDS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors.runtime.java import find_java
+from muster.actors.runtime.java import find_java
 
 HERE = Path(__file__).parent
 CACHE_VARIABLE = "MUSTER_CONFORMANCE_CACHE"

@@ -8,9 +8,9 @@ from importlib.metadata import version
 
 import pytest
 
-from actors.runtime.java import JavaNotFound
 from conformance.artifacts import Kafka, KafkaJs, ToolMissing, connect, kafka, kafkajs
 from conformance.kafka import KafkaBroker
+from muster.actors.runtime.java import JavaNotFound
 from tests.muster_process import Muster
 
 _numbers = itertools.count(1)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from actors.wire.codec import ErrorCode
 from conformance.artifacts import Kafka
 from conformance.clients import Tools
 from conformance.topics import create_topic
+from muster.actors.wire.codec import ErrorCode
 from tests.gateway.config_requests import BROKER, CASES, DELETE, THE_TOPIC, Case, incremental
 from tests.gateway.serving import Client
 

@@ -9,7 +9,7 @@ import pytest
 from conformance.artifacts import Kafka
 from conformance.clients import Tools
 from conformance.topics import create_topic, ends
-from gateway.apis.transactions import NOT_SERVED
+from muster.gateway.apis.transactions import NOT_SERVED
 from tests.muster_process import Muster
 
 

@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from actors.runtime import rich_console
 from demo.page import Check, GroupLine
+from muster.actors.runtime import rich_console
 
 _PLAIN_INTERVAL_S = 10.0
 

@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from actors.runtime import terminal
 from demo.dataset import ROWS, row_number
 from demo.received import Received
+from muster.actors.runtime import terminal
 
 COMMIT_INTERVAL_S = 1.0
 POLL_S = 0.2

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
-from actors.wire import codec
-from actors.wire.codec import ErrorCode
 from demo.checks import Commit, Membership
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode
 
 _HEARTBEAT, _HEARTBEAT_VERSION = 12, 3
 _TIMEOUT_S = 10.0

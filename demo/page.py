@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from demo.consumption import BUCKET_SECONDS, Consumption
-from spark.render import plots
-from spark.render.page import render_page
-from spark.render.plots import Event
+from muster.spark.render import plots
+from muster.spark.render.page import render_page
+from muster.spark.render.plots import Event
 
 _UNATTRIBUTED = "(unattributed)"
 

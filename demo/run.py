@@ -21,7 +21,6 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from actors.runtime import terminal
 from demo.checks import GroupSeen, Killed, MemberSeen, Membership, Seen, check_all, group_lines, went_on_after_s
 from demo.consumption import BUCKET_SECONDS, Consumption, table_of
 from demo.counters import Counted, counted, differences
@@ -31,8 +30,9 @@ from demo.observer import CommitWatch, Observer
 from demo.page import Check, Report, render
 from demo.samples import attributed, sent
 from demo.stage import GATEWAYS, GROUPS, JOIN_S, OFFSETS_PARTITIONS, PARTITIONS, TOPIC, Demo, DemoError, Group
-from placement.hashing import partition_for
-from spark.render.plots import Event
+from muster.actors.runtime import terminal
+from muster.placement.hashing import partition_for
+from muster.spark.render.plots import Event
 
 BILLING = GROUPS[0].name
 KILL_THE_ACTOR_AT, KILL_THE_GATEWAY_AT = 0.2, 0.6
@@ -132,7 +132,7 @@ def analyse(demo: Demo, seen: Seen) -> Seen:
     demo.display.step("muster spark consumption: Spark through RayDP on the same Ray cluster analyses the samples")
     output = demo.folder / "consumption.json"
     asked = ("spark", "consumption", "--storage", str(demo.storage), "--bucket", str(BUCKET_SECONDS))
-    job = demo.run("spark", "gateway.cli.main", *asked, "--format", "json", "--out", str(output))
+    job = demo.run("spark", "muster.gateway.cli.main", *asked, "--format", "json", "--out", str(output))
     if job.wait(_SPARK_S) != 0:
         demo.display.step(f"the Spark job failed: {demo.last_words('spark')}")
         return seen

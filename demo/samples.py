@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow.dataset as ds
 
-from actors.tables.schemas.samples import SAMPLES, SAMPLES_SCHEMA
 from demo.counters import Counted
 from demo.received import Interval, union
+from muster.actors.tables.schemas.samples import SAMPLES, SAMPLES_SCHEMA
 
 
 def attributed(storage: Path, topic: str) -> dict[str, int]:

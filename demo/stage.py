@@ -70,7 +70,7 @@ class Demo:
         ready_file = self.folder / "ready.json"
         up = ("up", "--gateways", str(GATEWAYS), "--port", "0", "--storage", str(self.storage))
         settings = ("--set", f"offsets.topic.num.partitions={OFFSETS_PARTITIONS}", "--ready-file", str(ready_file))
-        self.muster = self.run("muster", "gateway.cli.main", *up, *settings, grace_s=_STOP_S)
+        self.muster = self.run("muster", "muster.gateway.cli.main", *up, *settings, grace_s=_STOP_S)
         self.until(ready_file.exists, _START_S, "muster up to serve")
         ready = json.loads(ready_file.read_text())
         self.bootstrap, self.metrics = ",".join(ready["bootstrap"]), tuple(ready["metrics"])
@@ -118,7 +118,7 @@ class Demo:
 
     def status(self) -> dict[str, dict[str, Any]]:
         """Actors by name, as ``muster status`` shows them. DemoError if it fails."""
-        command = [sys.executable, "-m", "gateway.cli.main", "status", "--json", "--storage", str(self.storage)]
+        command = [sys.executable, "-m", "muster.gateway.cli.main", "status", "--json", "--storage", str(self.storage)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=JOIN_S, start_new_session=True)
         if done.returncode:
             raise DemoError(f"muster status: {done.stderr.strip().splitlines()[-1:]}")

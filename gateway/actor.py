@@ -13,38 +13,38 @@ from typing import Any, TypeVar
 import ray
 from ray.exceptions import RayError
 
-import gateway.apis  # registers the handlers
-from actors.audit.outbox import Batch
-from actors.audit.report import Report
-from actors.audit.sends import Key, Run, Sends
-from actors.config.altering import Alteration
-from actors.controller.admin import NewTopic, TopicOutcome
-from actors.controller.lifecycle import ControllerSeen, Lifecycle
-from actors.faults.registry import Book
-from actors.runtime.event_writer import EventWriter
-from actors.runtime.follow import CurrentController, ViewFollower
-from actors.runtime.process import log_to_file, now_ms, wall_ms
-from actors.runtime.settings import ClusterSettings
-from actors.runtime.started import Started
-from actors.runtime.storage import check_shared
-from actors.tables.reading import TableDamaged
-from actors.tables.schemas.cluster import LIFECYCLE
-from actors.tables.spool import SampleStore
-from actors.wire.limited_log import LimitedLog
-from gateway.attribution.account import End
-from gateway.faults.controller import RayFaults
-from gateway.faults.injection import GatewayFaults
-from gateway.http.server import gateway_app, start_http
-from gateway.kop.shadow import shadow_of
-from gateway.listener.controller import ControllerUnavailable
-from gateway.listener.resume import ends
-from gateway.listener.server import GatewayServer
-from gateway.listener.upkeep import Upkeep, account_of
-from gateway.metrics.gateway import GatewayMetrics
-from placement.host_port import host_port
-from placement.layout import BrokerNode, broker_path
-from placement.view import Broker, ClusterView
-from placement.zookeeper.ephemeral import EphemeralNode
+import muster.gateway.apis  # noqa: F401 - registers the handlers
+from muster.actors.audit.outbox import Batch
+from muster.actors.audit.report import Report
+from muster.actors.audit.sends import Key, Run, Sends
+from muster.actors.config.altering import Alteration
+from muster.actors.controller.admin import NewTopic, TopicOutcome
+from muster.actors.controller.lifecycle import ControllerSeen, Lifecycle
+from muster.actors.faults.registry import Book
+from muster.actors.runtime.event_writer import EventWriter
+from muster.actors.runtime.follow import CurrentController, ViewFollower
+from muster.actors.runtime.process import log_to_file, now_ms, wall_ms
+from muster.actors.runtime.settings import ClusterSettings
+from muster.actors.runtime.started import Started
+from muster.actors.runtime.storage import check_shared
+from muster.actors.tables.reading import TableDamaged
+from muster.actors.tables.schemas.cluster import LIFECYCLE
+from muster.actors.tables.spool import SampleStore
+from muster.actors.wire.limited_log import LimitedLog
+from muster.gateway.attribution.account import End
+from muster.gateway.faults.controller import RayFaults
+from muster.gateway.faults.injection import GatewayFaults
+from muster.gateway.http.server import gateway_app, start_http
+from muster.gateway.kop.shadow import shadow_of
+from muster.gateway.listener.controller import ControllerUnavailable
+from muster.gateway.listener.resume import ends
+from muster.gateway.listener.server import GatewayServer
+from muster.gateway.listener.upkeep import Upkeep, account_of
+from muster.gateway.metrics.gateway import GatewayMetrics
+from muster.placement.host_port import host_port
+from muster.placement.layout import BrokerNode, broker_path
+from muster.placement.view import Broker, ClusterView
+from muster.placement.zookeeper.ephemeral import EphemeralNode
 
 log = logging.getLogger(__name__)
 
@@ -52,11 +52,11 @@ _CONTROLLER_S = 30.0
 _SETTLE_S = 1.0
 T = TypeVar("T")
 
-__all__ = ["GatewayActor", "gateway"]
+__all__ = ["GatewayActor"]
 
 
 class RayController:
-    """The controller, asked over Ray; a :class:`gateway.listener.controller.Controller`."""
+    """The controller, asked over Ray; a :class:`muster.gateway.listener.controller.Controller`."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle

@@ -11,15 +11,15 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from actors.controller.actor import Controller
-from actors.controller.nodes import NodeError
-from actors.controller.supervisor import detached
-from actors.reconciler.reconciler import MappingUnknown
-from actors.runtime.process import log_folder
-from actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings
-from gateway.actor import GatewayActor
-from placement.host_port import host_port
-from placement.zookeeper.client import ZooKeeperUnreachable
+from muster.actors.controller.actor import Controller
+from muster.actors.controller.nodes import NodeError
+from muster.actors.controller.supervisor import detached
+from muster.actors.reconciler.reconciler import MappingUnknown
+from muster.actors.runtime.process import log_folder
+from muster.actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings
+from muster.gateway.actor import GatewayActor
+from muster.placement.host_port import host_port
+from muster.placement.zookeeper.client import ZooKeeperUnreachable
 
 _STOP_S = 40.0
 _STATUS_S = 15.0

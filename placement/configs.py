@@ -1,4 +1,4 @@
-"""What is configured while the cluster runs, in ZooKeeper. Calls block on ZooKeeper, as those of placement.topics."""
+"""What is configured while the cluster runs, in ZooKeeper. Calls block, as those of muster.placement.topics."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
-from placement.epochs import ActorEpoch, commit_as
-from placement.layout import (
+from muster.placement.epochs import ActorEpoch, commit_as
+from muster.placement.layout import (
     BROKER_CONFIGS,
     DEFAULT_BROKER,
     GROUP_CONFIGS,
@@ -24,10 +24,10 @@ from placement.layout import (
     topic_config_path,
     topic_path,
 )
-from placement.mapping.nodes import encode_segment
-from placement.topics import stored_config, unknown_topic
-from placement.view import DynamicConfigs
-from placement.zookeeper.client import ZooKeeperClient
+from muster.placement.mapping.nodes import encode_segment
+from muster.placement.topics import stored_config, unknown_topic
+from muster.placement.view import DynamicConfigs
+from muster.placement.zookeeper.client import ZooKeeperClient
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ import contextlib
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from placement.layout import DRAINED_NODES, drained_node_path, encode_drained_node
-from placement.zookeeper.client import ZooKeeperClient
+from muster.placement.layout import DRAINED_NODES, drained_node_path, encode_drained_node
+from muster.placement.zookeeper.client import ZooKeeperClient
 
 
 def drain(zk: ZooKeeperClient, node_id: str, now_ms: int) -> None:

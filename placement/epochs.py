@@ -14,7 +14,7 @@ from typing import Any
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 from kazoo.protocol.states import ZnodeStat
 
-from placement.layout import (
+from muster.placement.layout import (
     CONTROLLER_EPOCH,
     PRODUCER_ID_BLOCK,
     Malformed,
@@ -26,7 +26,7 @@ from placement.layout import (
     partition_state_path,
     topic_path,
 )
-from placement.zookeeper.client import ZooKeeperClient
+from muster.placement.zookeeper.client import ZooKeeperClient
 
 MAX_PRODUCER_ID = 2**63 - 1
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from placement.view import Topic
+from muster.placement.view import Topic
 
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
@@ -29,7 +29,7 @@ CLUSTER_ID = "/cluster/id"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CLIENT_GROUP_ID = "/client_group_id"
 CLIENT_GROUP_FENCES = "/client_group_fences"
-"""Our own: nodes whose versions tell that something was created there (placement.mapping.writes)."""
+"""Our own: nodes whose versions tell that something was created there (muster.placement.mapping.writes)."""
 ACTOR_EPOCHS = "/actor_epochs"
 """Our own: a child for each actor that fences its predecessors by an epoch of its own."""
 DRAINED_NODES = "/drained_nodes"

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from placement.rendezvous import choose
+from muster.placement.rendezvous import choose
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from uuid import UUID, uuid4
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
-from placement import epochs
-from placement.epochs import ActorEpoch
-from placement.layout import (
+from muster.placement import epochs
+from muster.placement.epochs import ActorEpoch
+from muster.placement.layout import (
     TOPIC_CONFIGS,
     TOPICS,
     Malformed,
@@ -25,8 +25,8 @@ from placement.layout import (
     topic_config_path,
     topic_path,
 )
-from placement.view import Topic
-from placement.zookeeper.client import ZooKeeperClient
+from muster.placement.view import Topic
+from muster.placement.zookeeper.client import ZooKeeperClient
 
 log = logging.getLogger(__name__)
 
@@ -185,11 +185,11 @@ class TopicRegistry:
             return grown
 
     def next_producer_id_block(self, size: int = 1000) -> range:
-        """As :func:`placement.epochs.next_producer_id_block`."""
+        """As :func:`muster.placement.epochs.next_producer_id_block`."""
         return epochs.next_producer_id_block(self._zk, size)
 
     def next_epoch(self, topic: str, partition: int, owner: str) -> int:
-        """As :func:`placement.epochs.next_epoch`."""
+        """As :func:`muster.placement.epochs.next_epoch`."""
         return epochs.next_epoch(self._zk, topic, partition, owner)
 
     def _names(self) -> tuple[frozenset[str], int]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from placement.leaders import Leaders, Partitions, deal
-from placement.rendezvous import choose
+from muster.placement.leaders import Leaders, Partitions, deal
+from muster.placement.rendezvous import choose
 
 OFFSETS_TOPIC = "__consumer_offsets"
 

@@ -17,10 +17,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import NumericType
 
-from spark.jobs.job import Job, Options, Plot, Section
-from spark.out import said
-from spark.render.plotted import reduced
-from spark.tables import damage_in, read_table
+from muster.spark.jobs.job import Job, Options, Plot, Section
+from muster.spark.out import said
+from muster.spark.render.plotted import reduced
+from muster.spark.tables import damage_in, read_table
 
 MOST_ROWS = 10_000
 """Of one section in one answer, so that the driver's memory does not depend on how long a time was asked about."""
@@ -44,7 +44,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plotted:
-    """What :func:`spark.render.plotted.reduced` found."""
+    """What :func:`muster.spark.render.plotted.reduced` found."""
 
     columns: Sequence[str]
     rows: Sequence[tuple[Any, ...]]
@@ -109,7 +109,7 @@ def answer_of(
     ``tables`` are what it runs over, those below ``storage`` if None. ``plots``: what plots
     draw is asked for, too. ``alone``: what was persisted in the session until now, for another answer, is released.
 
-    :class:`spark.tables.TableDamaged`; JobFailed for whatever else Spark stumbles over.
+    :class:`muster.spark.tables.TableDamaged`; JobFailed for whatever else Spark stumbles over.
     """
     shown = []
     with spark_errors_in_one_line(job.name):

@@ -1,4 +1,5 @@
-"""``python -m spark.command REQUEST``: what ``muster spark`` and ``muster report`` run. REQUEST: :mod:`spark.request`.
+"""``python -m muster.spark.command REQUEST``: what ``muster spark`` and ``muster report`` run. REQUEST:
+:mod:`muster.spark.request`.
 
 The answer goes to stdout or to a file, everything else to stderr. Exit code 0; 1 with one line that says why; 130 and
 143 after SIGINT and SIGTERM. The session ends with the process, however that ends.
@@ -18,19 +19,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from actors.runtime import rich_console, terminal
-from spark import out, priority, sizing
-from spark.jobs import JOBS
-from spark.jobs.job import Job, Options
-from spark.request import BadRequest, Request
-from spark.session import SparkUnavailable, is_short, local_session, make_active, raydp_session
-from spark.signals import end_on_signals, ended_by
+from muster.actors.runtime import rich_console, terminal
+from muster.spark import out, priority, sizing
+from muster.spark.jobs import JOBS
+from muster.spark.jobs.job import Job, Options
+from muster.spark.request import BadRequest, Request
+from muster.spark.session import SparkUnavailable, is_short, local_session, make_active, raydp_session
+from muster.spark.signals import end_on_signals, ended_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark.answer import Answer
-    from spark.progress import Progress
+    from muster.spark.answer import Answer
+    from muster.spark.progress import Progress
 
 _INTERRUPTED = 128 + signal.SIGINT
 _JOBS_AT_ONCE = 2
@@ -85,7 +86,7 @@ def _run(request: Request, jobs: list[Job]) -> int:
         (out.check_folder if request.format == "parquet" else out.check_file)(request.out)
     if not (request.storage / "metrics").is_dir():
         raise Refused(f"there are no tables in {request.storage}: no folder metrics in it; is it the storage.path?")
-    from spark.progress import Progress
+    from muster.spark.progress import Progress
 
     with Progress() as progress, ExitStack() as ending:
         folder = ending.enter_context(_stream_folder(request, jobs)) if request.stream else None
@@ -121,7 +122,7 @@ def session_for(
 ) -> AbstractContextManager[SparkSession]:
     """Spark where the request wants it, set up for the size of what the jobs read. SparkUnavailable.
 
-    ``low_priority``: see :func:`spark.session.raydp_session`.
+    ``low_priority``: see :func:`muster.spark.session.raydp_session`.
     """
     cores = request.executor_cores * (request.executors if request.ray_address else 1)
     names = {name for job in jobs for name in job.tables}
@@ -154,8 +155,8 @@ def _answers(
 
     Jobs on small tables are planned more than they are run, by one core each: so several are at a time.
     """
-    from spark.answer import Answer, JobFailed, answer_of, spark_errors_in_one_line, tables_of
-    from spark.tables import TableDamaged
+    from muster.spark.answer import Answer, JobFailed, answer_of, spark_errors_in_one_line, tables_of
+    from muster.spark.tables import TableDamaged
 
     at_once = _JOBS_AT_ONCE if len(jobs) > 1 and is_short(session) else 1
 
@@ -193,7 +194,7 @@ def _answers(
 
 
 def _show(request: Request, answers: list[Answer], damage: list[str]) -> None:
-    from spark.render import showing
+    from muster.spark.render import showing
 
     if request.format == "table" and request.out is None:
         showing.print_answers(answers, rich_console.console())
@@ -222,14 +223,14 @@ def _groups_without_rows(request: Request, answers: list[Answer]) -> list[str]:
 
 
 def _text(request: Request, answers: list[Answer], damage: list[str]) -> str:
-    from spark.render import showing
+    from muster.spark.render import showing
 
     match request.format:
         case "json":
             a_line_each = request.stream and not request.once
             return showing.to_json(answers, request.options, indent=None if a_line_each else 2)
         case "html":
-            from spark.render.report_page import render_answers
+            from muster.spark.render.report_page import render_answers
 
             return render_answers(answers, request.options, damage)
         case _:
@@ -239,9 +240,9 @@ def _text(request: Request, answers: list[Answer], damage: list[str]) -> str:
 
 
 def _write_parquet(request: Request, job: Job, session: SparkSession, progress: Progress) -> int:
-    from spark.answer import JobFailed, spark_errors_in_one_line, tables_of
-    from spark.render.showing import write_parquet
-    from spark.tables import TableDamaged
+    from muster.spark.answer import JobFailed, spark_errors_in_one_line, tables_of
+    from muster.spark.render.showing import write_parquet
+    from muster.spark.tables import TableDamaged
 
     assert request.out is not None
     progress.step(f"{job.name}: writing {request.out}")
@@ -256,7 +257,7 @@ def _write_parquet(request: Request, job: Job, session: SparkSession, progress: 
 
 @contextmanager
 def _stream_folder(request: Request, jobs: list[Job]) -> Iterator[Path]:
-    from spark.streaming.showing import stream_folder
+    from muster.spark.streaming.showing import stream_folder
 
     with ExitStack() as ending:
         try:
@@ -267,10 +268,10 @@ def _stream_folder(request: Request, jobs: list[Job]) -> Iterator[Path]:
 
 
 def _stream(request: Request, job: Job, session: SparkSession, folder: Path, progress: Progress) -> int:
-    from spark.answer import JobFailed
-    from spark.streaming.checkpoint import StreamRefused
-    from spark.streaming.showing import show_stream
-    from spark.tables import TableDamaged
+    from muster.spark.answer import JobFailed
+    from muster.spark.streaming.checkpoint import StreamRefused
+    from muster.spark.streaming.showing import show_stream
+    from muster.spark.tables import TableDamaged
 
     def show(answer: Answer, options: Options) -> None:
         with progress.cleared():

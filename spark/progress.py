@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from actors.runtime import rich_console
+from muster.actors.runtime import rich_console
 
 _POLL_S = 0.25
 

@@ -1,4 +1,4 @@
-"""What ``muster spark`` and ``muster report`` ask of the process that runs Spark (:mod:`spark.command`)."""
+"""What ``muster spark`` and ``muster report`` ask of the process that runs Spark (:mod:`muster.spark.command`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from spark.jobs.job import Options
+from muster.spark.jobs.job import Options
 
 
 class BadRequest(ValueError):

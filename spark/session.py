@@ -1,6 +1,6 @@
 """Spark sessions: through RayDP on a running Ray cluster, or local for tests and small tables.
 
-Both use the Java of :mod:`actors.runtime.java`, so nothing has to be installed by hand.
+Both use the Java of :mod:`muster.actors.runtime.java`, so nothing has to be installed by hand.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from actors.runtime.java import JavaNotFound, java_environment
-from actors.runtime.ray_on_loopback import use_loopback_for
-from spark import java_names, priority
+from muster.actors.runtime.java import JavaNotFound, java_environment
+from muster.actors.runtime.ray_on_loopback import use_loopback_for
+from muster.spark import java_names, priority
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,7 +119,7 @@ def raydp_session(
 
     Executors, their resources and the connection to Ray are released at the end, whatever happens inside.
     ``short_job`` and one shuffle partition suit tables of up to some millions of rows; beyond, more of these pay.
-    ``low_priority``: executors yield to the actors of the cluster, see :mod:`spark.priority`.
+    ``low_priority``: executors yield to the actors of the cluster, see :mod:`muster.spark.priority`.
     ``token_path`` names the file with the cluster's token if it uses token authentication. The cluster's nodes
     need Java in their environment (``muster up`` and ``cluster.yaml`` see to that). SparkUnavailable when there is
     no Java or no RayDP here, Ray does not answer, or the cluster has not enough CPUs or memory free.

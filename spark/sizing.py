@@ -24,7 +24,7 @@ _MOST_SHUFFLE_PARTITIONS = 200
 class Size:
     shuffle_partitions: int
     short_job: bool
-    """As in :func:`spark.session.raydp_session`."""
+    """As in :func:`muster.spark.session.raydp_session`."""
 
 
 def size_of(

@@ -1,6 +1,7 @@
 """The tables that the actors write under ``<storage>/metrics``, as DataFrames.
 
-What counts in a folder is decided by :mod:`actors.tables.hours`; :mod:`actors.tables.reading` is the same for pyarrow.
+What counts in a folder is decided by :mod:`muster.actors.tables.hours`; :mod:`muster.actors.tables.reading` is the same
+for pyarrow.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DateType, IntegerType, StructType
 
-from actors.tables.footers import check
-from actors.tables.hours import MERGED, Hour, Listing, TableDamaged, hours, listing
-from actors.tables.reading import folder_of
-from actors.tables.schemas import TABLES, time_column_of
+from muster.actors.tables.footers import check
+from muster.actors.tables.hours import MERGED, Hour, Listing, TableDamaged, hours, listing
+from muster.actors.tables.reading import folder_of
+from muster.actors.tables.schemas import TABLES, time_column_of
 
 __all__ = ["TableDamaged", "damage_in", "no_rows", "read_table", "schema_of", "stream_table"]
 
@@ -32,7 +33,7 @@ _FILE = re.compile(r"file:(?://)?(/\S+?/date=[^/\s]+/hour=[^/\s]+/[^/\s]+?\.parq
 
 
 def schema_of(name: str) -> StructType:
-    """The table's columns as in :data:`actors.tables.schemas.TABLES`, then the folders' ``date`` and ``hour`` (UTC)."""
+    """Columns as in :data:`muster.actors.tables.schemas.TABLES`, then ``date`` and ``hour`` (UTC) of the folders."""
     return from_arrow_schema(TABLES[name]).add("date", DateType()).add("hour", IntegerType())
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from typing import Any
 
-from spark.render.showing import cell
+from muster.spark.render.showing import cell
 
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 _SECONDS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))

@@ -10,7 +10,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from placement.hashing import partition_for
+from muster.placement.hashing import partition_for
 
 _numbers = itertools.count(1)
 

@@ -69,7 +69,7 @@ class Muster(Cluster):
         sets = [item for name, value in self.properties.items() for item in ("--set", f"{name}={value}")]
         ready_file = str(self.storage.parent / f"{self.storage.name}.ready")
         return [
-            *(sys.executable, "-m", "gateway.cli.main", "up", "--port", "0", "--storage", str(self.storage)),
+            *(sys.executable, "-m", "muster.gateway.cli.main", "up", "--port", "0", "--storage", str(self.storage)),
             *("--ready-file", ready_file),
             *self.arguments,
             *sets,
@@ -107,7 +107,7 @@ class Muster(Cluster):
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Another muster command on this cluster, when it has ended."""
-        command = [sys.executable, "-m", "gateway.cli.main", *arguments, "--storage", str(self.storage)]
+        command = [sys.executable, "-m", "muster.gateway.cli.main", *arguments, "--storage", str(self.storage)]
         return subprocess.run(command, capture_output=True, text=True, timeout=120, env=self.environment)
 
     def cli(self, *arguments: str, check: bool = True) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from actors.tables.schemas import TABLES, time_column_of
+from muster.actors.tables.schemas import TABLES, time_column_of
 
 
 def table_rows(storage: Path, table: str) -> list[dict[str, Any]]:

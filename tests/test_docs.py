@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 import pytest
 
-from actors.config import MusterConfig, describe_broker, describe_topic
-from gateway.cli.main import cli
+from muster.actors.config import MusterConfig, describe_broker, describe_topic
+from muster.gateway.cli.main import cli
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

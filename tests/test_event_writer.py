@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.runtime import event_writer
-from actors.runtime.event_writer import EventWriter
-from actors.tables import events, parquet
+from muster.actors.runtime import event_writer
+from muster.actors.runtime.event_writer import EventWriter
+from muster.actors.tables import events, parquet
 from tests.table_rows import table_rows
 from tests.tables.events import event
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.docs.generate import DOCS, generated_part, pages
+from muster.gateway.docs.generate import DOCS, generated_part, pages
 
 
 @pytest.mark.parametrize("name", pages())
 def test_a_page_says_what_the_code_says(name: str) -> None:
     page = (DOCS / name).read_text()
-    assert generated_part(page) == pages()[name]().strip(), "run: python -m gateway.docs.generate"
+    assert generated_part(page) == pages()[name]().strip(), "run: python -m muster.gateway.docs.generate"

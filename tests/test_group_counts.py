@@ -8,11 +8,11 @@ import itertools
 import pytest
 from kio.schema.errors import ErrorCode
 
-from actors.group.config import GroupConfig
-from actors.group.state import GroupState
-from actors.group.types import GroupId
-from actors.offsets.metrics import REBALANCE_BUCKETS_MS, GroupCounts, GroupRow, PartitionMetrics, Snapshot
-from actors.wire import envelope
+from muster.actors.group.config import GroupConfig
+from muster.actors.group.state import GroupState
+from muster.actors.group.types import GroupId
+from muster.actors.offsets.metrics import REBALANCE_BUCKETS_MS, GroupCounts, GroupRow, PartitionMetrics, Snapshot
+from muster.actors.wire import envelope
 from tests.group.driver import Driver, assignment, commit, join, leave
 
 HOUR_MS = 3_600_000

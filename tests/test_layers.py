@@ -40,16 +40,22 @@ VALUES = {("uuid", "UUID"), ("datetime", "timedelta")}
 """Types of plain values in impure modules; they read no clock and draw nothing."""
 
 
+def package_of(module: str) -> str:
+    """``actors`` for ``muster.actors.log``; for a module that is not Muster's, its top-level package."""
+    first, *others = module.split(".")
+    return others[0] if first == "muster" and others else first
+
+
 def imported(file: Path) -> Iterator[tuple[str, int]]:
     """Top-level package of every import in the file, also inside functions, with its line; not of ``VALUES``."""
     for node in ast.walk(ast.parse(file.read_text(), str(file))):
         if isinstance(node, ast.Import):
-            yield from ((alias.name.split(".")[0], node.lineno) for alias in node.names)
+            yield from ((package_of(alias.name), node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}:{node.lineno}: import by the whole name"
             module = node.module or ""
             if not {(module, alias.name) for alias in node.names} <= VALUES:
-                yield module.split(".")[0], node.lineno
+                yield package_of(module), node.lineno
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
@@ -62,6 +68,28 @@ def test_imports_point_one_way(package: str) -> None:
         if name in others
     ]
     assert not wrong
+
+
+def test_muster_has_one_import_name() -> None:
+    """``import actors`` works in a checkout too, and would load a second copy of every module."""
+    folders = {folder.name for folder in (ROOT / "muster").iterdir() if folder.is_symlink()}
+    assert folders == {"actors", "gateway", "placement", "spark"}
+    files = (file for file in ROOT.rglob("*.py") if not file.relative_to(ROOT).parts[0].startswith("."))
+    wrong = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text(), str(file)))
+        for module in modules_of(node)
+        if module.split(".")[0] in folders
+    ]
+    assert not wrong
+
+
+def modules_of(node: ast.AST) -> list[str]:
+    """The modules that an import statement names; of any other node none."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) else []
 
 
 def test_pytest_muster_needs_nothing_of_ours() -> None:
@@ -82,7 +110,8 @@ def test_cores_are_pure(file: Path) -> None:
 def modules() -> dict[str, Path]:
     """Every module of the product, by its whole name."""
     files = (file for package in ("actors", "gateway", "placement", "spark") for file in (ROOT / package).rglob("*.py"))
-    return {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
+    names = {file: ".".join(("muster", *file.relative_to(ROOT).with_suffix("").parts)) for file in files}
+    return {name.removesuffix(".__init__"): file for file, name in names.items()}
 
 
 def imports_between(files: dict[str, Path]) -> dict[str, set[str]]:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from actors.controller.lifecycle import ControllerSeen, Lifecycle, Server
-from actors.controller.managed import Managed
-from actors.controller.standbys import Standby, StandIn
-from actors.runtime.event_writer import EventWriter
-from actors.runtime.started import Started
+from muster.actors.controller.lifecycle import ControllerSeen, Lifecycle, Server
+from muster.actors.controller.managed import Managed
+from muster.actors.controller.standbys import Standby, StandIn
+from muster.actors.runtime.event_writer import EventWriter
+from muster.actors.runtime.started import Started
 from tests.table_rows import table_rows
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors.wire.limited_log import LimitedLog
+from muster.actors.wire.limited_log import LimitedLog
 
 LOGGER = logging.getLogger("tests.limited")
 LONG_S = 3600.0

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from actors.controller.liveness import Unresponsive, while_alive
-from actors.runtime.processes import NotAnActor, signal_process, until_process_ends
+from muster.actors.controller.liveness import Unresponsive, while_alive
+from muster.actors.runtime.processes import NotAnActor, signal_process, until_process_ends
 
 TIMEOUT_S = 0.2
 

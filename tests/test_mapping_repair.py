@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from actors.offsets.held import Known, news, version_of
-from actors.offsets.mapping_writer import MappingWriter
-from actors.reconciler.reconciler import MappingUnknown, Reconciler
-from placement.mapping.nodes import decode_registration, encode_registration, kop_path, registration_path
-from placement.mapping.registration import Registration, Withdrawal
-from placement.mapping.writes import MappingNodes
-from placement.zookeeper.client import ZooKeeperClient
+from muster.actors.offsets.held import Known, news, version_of
+from muster.actors.offsets.mapping_writer import MappingWriter
+from muster.actors.reconciler.reconciler import MappingUnknown, Reconciler
+from muster.placement.mapping.nodes import decode_registration, encode_registration, kop_path, registration_path
+from muster.placement.mapping.registration import Registration, Withdrawal
+from muster.placement.mapping.writes import MappingNodes
+from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.placement.strategies import OFFSETS_PARTITIONS, partition_of, registration
 from tests.test_reconciler import Held, eventually, everything, expected, offsets_topic, running, same, tree, wipe
 from tests.zookeeper_fixture import zk, zk_hosts, zookeeper

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from actors.offsets.mapping_writer import MappingWriter
-from actors.runtime.zookeeper import EmbeddedZooKeeper
-from placement.mapping.nodes import decode_registration, encode_registration, registration_path
-from placement.mapping.registration import Registration, Withdrawal
-from placement.zookeeper.client import ZooKeeperClient, connect
+from muster.actors.offsets.mapping_writer import MappingWriter
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
+from muster.placement.mapping.nodes import decode_registration, encode_registration, registration_path
+from muster.placement.mapping.registration import Registration, Withdrawal
+from muster.placement.zookeeper.client import ZooKeeperClient, connect
 from tests.placement.strategies import registration
 from tests.zookeeper_fixture import eventually, zk, zk_hosts, zookeeper
 

@@ -13,11 +13,11 @@ from prometheus_client import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from actors.tables.rollup import Sample
-from gateway.attribution.account import Account
-from gateway.attribution.connection import ConnectionState
-from gateway.http.server import PortTaken, make_app, start_http
-from gateway.metrics.gateway import GatewayMetrics
+from muster.actors.tables.rollup import Sample
+from muster.gateway.attribution.account import Account
+from muster.gateway.attribution.connection import ConnectionState
+from muster.gateway.http.server import PortTaken, make_app, start_http
+from muster.gateway.metrics.gateway import GatewayMetrics
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Coordinator, Sink
 
 HOSTILE = ['a"b', "a\\b", "a\\nb", "a\nb", "a\r\nb", 'x",group="y', "} 1\nfake 2", "", "ünï\u2028", "\x00\t", "\\", '"']

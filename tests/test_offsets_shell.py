@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from actors.group.config import GroupConfig
-from actors.group.events import Cause, Event, MemberSynced, RebalanceStarted
-from actors.group.types import Record
-from actors.log import LogConfig, PartitionLog
-from actors.log.files.disk import Disk
-from actors.log.format.batch import iter_headers
-from actors.offsets.batching import batches
-from actors.offsets.partition import OffsetsPartition
-from actors.runtime.process import now_ms
-from actors.wire import codec, envelope
-from actors.wire.channel import Channel, connect
-from actors.wire.codec import ErrorCode
-from actors.wire.server import Server
+from muster.actors.group.config import GroupConfig
+from muster.actors.group.events import Cause, Event, MemberSynced, RebalanceStarted
+from muster.actors.group.types import Record
+from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.files.disk import Disk
+from muster.actors.log.format.batch import iter_headers
+from muster.actors.offsets.batching import batches
+from muster.actors.offsets.partition import OffsetsPartition
+from muster.actors.runtime.process import now_ms
+from muster.actors.wire import codec, envelope
+from muster.actors.wire.channel import Channel, connect
+from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.server import Server
 
 CONTEXT = envelope.write_context("127.0.0.1", "1-1", "User:ANONYMOUS")
 TOPIC_ID = uuid.UUID("00000000-0000-4000-8000-000000000001")

@@ -115,7 +115,7 @@ class TestFailures:
         return out
 
     def test_a_cluster_that_does_not_start(self, python: Path, tmp_path: Path) -> None:
-        command = f"{sys.executable} -m gateway.cli.main"
+        command = f"{sys.executable} -m muster.gateway.cli.main"
         out = self.fails(python, tmp_path, "muster_properties = no.such.property = 1", MUSTER_COMMAND=command)
         assert out.count(f"muster up ended with exit code 1: {command} up --port 0") == 1
         assert out.count("muster: unknown property no.such.property") == 1

@@ -32,7 +32,7 @@ def muster_properties(muster_properties):
 
 
 def test_nothing_of_the_server_is_here():
-    assert [name for name in ("ray", "pyspark", "kio", "gateway", "actors") if find_spec(name)] == []
+    assert [name for name in ("ray", "pyspark", "kio", "muster") if find_spec(name)] == []
 
 
 def test_produce_and_consume(muster):
@@ -88,7 +88,7 @@ def test_a_users_suite_and_ctrl_c(tmp_path: Path) -> None:
     (suite / "pytest.ini").write_text(CONFIGURATION)
     (suite / "test_first.py").write_text(FIRST_MODULE)
     (suite / "test_second.py").write_text(SECOND_MODULE)
-    command = f"{sys.executable} -m gateway.cli.main"
+    command = f"{sys.executable} -m muster.gateway.cli.main"
     done = run_pytest(python, suite, "-v", f"--basetemp={tmp_path / 'temp'}", MUSTER_COMMAND=command)
     assert "5 passed" in done.stdout, done.stdout
     assert "KeyboardInterrupt" in done.stdout

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.offsets.history.rebalances import MOST_BYTES, RebalanceHistory
-from actors.runtime.process import now_ms
-from actors.tables.rebalances import RebalanceStore, encode
+from muster.actors.offsets.history.rebalances import MOST_BYTES, RebalanceHistory
+from muster.actors.runtime.process import now_ms
+from muster.actors.tables.rebalances import RebalanceStore, encode
 from tests.tables.rebalances import A, entry
 from tests.test_offsets_shell import Shell, run
 

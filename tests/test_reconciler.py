@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from actors.reconciler.reconciler import Reconciler
-from actors.runtime.zookeeper import EmbeddedZooKeeper
-from placement.layout import CLIENT_GROUP_ID
-from placement.mapping.nodes import encode_registration, kop_path, registration_path
-from placement.mapping.registration import Registration
-from placement.mapping.writes import Outcome
-from placement.topics import TopicRegistry
-from placement.view import OFFSETS_TOPIC
-from placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
+from muster.actors.reconciler.reconciler import Reconciler
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
+from muster.placement.layout import CLIENT_GROUP_ID
+from muster.placement.mapping.nodes import encode_registration, kop_path, registration_path
+from muster.placement.mapping.registration import Registration
+from muster.placement.mapping.writes import Outcome
+from muster.placement.topics import TopicRegistry
+from muster.placement.view import OFFSETS_TOPIC
+from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
 from tests.placement.strategies import GROUPS, OFFSETS_PARTITIONS, partition_of, registration
 from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
 

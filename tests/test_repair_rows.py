@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from actors.reconciler.counts import RepairCounts
-from actors.reconciler.history import RepairHistory
-from actors.runtime.event_writer import EventWriter
-from actors.runtime.process import wall_ms
-from placement.mapping.nodes import client_path, encode_registration, kop_path, registration_path
-from placement.mapping.repair import Create
-from placement.mapping.writes import Outcome
-from placement.zookeeper.client import ZooKeeperClient
+from muster.actors.reconciler.counts import RepairCounts
+from muster.actors.reconciler.history import RepairHistory
+from muster.actors.runtime.event_writer import EventWriter
+from muster.actors.runtime.process import wall_ms
+from muster.placement.mapping.nodes import client_path, encode_registration, kop_path, registration_path
+from muster.placement.mapping.repair import Create
+from muster.placement.mapping.writes import Outcome
+from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.placement.strategies import GROUPS, registration
 from tests.table_rows import table_rows
 from tests.test_reconciler import (

@@ -16,9 +16,9 @@ from pathlib import Path
 import click
 import pytest
 
-from actors.runtime import rich_console, terminal
-from gateway.cli.main import cli
-from gateway.cli.names import NAME
+from muster.actors.runtime import rich_console, terminal
+from muster.gateway.cli.main import cli
+from muster.gateway.cli.names import NAME
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT = {ROOT / "actors/runtime/terminal.py", ROOT / "actors/runtime/rich_console.py"}
@@ -95,7 +95,7 @@ def test_the_guard_holds_whatever_writes(encoding: str) -> None:
     """A traceback, a log, a library's print; each in a process of its own."""
     script = """
 import logging, sys
-from actors.runtime import rich_console, terminal
+from muster.actors.runtime import rich_console, terminal
 terminal.guard()
 names = ("\\x1b[31mred", "群\\x07", "\\u202e")
 handler = logging.StreamHandler()
@@ -131,7 +131,8 @@ def test_a_traceback_in_the_log_keeps_its_lines() -> None:
 def test_json_is_exact() -> None:
     value = {name: [name, "\x7f\x00\x85"] for name in NAMES}
     script = (
-        "import json, sys; from actors.runtime import terminal; terminal.json_text(json.dumps(eval(sys.stdin.read())))"
+        "import json, sys; from muster.actors.runtime import terminal; "
+        "terminal.json_text(json.dumps(eval(sys.stdin.read())))"
     )
     for encoding in ("ascii", "utf-8"):
         environment = {
@@ -203,7 +204,7 @@ C_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 @pytest.mark.parametrize(("more", "shown"), [({}, r"\u7fa4\xe9"), ({"PYTHONIOENCODING": "utf-8"}, "群é")])
 def test_a_name_that_the_locale_cannot_read_is_read(more: dict[str, str], shown: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "gateway.cli.main", "spark", "群é"],
+        [sys.executable, "-m", "muster.gateway.cli.main", "spark", "群é"],
         cwd=ROOT,
         env={**os.environ, **C_LOCALE, **more},
         capture_output=True,

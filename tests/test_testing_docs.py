@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.faults import Fault
+from muster.actors.faults import Fault
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.name != "__init__.py")

@@ -7,13 +7,13 @@ import logging
 
 import pytest
 
-from actors.config import MusterConfig
-from actors.controller.admin import NewTopic
-from actors.controller.topics import TopicsAdmin
-from placement.configs import ConfigRegistry
-from placement.topics import TopicRegistry
-from placement.view import OFFSETS_TOPIC
-from placement.zookeeper.client import ZooKeeperClient
+from muster.actors.config import MusterConfig
+from muster.actors.controller.admin import NewTopic
+from muster.actors.controller.topics import TopicsAdmin
+from muster.placement.configs import ConfigRegistry
+from muster.placement.topics import TopicRegistry
+from muster.placement.view import OFFSETS_TOPIC
+from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
 
 __all__ = ["zk", "zk_hosts", "zookeeper"]
@@ -48,7 +48,7 @@ def test_a_replication_factor_is_kept_when_the_topic_grows(zk: ZooKeeperClient) 
 
 def test_that_there_is_one_copy_is_said_once(zk: ZooKeeperClient, caplog: pytest.LogCaptureFixture) -> None:
     admin = topics_admin(zk)
-    with caplog.at_level(logging.WARNING, "actors.controller.topics"):
+    with caplog.at_level(logging.WARNING, "muster.actors.controller.topics"):
         create(admin, NewTopic("one", 1, 1, {}), NewTopic("open", 1, -1, {}))
         create(admin, NewTopic("tried", 1, 3, {}), validate_only=True)
         assert caplog.messages == []

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from actors.config import MusterConfig
-from actors.config.altering import Alteration, Change, Operation
-from actors.config.resources import ResourceType
-from actors.controller.admin import NewTopic
-from actors.controller.topics import TopicsAdmin
-from actors.runtime.zookeeper import EmbeddedZooKeeper
-from actors.wire.codec import ErrorCode
-from placement.configs import ConfigRegistry
-from placement.topics import TopicRegistry
-from placement.zookeeper.client import connect
+from muster.actors.config import MusterConfig
+from muster.actors.config.altering import Alteration, Change, Operation
+from muster.actors.config.resources import ResourceType
+from muster.actors.controller.admin import NewTopic
+from muster.actors.controller.topics import TopicsAdmin
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.configs import ConfigRegistry
+from muster.placement.topics import TopicRegistry
+from muster.placement.zookeeper.client import connect
 
 WAIT_S = 60
 RETENTION = Alteration(ResourceType.TOPIC, "before", (Change("retention.ms", Operation.SET, "7"),))
@@ -33,7 +33,7 @@ def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
 def test_a_change_during_an_outage_is_refused_in_time_and_done_soon_after(
     server: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("placement.zookeeper.client._LONG_AWAY_S", 1.0)
+    monkeypatch.setattr("muster.placement.zookeeper.client._LONG_AWAY_S", 1.0)
     zk = connect(server.hosts, timeout_s=10)
 
     async def run() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from actors.controller import view_feed
-from actors.controller.view_feed import ViewFeed
-from placement.view import Broker, ClusterView
+from muster.actors.controller import view_feed
+from muster.actors.controller.view_feed import ViewFeed
+from muster.placement.view import Broker, ClusterView
 
 LONG_S = 60.0
 

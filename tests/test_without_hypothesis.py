@@ -11,19 +11,20 @@ import pytest
 from tests.test_layers import ROOT, imported
 
 PACKAGES = ("placement", "actors", "gateway", "spark")
-IMPORT_ALL = f"""
+"""Folders, and packages below ``muster``."""
+IMPORT_ALL = """
 import importlib, pkgutil, sys
-for package in {PACKAGES}:
-    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
+import muster
+for module in pkgutil.walk_packages(muster.__path__, "muster."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
 """
 COMMAND = """
 import contextlib, sys
-import gateway.cli.main
+import muster.gateway.cli.main
 sys.argv = {}
 with contextlib.suppress(SystemExit):
-    gateway.cli.main.main()
+    muster.gateway.cli.main.main()
 """
 TELL = "\nimport sys; print('hypothesis' in sys.modules)"
 
@@ -32,9 +33,9 @@ TELL = "\nimport sys; print('hypothesis' in sys.modules)"
     "code",
     [
         IMPORT_ALL,
-        "import actors.controller.actor",
-        "import gateway.actor",
-        "import spark.command",
+        "import muster.actors.controller.actor",
+        "import muster.gateway.actor",
+        "import muster.spark.command",
         COMMAND.format(["muster", "--help"]),
         COMMAND.format(["muster", "fault", "inject", "--help"]),
     ],
@@ -49,7 +50,7 @@ def test_a_process_has_no_hypothesis(code: str, tmp_path: Path) -> None:
 
 
 def test_kio_alone_would_import_it(tmp_path: Path) -> None:
-    """When this fails, kio has changed its ways and ``actors.runtime.without_hypothesis`` can go."""
+    """When this fails, kio has changed its ways and ``muster.actors.runtime.without_hypothesis`` can go."""
     code = "import kio.schema.errors, kio.static.primitive" + TELL
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True"]
@@ -57,13 +58,14 @@ def test_kio_alone_would_import_it(tmp_path: Path) -> None:
 
 def test_who_has_hypothesis_keeps_it() -> None:
     code = (
-        "import hypothesis, actors, sys; import hypothesis.strategies; assert sys.modules['hypothesis'] is hypothesis"
+        "import hypothesis, muster.actors, sys; import hypothesis.strategies; "
+        "assert sys.modules['hypothesis'] is hypothesis"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_who_imports_it_later_has_it() -> None:
-    subprocess.run([sys.executable, "-c", "import actors.wire.codec, hypothesis.strategies"], check=True)
+    subprocess.run([sys.executable, "-c", "import muster.actors.wire.codec, hypothesis.strategies"], check=True)
 
 
 def test_nobody_imports_kio_past_actors() -> None:

@@ -15,16 +15,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from actors.runtime import java
-from actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError
-from placement.zookeeper.client import ZooKeeperUnreachable, connect
+from muster.actors.runtime import java
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError
+from muster.placement.zookeeper.client import ZooKeeperUnreachable, connect
 from tests.zookeeper_fixture import zookeeper
 
 __all__ = ["zookeeper"]
 
 START_AND_WAIT = """
 import sys, threading
-from actors.runtime.zookeeper import EmbeddedZooKeeper
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
 print(EmbeddedZooKeeper.start(sys.argv[1]).pid, flush=True)
 threading.Event().wait()
 """
@@ -89,7 +89,7 @@ def test_a_taken_port_is_named(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> 
 def test_a_free_port_that_is_lost_in_a_race_is_chosen_again(
     zookeeper: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from actors.runtime import zookeeper as module
+    from muster.actors.runtime import zookeeper as module
 
     choices = iter([zookeeper.port])
     really = module._free_port

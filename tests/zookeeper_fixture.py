@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from actors.runtime.zookeeper import EmbeddedZooKeeper
-from placement.zookeeper.client import ZooKeeperClient, connect
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
+from muster.placement.zookeeper.client import ZooKeeperClient, connect
 
 _numbers = itertools.count()
 

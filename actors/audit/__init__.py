@@ -6,17 +6,17 @@ knows the bytes. Nothing here is believed because of a registration.
 
 **The measure.** A batch weighs its bytes, all at its last offset: [a, b) weighs the batches whose last offset is in
 it. Sums over disjoint spans then add up, whatever cuts batches: a commit in the middle of a batch implies it when its
-last record is committed. Log actors tell the bytes before an offset out of the index (:mod:`actors.log.weight`).
+last record is committed. Log actors tell the bytes before an offset out of the index (:mod:`muster.actors.log.weight`).
 
-**What is collected** since the last round, and taken over exactly once (:mod:`actors.audit.outbox`):
+**What is collected** since the last round, and taken over exactly once (:mod:`muster.actors.audit.outbox`):
 
-* coordinators (:mod:`actors.audit.commits`): steps (from, to, by a member or not), one addition per committed
+* coordinators (:mod:`muster.actors.audit.commits`): steps (from, to, by a member or not), one addition per committed
   partition, as events of the core tell of them; steps that follow each other are one.
-* gateways (:mod:`actors.audit.sends`): runs of offsets with their bytes, for a group or for nobody. They are the
+* gateways (:mod:`muster.actors.audit.sends`): runs of offsets with their bytes, for a group or for nobody. They are the
   rows of the ``samples`` table, looked at when they are flushed: nothing is added to a fetch, and bytes whose
   attribution is pending come when it is settled.
 
-**The comparison** (:mod:`actors.audit.books`, pure). Per group and partition: S, the offsets sent for it, and C,
+**The comparison** (:mod:`muster.actors.audit.books`, pure). Per group and partition: S, the offsets sent for it, and C,
 those that its commits went past, from the first step that was seen; each offset counts once. With ``attributed`` the
 bytes sent for the group and ``implied`` the weight of C, exactly, in each round::
 
@@ -43,5 +43,5 @@ EVIDENCE_MS, looks like a loss. What a lost gateway or a restarted audit had not
 the end of the log at that time. Messages are not compared: how many are in a span is only in the batches.
 
 **Who compares**: the process of the reconciler, every ``audit.interval.ms``, over Ray calls
-(:mod:`actors.audit.auditor`). It keeps nothing over a restart. Gateways hold its last report for ``/metrics``.
+(:mod:`muster.actors.audit.auditor`). It keeps nothing over a restart. Gateways hold its last report for ``/metrics``.
 """

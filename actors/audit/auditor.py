@@ -1,4 +1,4 @@
-"""The audit, round by round: ask coordinators, gateways and logs, compare, tell gateways. See :mod:`actors.audit`."""
+"""The audit, round by round: ask coordinators, gateways and logs, compare, tell gateways."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
-from actors.audit import commits, sends
-from actors.audit.books import Books
-from actors.audit.commits import Step
-from actors.audit.outbox import Batch
-from actors.audit.report import UNEXPLAINED, Report, Row
-from actors.audit.sends import Run
-from actors.log.weight import TopicPartition, Weights
+from muster.actors.audit import commits, sends
+from muster.actors.audit.books import Books
+from muster.actors.audit.commits import Step
+from muster.actors.audit.outbox import Batch
+from muster.actors.audit.report import UNEXPLAINED, Report, Row
+from muster.actors.audit.sends import Run
+from muster.actors.log.weight import TopicPartition, Weights
 
 log = logging.getLogger(__name__)
 

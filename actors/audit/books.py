@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
 
-from actors.audit import spans
-from actors.audit.commits import Step
-from actors.audit.report import Row
-from actors.audit.sends import Run
-from actors.audit.series import Evidence, Memory, Series, remember, remembered
-from actors.audit.spans import Spans
-from actors.log.weight import TopicPartition, Weights
+from muster.actors.audit import spans
+from muster.actors.audit.commits import Step
+from muster.actors.audit.report import Row
+from muster.actors.audit.sends import Run
+from muster.actors.audit.series import Evidence, Memory, Series, remember, remembered
+from muster.actors.audit.spans import Spans
+from muster.actors.log.weight import TopicPartition, Weights
 
 EVIDENCE_MS = 3_600_000
 """How long what was sent namelessly, or twice, may explain a commit that came later."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from actors.audit.outbox import Batch, Outbox
-from actors.group.events import Event, OffsetsCommitted
+from muster.actors.audit.outbox import Batch, Outbox
+from muster.actors.group.events import Event, OffsetsCommitted
 
 Key = tuple[str, str, int]
 """Group, topic, partition."""

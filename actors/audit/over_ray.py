@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import ray
 from ray.exceptions import RayError
 
-from actors.audit.auditor import Received, Runs, Steps
-from actors.audit.report import Report
-from actors.log.weight import TopicPartition, Weights
-from placement.view import ClusterView
+from muster.actors.audit.auditor import Received, Runs, Steps
+from muster.actors.audit.report import Report
+from muster.actors.log.weight import TopicPartition, Weights
+from muster.placement.view import ClusterView
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ _ANSWER_S = 10.0
 
 
 class RaySources:
-    """An :class:`actors.audit.auditor.Sources`. A coordinator's stand-in is not asked: its commits are ``unknown``."""
+    """An :class:`muster.actors.audit.auditor.Sources`. A standby is not asked: its commits are ``unknown``."""
 
     def __init__(self, namespace: str, view: Callable[[], ClusterView]) -> None:
         self._namespace = namespace

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Cause(StrEnum):
-    """Why attributed and implied bytes differ; see :mod:`actors.audit`."""
+    """Why attributed and implied bytes differ; see :mod:`muster.actors.audit`."""
 
     PREFETCH = "prefetch"
     REREAD = "reread"

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from actors.audit.outbox import Batch, Outbox
-from actors.tables.rollup import Row
+from muster.actors.audit.outbox import Batch, Outbox
+from muster.actors.tables.rollup import Row
 
 Key = tuple[str | None, str, int]
 """Group (None: nobody that has a name), topic, partition."""

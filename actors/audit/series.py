@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from actors.audit import spans
-from actors.audit.commits import Step
-from actors.audit.report import MORE, Cause, Row
-from actors.audit.sends import Run
-from actors.audit.spans import Spans
-from actors.log.weight import Weights
+from muster.actors.audit import spans
+from muster.actors.audit.commits import Step
+from muster.actors.audit.report import MORE, Cause, Row
+from muster.actors.audit.sends import Run
+from muster.actors.audit.spans import Spans
+from muster.actors.log.weight import Weights
 
 MOST_SPANS = 64
 """Of one kind in one series; beyond it the lowest are forgotten."""
@@ -53,7 +53,7 @@ class _Opening:
 
 @dataclass(slots=True)
 class Series:
-    """See :mod:`actors.audit` for what the causes mean."""
+    """See :mod:`muster.actors.audit` for what the causes mean."""
 
     steps: list[Step] = field(default_factory=list)
     """Not counted yet, as ``runs``."""

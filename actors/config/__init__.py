@@ -1,9 +1,9 @@
 """What can be configured: the properties of the cluster, and the configs of a topic."""
 
-from actors.config.derived import group_config, log_config, offsets_log_config, topic_values
-from actors.config.dynamic import DYNAMIC, in_force
-from actors.config.properties import DEFAULT_PORT, ConfigError, MusterConfig
-from actors.config.rows import (
+from muster.actors.config.derived import group_config, log_config, offsets_log_config, topic_values
+from muster.actors.config.dynamic import DYNAMIC, in_force
+from muster.actors.config.properties import DEFAULT_PORT, ConfigError, MusterConfig
+from muster.actors.config.rows import (
     ConfigRow,
     ConfigSource,
     describe_broker,
@@ -13,8 +13,8 @@ from actors.config.rows import (
     describe_offsets_topic,
     describe_topic,
 )
-from actors.config.topics import TOPIC_CONFIGS, topic_config_errors
-from actors.config.types import ConfigType
+from muster.actors.config.topics import TOPIC_CONFIGS, topic_config_errors
+from muster.actors.config.types import ConfigType
 
 __all__ = [
     "DEFAULT_PORT",

@@ -13,14 +13,14 @@ from enum import IntEnum
 
 from kio.schema.errors import ErrorCode
 
-from actors.config.derived import OFFSETS_TOPIC_FIXED, topic_values
-from actors.config.dynamic import DYNAMIC, OF_A_BROKER, altered, in_force
-from actors.config.groups import GroupConfigs, group_config_errors
-from actors.config.properties import ConfigError, MusterConfig, unknown_property
-from actors.config.resources import ResourceType
-from actors.config.topics import TopicConfigs, topic_config_errors
-from actors.config.types import ConfigType, text_of, type_of
-from placement.view import OFFSETS_TOPIC, DynamicConfigs
+from muster.actors.config.derived import OFFSETS_TOPIC_FIXED, topic_values
+from muster.actors.config.dynamic import DYNAMIC, OF_A_BROKER, altered, in_force
+from muster.actors.config.groups import GroupConfigs, group_config_errors
+from muster.actors.config.properties import ConfigError, MusterConfig, unknown_property
+from muster.actors.config.resources import ResourceType
+from muster.actors.config.topics import TopicConfigs, topic_config_errors
+from muster.actors.config.types import ConfigType, text_of, type_of
+from muster.placement.view import OFFSETS_TOPIC, DynamicConfigs
 
 
 class Operation(IntEnum):

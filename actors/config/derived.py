@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.fields import FieldInfo
 
-from actors.config.properties import MusterConfig
-from actors.config.topics import BY_UNIT, TopicConfigs, synonym_of, valid_topic_configs
+from muster.actors.config.properties import MusterConfig
+from muster.actors.config.topics import BY_UNIT, TopicConfigs, synonym_of, valid_topic_configs
 
 if TYPE_CHECKING:
-    from actors.group.config import GroupConfig
-    from actors.log.config import LogConfig
+    from muster.actors.group.config import GroupConfig
+    from muster.actors.log.config import LogConfig
 
 OFFSETS_TOPIC_FIXED: Mapping[str, str] = MappingProxyType(
     {
@@ -29,14 +29,14 @@ OFFSETS_TOPIC_FIXED: Mapping[str, str] = MappingProxyType(
 
 def group_config(config: MusterConfig) -> GroupConfig:
     """The part of the configuration that the group coordinator obeys."""
-    from actors.group.config import GroupConfig
+    from muster.actors.group.config import GroupConfig
 
     return GroupConfig(**_known_to(GroupConfig, dict(config)))
 
 
 def log_config(config: MusterConfig, topic_overrides: Mapping[str, str] = MappingProxyType({})) -> LogConfig:
     """What the log of a topic obeys; what is not valid of ``topic_overrides`` is left out."""
-    from actors.log.config import LogConfig
+    from muster.actors.log.config import LogConfig
 
     return LogConfig(**_known_to(LogConfig, dict(config) | topic_values(config, topic_overrides)))
 

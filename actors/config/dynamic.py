@@ -10,8 +10,8 @@ import logging
 from collections.abc import Mapping
 from functools import lru_cache
 
-from actors.config.properties import ConfigError, MusterConfig
-from placement.view import DynamicConfigs
+from muster.actors.config.properties import ConfigError, MusterConfig
+from muster.placement.view import DynamicConfigs
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from actors.config.types import Int, problems_of
+from muster.actors.config.types import Int, problems_of
 
 _NO_EFFECT = "no effect on groups of the classic protocol, which are all that there are."
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from actors.config.types import (
+from muster.actors.config.types import (
     Bool,
     CleanupPolicy,
     Compression,

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 from pydantic.fields import FieldInfo
 
-from actors.config.derived import OFFSETS_TOPIC_FIXED, offsets_topic_configs, topic_values
-from actors.config.dynamic import DYNAMIC, Started, in_force
-from actors.config.groups import GroupConfigs
-from actors.config.properties import MusterConfig
-from actors.config.topics import BY_UNIT, TopicConfigs, synonym_of, valid_topic_configs
-from actors.config.types import ConfigType, text_of, type_of
-from placement.view import DynamicConfigs
+from muster.actors.config.derived import OFFSETS_TOPIC_FIXED, offsets_topic_configs, topic_values
+from muster.actors.config.dynamic import DYNAMIC, Started, in_force
+from muster.actors.config.groups import GroupConfigs
+from muster.actors.config.properties import MusterConfig
+from muster.actors.config.topics import BY_UNIT, TopicConfigs, synonym_of, valid_topic_configs
+from muster.actors.config.types import ConfigType, text_of, type_of
+from muster.placement.view import DynamicConfigs
 
 _NOTHING: Mapping[str, str] = {}
 _NONE_ALTERED = DynamicConfigs()

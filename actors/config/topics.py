@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from actors.config.types import (
+from muster.actors.config.types import (
     CleanupPolicy,
     Compression,
     Double,

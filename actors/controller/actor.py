@@ -17,35 +17,35 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from actors.config.altering import Alteration
-from actors.controller.admin import NewTopic, TopicOutcome
-from actors.controller.faults_over_ray import RayCluster
-from actors.controller.history import ControllerHistory
-from actors.controller.managed import Managed
-from actors.controller.move import move_controller
-from actors.controller.nodes import NodeMoves
-from actors.controller.one_per_node import PerNode
-from actors.controller.standbys import StandIn
-from actors.controller.supervisor import Supervisor, detached
-from actors.controller.topics import TopicsAdmin
-from actors.controller.view_feed import ViewFeed
-from actors.faults.control import FaultControl, Process
-from actors.faults.registry import FaultRegistry
-from actors.log.actor import LogActor
-from actors.offsets.actor import OffsetsActor
-from actors.offsets.standby import StandbyActor
-from actors.reconciler.actor import ReconcilerActor
-from actors.runtime.process import log_to_file, now_ms, wall_ms
-from actors.runtime.settings import ClusterSettings
-from placement.configs import ConfigRegistry
-from placement.epochs import ActorEpoch, next_epoch, take_controller_epoch, when_superseded
-from placement.host_port import host_port
-from placement.layout import CONTROLLER, ControllerNode
-from placement.leaders import Leaders
-from placement.topics import TopicRegistry
-from placement.view import OFFSETS_TOPIC, Broker, ClusterView, DynamicConfigs, Endpoint
-from placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
-from placement.zookeeper.ephemeral import EphemeralNode
+from muster.actors.config.altering import Alteration
+from muster.actors.controller.admin import NewTopic, TopicOutcome
+from muster.actors.controller.faults_over_ray import RayCluster
+from muster.actors.controller.history import ControllerHistory
+from muster.actors.controller.managed import Managed
+from muster.actors.controller.move import move_controller
+from muster.actors.controller.nodes import NodeMoves
+from muster.actors.controller.one_per_node import PerNode
+from muster.actors.controller.standbys import StandIn
+from muster.actors.controller.supervisor import Supervisor, detached
+from muster.actors.controller.topics import TopicsAdmin
+from muster.actors.controller.view_feed import ViewFeed
+from muster.actors.faults.control import FaultControl, Process
+from muster.actors.faults.registry import FaultRegistry
+from muster.actors.log.actor import LogActor
+from muster.actors.offsets.actor import OffsetsActor
+from muster.actors.offsets.standby import StandbyActor
+from muster.actors.reconciler.actor import ReconcilerActor
+from muster.actors.runtime.process import log_to_file, now_ms, wall_ms
+from muster.actors.runtime.settings import ClusterSettings
+from muster.placement.configs import ConfigRegistry
+from muster.placement.epochs import ActorEpoch, next_epoch, take_controller_epoch, when_superseded
+from muster.placement.host_port import host_port
+from muster.placement.layout import CONTROLLER, ControllerNode
+from muster.placement.leaders import Leaders
+from muster.placement.topics import TopicRegistry
+from muster.placement.view import OFFSETS_TOPIC, Broker, ClusterView, DynamicConfigs, Endpoint
+from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
+from muster.placement.zookeeper.ephemeral import EphemeralNode
 
 log = logging.getLogger(__name__)
 

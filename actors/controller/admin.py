@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placement.view import Topic
+from muster.placement.view import Topic
 
 
 @dataclass(frozen=True, slots=True)

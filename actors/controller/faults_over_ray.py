@@ -11,13 +11,13 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors.controller.managed import Managed
-from actors.controller.supervisor import Supervisor
-from actors.faults.control import Process
-from actors.faults.errors import FaultError, UnknownTarget
-from actors.faults.model import near_miss
-from actors.faults.registry import Book
-from placement.hashing import partition_for
+from muster.actors.controller.managed import Managed
+from muster.actors.controller.supervisor import Supervisor
+from muster.actors.faults.control import Process
+from muster.actors.faults.errors import FaultError, UnknownTarget
+from muster.actors.faults.model import near_miss
+from muster.actors.faults.registry import Book
+from muster.placement.hashing import partition_for
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _ELSEWHERE_S = 30.0
 
 
 class RayCluster:
-    """For the controller's process; an :class:`actors.faults.control.Cluster`."""
+    """For the controller's process; an :class:`muster.actors.faults.control.Cluster`."""
 
     def __init__(self, supervisor: Supervisor, own: Process, offsets_partitions: Callable[[], int]) -> None:
         """``own``: where the controller itself runs."""

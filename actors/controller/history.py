@@ -10,12 +10,12 @@ from pathlib import Path
 
 import ray
 
-from actors.controller.lifecycle import CONTROLLER, Lifecycle, Server
-from actors.faults.history import FaultHistory
-from actors.runtime.event_writer import EventWriter
-from actors.runtime.process import wall_ms
-from actors.runtime.settings import ClusterSettings
-from actors.tables.schemas.cluster import FAULTS, LIFECYCLE
+from muster.actors.controller.lifecycle import CONTROLLER, Lifecycle, Server
+from muster.actors.faults.history import FaultHistory
+from muster.actors.runtime.event_writer import EventWriter
+from muster.actors.runtime.process import wall_ms
+from muster.actors.runtime.settings import ClusterSettings
+from muster.actors.tables.schemas.cluster import FAULTS, LIFECYCLE
 
 
 class ControllerHistory:

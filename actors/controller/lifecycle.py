@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from actors.controller.managed import Managed
-from actors.runtime.event_writer import Add
+from muster.actors.controller.managed import Managed
+from muster.actors.runtime.event_writer import Add
 
 CONTROLLER = "controller"
 _FOUND = "found by a new controller"

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from actors.controller.standbys import StandIn
-from actors.runtime.started import Started
-from placement.view import Endpoint
+from muster.actors.controller.standbys import StandIn
+from muster.actors.runtime.started import Started
+from muster.placement.view import Endpoint
 
 
 @dataclass(slots=True)

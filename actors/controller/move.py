@@ -13,9 +13,9 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from actors.controller.supervisor import detached
-from actors.runtime.process import log_to_file
-from actors.runtime.settings import ClusterSettings
+from muster.actors.controller.supervisor import detached
+from muster.actors.runtime.process import log_to_file
+from muster.actors.runtime.settings import ClusterSettings
 
 log = logging.getLogger(__name__)
 

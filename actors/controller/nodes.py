@@ -1,6 +1,6 @@
 """Which node each actor is on, as the controller keeps it: off drained nodes, and a share for nodes that come.
 
-One move at a time, each decided by :mod:`placement.moves` on what is true then. So nothing has to be remembered
+One move at a time, each decided by :mod:`muster.placement.moves` on what is true then. So nothing has to be remembered
 but which nodes are drained, and that is in ZooKeeper: a controller that dies in the middle is followed by one that
 goes on.
 """
@@ -18,14 +18,14 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from actors.controller.managed import Managed
-from actors.controller.one_per_node import PerNode
-from actors.controller.supervisor import CannotMove, Supervisor
-from actors.runtime.process import now_ms
-from placement import drains
-from placement.moves import Move, Roster, home, moves
-from placement.rendezvous import choose
-from placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable
+from muster.actors.controller.managed import Managed
+from muster.actors.controller.one_per_node import PerNode
+from muster.actors.controller.supervisor import CannotMove, Supervisor
+from muster.actors.runtime.process import now_ms
+from muster.placement import drains
+from muster.placement.moves import Move, Roster, home, moves
+from muster.placement.rendezvous import choose
+from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable
 
 log = logging.getLogger(__name__)
 

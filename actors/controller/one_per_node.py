@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from actors.controller.managed import Managed
-    from actors.controller.supervisor import Supervisor
+    from muster.actors.controller.managed import Managed
+    from muster.actors.controller.supervisor import Supervisor
 
 
 class PerNode:

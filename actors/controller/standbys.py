@@ -12,8 +12,8 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from actors.runtime.processes import signal_process, until_process_ends
-from actors.runtime.started import Started
+from muster.actors.runtime.processes import signal_process, until_process_ends
+from muster.actors.runtime.started import Started
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class Standbys:
     async def signal(self, node_id: str, pid: int, signal_number: int) -> None:
         """Send a signal to an actor's process, at once where this process is on the same node.
 
-        NoStandby, RayError; NotAnActor and PermissionError of :func:`actors.runtime.processes.signal_process`.
+        NoStandby, RayError; NotAnActor and PermissionError of :func:`muster.actors.runtime.processes.signal_process`.
         """
         here = node_id == ray.get_runtime_context().get_node_id()
         if here and pid != os.getpid():

@@ -17,12 +17,12 @@ import ray
 from ray.exceptions import ActorDiedError, ActorUnschedulableError, RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors.controller.lifecycle import Lifecycle
-from actors.controller.liveness import Unresponsive, while_alive
-from actors.controller.managed import Managed
-from actors.controller.standbys import Standby, Standbys, StandIn, first_line
-from actors.runtime.processes import NotAnActor
-from actors.runtime.started import Started
+from muster.actors.controller.lifecycle import Lifecycle
+from muster.actors.controller.liveness import Unresponsive, while_alive
+from muster.actors.controller.managed import Managed
+from muster.actors.controller.standbys import Standby, Standbys, StandIn, first_line
+from muster.actors.runtime.processes import NotAnActor
+from muster.actors.runtime.started import Started
 
 log = logging.getLogger(__name__)
 

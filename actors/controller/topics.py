@@ -12,14 +12,14 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
-from actors.config import MusterConfig, in_force
-from actors.config.altering import Alteration, InvalidAlteration, configs_after
-from actors.config.resources import ResourceType
-from actors.controller.admin import NewTopic, TopicOutcome
-from actors.wire.codec import ErrorCode
-from placement.configs import ConfigRegistry
-from placement.layout import DEFAULT_BROKER
-from placement.topics import (
+from muster.actors.config import MusterConfig, in_force
+from muster.actors.config.altering import Alteration, InvalidAlteration, configs_after
+from muster.actors.config.resources import ResourceType
+from muster.actors.controller.admin import NewTopic, TopicOutcome
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.configs import ConfigRegistry
+from muster.placement.layout import DEFAULT_BROKER
+from muster.placement.topics import (
     InvalidPartitions,
     InvalidTopic,
     TopicError,
@@ -30,8 +30,8 @@ from placement.topics import (
     check_name,
     check_partitions,
 )
-from placement.view import OFFSETS_TOPIC, DynamicConfigs, Topic
-from placement.zookeeper.client import ZooKeeperUnreachable
+from muster.placement.view import OFFSETS_TOPIC, DynamicConfigs, Topic
+from muster.placement.zookeeper.client import ZooKeeperUnreachable
 
 T = TypeVar("T")
 

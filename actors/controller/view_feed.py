@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from placement.view import ClusterView
+from muster.placement.view import ClusterView
 
 log = logging.getLogger(__name__)
 

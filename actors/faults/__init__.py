@@ -1,8 +1,8 @@
 """Fault injection: what a fault and a plan of faults are, and who does them. See docs/faults.md."""
 
-from actors.faults.errors import FaultError, FaultsDisabled, InvalidFault, UnknownTarget, Unreachable
-from actors.faults.model import Fault
-from actors.faults.plan import Plan
+from muster.actors.faults.errors import FaultError, FaultsDisabled, InvalidFault, UnknownTarget, Unreachable
+from muster.actors.faults.model import Fault
+from muster.actors.faults.plan import Plan
 
 __all__ = [
     "Fault",

@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from actors.faults import processes
-from actors.faults.errors import FaultError, UnknownTarget
-from actors.faults.history import FaultHistory
-from actors.faults.holder import started_of
-from actors.faults.model import CONTINUE, KILL, LASTING, PAUSE, Fault
-from actors.faults.registry import Book, Entry, FaultRegistry, Target
-from actors.runtime.process import wall_ms
+from muster.actors.faults import processes
+from muster.actors.faults.errors import FaultError, UnknownTarget
+from muster.actors.faults.history import FaultHistory
+from muster.actors.faults.holder import started_of
+from muster.actors.faults.model import CONTINUE, KILL, LASTING, PAUSE, Fault
+from muster.actors.faults.registry import Book, Entry, FaultRegistry, Target
+from muster.actors.runtime.process import wall_ms
 
 log = logging.getLogger(__name__)
 

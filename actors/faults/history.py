@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from actors.faults.model import Fault
-from actors.faults.registry import Entry
-from actors.runtime.event_writer import Add
+from muster.actors.faults.model import Fault
+from muster.actors.faults.registry import Entry
+from muster.actors.runtime.event_writer import Add
 
 _COLUMNS = frozenset({"action", "actor", "api", "group", "member", "client_id"})
 

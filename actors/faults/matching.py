@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from actors.faults.model import ALWAYS, ONCE, Fault
+from muster.actors.faults.model import ALWAYS, ONCE, Fault
 
 _WHOLE = 2**64
 

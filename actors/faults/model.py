@@ -15,8 +15,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from actors.faults.apis import NAMED_BY
-from actors.faults.errors import InvalidFault
+from muster.actors.faults.apis import NAMED_BY
+from muster.actors.faults.errors import InvalidFault
 
 ERROR, NO_ANSWER, DROP, DELAY, CLOSE = "error", "no-answer", "drop", "delay", "close"
 KILL, PAUSE, CONTINUE, SLOW = "kill", "pause", "continue", "slow"

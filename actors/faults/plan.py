@@ -36,9 +36,9 @@ from typing import Any, Protocol
 
 import yaml
 
-from actors.faults.errors import FaultError, InvalidFault, UnknownTarget
-from actors.faults.matching import drawn
-from actors.faults.model import FIELDS, Fault
+from muster.actors.faults.errors import FaultError, InvalidFault, UnknownTarget
+from muster.actors.faults.matching import drawn
+from muster.actors.faults.model import FIELDS, Fault
 
 ALL = "all"
 _KEYS = ("name", "seed", "steps")

@@ -9,9 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from actors.faults import holder
-from actors.faults.errors import FaultError
-from actors.faults.model import CONTINUE, KILL
+from muster.actors.faults import holder
+from muster.actors.faults.errors import FaultError
+from muster.actors.faults.model import CONTINUE, KILL
 
 _START_S = 20.0
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from actors.faults.errors import InvalidFault
-from actors.faults.matching import fires
-from actors.faults.model import Fault
+from muster.actors.faults.errors import InvalidFault
+from muster.actors.faults.matching import fires
+from muster.actors.faults.model import Fault
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class Target:
     pid: int
     node_id: str
     holder: int
-    """Pid of the process that sends it the signals (:mod:`actors.faults.holder`), on the same node."""
+    """Pid of the process that sends it the signals (:mod:`muster.actors.faults.holder`), on the same node."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,16 +15,16 @@ from enum import Enum
 
 from kio.schema.errors import ErrorCode
 
-from actors.group import expiry, rebalance, simple, watchdog
-from actors.group.apis import admin, heartbeat, join, leave, offsets, sync
-from actors.group.apis.arguments import check_arguments
-from actors.group.codec.records import UnknownKey
-from actors.group.config import GroupConfig
-from actors.group.errors import Refused
-from actors.group.events import Cause, GroupRestored, PartitionLoaded, RebalanceAborted, RecordsSkipped
-from actors.group.hard import HardState
-from actors.group.membership import fail_parked
-from actors.group.messages import (
+from muster.actors.group import expiry, rebalance, simple, watchdog
+from muster.actors.group.apis import admin, heartbeat, join, leave, offsets, sync
+from muster.actors.group.apis.arguments import check_arguments
+from muster.actors.group.codec.records import UnknownKey
+from muster.actors.group.config import GroupConfig
+from muster.actors.group.errors import Refused
+from muster.actors.group.events import Cause, GroupRestored, PartitionLoaded, RebalanceAborted, RecordsSkipped
+from muster.actors.group.hard import HardState
+from muster.actors.group.membership import fail_parked
+from muster.actors.group.messages import (
     DeleteGroups,
     DescribeGroups,
     Heartbeat,
@@ -40,13 +40,13 @@ from actors.group.messages import (
     SyncGroup,
     failed,
 )
-from actors.group.shard import Shard
-from actors.group.state import Group, GroupState, restored
-from actors.group.timers import TimerKind, TimerName
-from actors.group.types import GroupId, MemberId, Outcome, Record, Token, WriteId
-from actors.group.watchdog import RebalanceWait, in_rebalance
-from placement.client import Context
-from placement.mapping.registration import Registration
+from muster.actors.group.shard import Shard
+from muster.actors.group.state import Group, GroupState, restored
+from muster.actors.group.timers import TimerKind, TimerName
+from muster.actors.group.types import GroupId, MemberId, Outcome, Record, Token, WriteId
+from muster.actors.group.watchdog import RebalanceWait, in_rebalance
+from muster.placement.client import Context
+from muster.placement.mapping.registration import Registration
 
 
 class Phase(Enum):

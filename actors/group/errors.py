@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.messages import OffsetFetch, Request
-from actors.group.types import MemberId
+from muster.actors.group.messages import OffsetFetch, Request
+from muster.actors.group.types import MemberId
 
 
 class Refused(Exception):

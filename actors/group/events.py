@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from actors.group.state import GroupState
-from actors.group.types import GroupId, MemberId, Who
+from muster.actors.group.state import GroupState
+from muster.actors.group.types import GroupId, MemberId, Who
 
 
 class Cause(StrEnum):

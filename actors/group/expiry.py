@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from actors.group.apis.admin import remove_group
-from actors.group.codec.consumer_protocol import PROTOCOL_TYPE
-from actors.group.codec.records import NO_TIMESTAMP, CommittedOffset
-from actors.group.events import OffsetsExpired
-from actors.group.shard import Shard
-from actors.group.state import Group, GroupState
-from actors.group.timers import TimerKind, TimerName
+from muster.actors.group.apis.admin import remove_group
+from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE
+from muster.actors.group.codec.records import NO_TIMESTAMP, CommittedOffset
+from muster.actors.group.events import OffsetsExpired
+from muster.actors.group.shard import Shard
+from muster.actors.group.state import Group, GroupState
+from muster.actors.group.timers import TimerKind, TimerName
 
 EXPIRY_TIMER = TimerName(TimerKind.EXPIRY)
 

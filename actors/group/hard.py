@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from actors.group.codec.records import (
+from muster.actors.group.codec.records import (
     CommittedOffset,
     GroupKey,
     GroupMetadata,
@@ -15,7 +15,7 @@ from actors.group.codec.records import (
     decode_key,
     decode_value,
 )
-from actors.group.types import GroupId, Record
+from muster.actors.group.types import GroupId, Record
 
 TopicPartition = tuple[str, int]
 Prior = tuple[Key, Value | None]

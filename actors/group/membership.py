@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.errors import Refused
-from actors.group.events import MemberExpired, PendingEnd, PendingMemberRemoved, Removal
-from actors.group.messages import NO_MEMBER, JoinGroupResponse, SyncGroupResponse
-from actors.group.shard import Shard, join_timer, pending_timer, session_timer, stuck_timer, sync_timer
-from actors.group.state import Group, Member, Parked
-from actors.group.types import MemberId
-from placement.client import Context
+from muster.actors.group.errors import Refused
+from muster.actors.group.events import MemberExpired, PendingEnd, PendingMemberRemoved, Removal
+from muster.actors.group.messages import NO_MEMBER, JoinGroupResponse, SyncGroupResponse
+from muster.actors.group.shard import Shard, join_timer, pending_timer, session_timer, stuck_timer, sync_timer
+from muster.actors.group.state import Group, Member, Parked
+from muster.actors.group.types import MemberId
+from muster.placement.client import Context
 
 
 def check_member(group: Group, member_id: MemberId, group_instance_id: str | None) -> Member:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.types import GroupId, MemberId
+from muster.actors.group.types import GroupId, MemberId
 
 NO_GENERATION = -1
 NO_OFFSET = -1

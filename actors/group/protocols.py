@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from placement.hashing import java_string_hash
+from muster.placement.hashing import java_string_hash
 
 Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata), most preferred first."""

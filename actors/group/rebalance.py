@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.events import Cause, GenerationCompleted, RebalanceStarted, Removal
-from actors.group.membership import answer_sync, evict
-from actors.group.messages import NO_MEMBER, JoinedMember, JoinGroupResponse, SyncGroupResponse
-from actors.group.shard import Shard, join_timer, sync_timer
-from actors.group.state import Group, GroupState, InitialDelay, Member
-from actors.group.types import GroupId
-from actors.group.watchdog import phase_over, watch
+from muster.actors.group.events import Cause, GenerationCompleted, RebalanceStarted, Removal
+from muster.actors.group.membership import answer_sync, evict
+from muster.actors.group.messages import NO_MEMBER, JoinedMember, JoinGroupResponse, SyncGroupResponse
+from muster.actors.group.shard import Shard, join_timer, sync_timer
+from muster.actors.group.state import Group, GroupState, InitialDelay, Member
+from muster.actors.group.types import GroupId
+from muster.actors.group.watchdog import phase_over, watch
 
 MIN_REARM_MS = 100
 """A join deadline that is armed again, since nobody has joined yet, is never nearer than this."""

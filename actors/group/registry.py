@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from actors.group.codec.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
-from actors.group.messages import NO_GENERATION
-from actors.group.state import Group, Member
-from actors.group.types import GroupId
-from placement.client import ANONYMOUS, Context
-from placement.mapping.registration import Kind, Position, Registration, Withdrawal
+from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
+from muster.actors.group.messages import NO_GENERATION
+from muster.actors.group.state import Group, Member
+from muster.actors.group.types import GroupId
+from muster.placement.client import ANONYMOUS, Context
+from muster.placement.mapping.registration import Kind, Position, Registration, Withdrawal
 
 
 class Registry:

@@ -12,7 +12,7 @@ from itertools import takewhile
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.codec.records import (
+from muster.actors.group.codec.records import (
     CommittedOffset,
     GroupKey,
     GroupMetadata,
@@ -21,16 +21,16 @@ from actors.group.codec.records import (
     group_record,
     offset_record,
 )
-from actors.group.config import GroupConfig
-from actors.group.errors import translate_for
-from actors.group.events import Event, RemovedOffset
-from actors.group.hard import HardState, Prior, TopicPartition
-from actors.group.messages import Request, Response, failed
-from actors.group.registry import Registry
-from actors.group.state import Group, Member
-from actors.group.timers import TimerKind, TimerName, Timers
-from actors.group.types import GroupId, Outcome, Record, Token, WriteId
-from placement.mapping.registration import Statement
+from muster.actors.group.config import GroupConfig
+from muster.actors.group.errors import translate_for
+from muster.actors.group.events import Event, RemovedOffset
+from muster.actors.group.hard import HardState, Prior, TopicPartition
+from muster.actors.group.messages import Request, Response, failed
+from muster.actors.group.registry import Registry
+from muster.actors.group.state import Group, Member
+from muster.actors.group.timers import TimerKind, TimerName, Timers
+from muster.actors.group.types import GroupId, Outcome, Record, Token, WriteId
+from muster.placement.mapping.registration import Statement
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from actors.group.registry import simple_member_id
-from actors.group.shard import Shard
-from actors.group.timers import TimerKind, TimerName
-from actors.group.types import GroupId
-from placement.client import Context
+from muster.actors.group.registry import simple_member_id
+from muster.actors.group.shard import Shard
+from muster.actors.group.timers import TimerKind, TimerName
+from muster.actors.group.types import GroupId
+from muster.placement.client import Context
 
 
 def saw_simple(shard: Shard, group: GroupId, context: Context, partitions: Iterable[tuple[str, int]]) -> None:

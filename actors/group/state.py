@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from actors.group.codec.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
-from actors.group.codec.records import NO_TIMESTAMP, GroupMetadata, MemberMetadata
-from actors.group.messages import JoinedMember, JoinGroup
-from actors.group.protocols import Protocols, Support, select
-from actors.group.types import GroupId, MemberId, Token, Who
-from placement.client import Context
+from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
+from muster.actors.group.codec.records import NO_TIMESTAMP, GroupMetadata, MemberMetadata
+from muster.actors.group.messages import JoinedMember, JoinGroup
+from muster.actors.group.protocols import Protocols, Support, select
+from muster.actors.group.types import GroupId, MemberId, Token, Who
+from muster.placement.client import Context
 
 
 class GroupState(Enum):

@@ -10,15 +10,15 @@ from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.errors import translate
-from actors.group.events import Cause, MemberJoined, StaticMemberReplaced
-from actors.group.membership import fail_parked_of, park
-from actors.group.messages import NO_MEMBER, JoinGroupResponse
-from actors.group.rebalance import joined_response, prepare_or_advance
-from actors.group.shard import Shard, session_timer
-from actors.group.state import Group, GroupState, Member, Parked
-from actors.group.types import MemberId
-from placement.client import Context
+from muster.actors.group.errors import translate
+from muster.actors.group.events import Cause, MemberJoined, StaticMemberReplaced
+from muster.actors.group.membership import fail_parked_of, park
+from muster.actors.group.messages import NO_MEMBER, JoinGroupResponse
+from muster.actors.group.rebalance import joined_response, prepare_or_advance
+from muster.actors.group.shard import Shard, session_timer
+from muster.actors.group.state import Group, GroupState, Member, Parked
+from muster.actors.group.types import MemberId
+from muster.placement.client import Context
 
 SKIP_ASSIGNMENT_FROM = 9
 

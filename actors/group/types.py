@@ -1,7 +1,7 @@
 """What goes into and comes out of the group coordinator core. No I/O, no clock, no Ray.
 
-Requests and responses are version-neutral; ``actors.group.codec.adapters`` translates Kafka's versions. Where the
-answer depends on the version, the request says so (``api_version``).
+Requests and responses are version-neutral; ``muster.actors.group.codec.adapters`` translates Kafka's versions. Where
+the answer depends on the version, the request says so (``api_version``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NewType
 
-from placement.mapping.registration import Statement
+from muster.placement.mapping.registration import Statement
 
 GroupId = NewType("GroupId", str)
 MemberId = NewType("MemberId", str)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from actors.group.events import RebalanceMovedOn, RebalanceStuck
-from actors.group.shard import Shard, join_timer, stuck_timer, sync_timer
-from actors.group.state import Group, GroupState
-from actors.group.types import GroupId, MemberId, Who
+from muster.actors.group.events import RebalanceMovedOn, RebalanceStuck
+from muster.actors.group.shard import Shard, join_timer, stuck_timer, sync_timer
+from muster.actors.group.state import Group, GroupState
+from muster.actors.group.types import GroupId, MemberId, Who
 
 MAX_MEMBERS = 50
 """Most members that a list of such a wait names, or one of a rebalance that has ended."""

@@ -3,9 +3,9 @@
 One implementation for ``__consumer_offsets`` (in the offsets actors) and topics (in the log actors).
 """
 
-from actors.log.config import LogConfig
-from actors.log.errors import LogError
-from actors.log.partition import AppendResult, PartitionLog
-from actors.log.service import LogService
+from muster.actors.log.config import LogConfig
+from muster.actors.log.errors import LogError
+from muster.actors.log.partition import AppendResult, PartitionLog
+from muster.actors.log.service import LogService
 
 __all__ = ["AppendResult", "LogConfig", "LogError", "LogService", "PartitionLog"]

@@ -6,19 +6,19 @@ import asyncio
 import os
 from pathlib import Path
 
-from actors.config import in_force, log_config
-from actors.log.history import LogHistory
-from actors.log.server import LogServer
-from actors.log.service import LogService
-from actors.log.weight import TopicPartition, Weights
-from actors.runtime.actor import Actor
-from actors.runtime.follow import ViewFollower
-from actors.runtime.process import wall_ms
-from actors.runtime.settings import ClusterSettings
-from actors.runtime.started import Started
-from actors.wire.server import Server
-from placement.epochs import next_epoch, take_actor_epoch, when_superseded
-from placement.view import ClusterView
+from muster.actors.config import in_force, log_config
+from muster.actors.log.history import LogHistory
+from muster.actors.log.server import LogServer
+from muster.actors.log.service import LogService
+from muster.actors.log.weight import TopicPartition, Weights
+from muster.actors.runtime.actor import Actor
+from muster.actors.runtime.follow import ViewFollower
+from muster.actors.runtime.process import wall_ms
+from muster.actors.runtime.settings import ClusterSettings
+from muster.actors.runtime.started import Started
+from muster.actors.wire.server import Server
+from muster.placement.epochs import next_epoch, take_actor_epoch, when_superseded
+from muster.placement.view import ClusterView
 
 
 class LogActor(Actor):

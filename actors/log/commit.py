@@ -3,7 +3,7 @@
 **Group commit.** A write gets its place in the queue at once. One task per log takes the whole queue, writes it
 with one call, makes it durable with one ``fdatasync`` in a thread, looks whether its claim still holds, and then
 answers all of it; what is pushed meanwhile forms the next commit. The high watermark is the end of what is durable
-and acknowledged. (With flush.messages above 1 the ``fdatasync`` comes later: ``actors.log.upkeep.flushing``.)
+and acknowledged. (With flush.messages above 1 the ``fdatasync`` comes later: ``muster.actors.log.upkeep.flushing``.)
 
 **Failure of the disk.** A failed write or ``fdatasync`` fails every write that is not yet acknowledged. What the
 file holds behind the durable end is not trusted: after a failed ``fdatasync`` the kernel may have dropped the pages
@@ -22,17 +22,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors.log.config import LogConfig
-from actors.log.errors import LogError, NotLeader, StorageError
-from actors.log.files.append_times import AppendTimes
-from actors.log.files.directory import Claim
-from actors.log.files.disk import Disk
-from actors.log.files.segment import NO_TIMESTAMP, Segment, SegmentName
-from actors.log.format.batch import BatchHeader, read_header
-from actors.log.producers import ProducerEntry, ProducerStates
-from actors.log.trouble import Trouble
-from actors.log.upkeep.flushing import Flushing
-from actors.log.upkeep.keeping import Keeper
+from muster.actors.log.config import LogConfig
+from muster.actors.log.errors import LogError, NotLeader, StorageError
+from muster.actors.log.files.append_times import AppendTimes
+from muster.actors.log.files.directory import Claim
+from muster.actors.log.files.disk import Disk
+from muster.actors.log.files.segment import NO_TIMESTAMP, Segment, SegmentName
+from muster.actors.log.format.batch import BatchHeader, read_header
+from muster.actors.log.producers import ProducerEntry, ProducerStates
+from muster.actors.log.trouble import Trouble
+from muster.actors.log.upkeep.flushing import Flushing
+from muster.actors.log.upkeep.keeping import Keeper
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from actors.log.format.compression import CODEC_OF, CODECS, NO_COMPRESSION, PRODUCER
+from muster.actors.log.format.compression import CODEC_OF, CODECS, NO_COMPRESSION, PRODUCER
 
 CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"

@@ -2,7 +2,7 @@
 
 The caller gives a function from (topic id or name, partition) to the log, which may take its time (opening) and
 raises LogError if there is none. Requests are kio entities, answers the dicts that
-``actors.wire.codec.encode_response`` takes.
+``muster.actors.wire.codec.encode_response`` takes.
 
 There are no transactions yet: both isolation levels see the same, and the last stable offset is the high
 watermark. There are no fetch sessions: every request names all its partitions.
@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from typing import Any, TypeVar
 from uuid import UUID
 
-from actors.log.errors import (
+from muster.actors.log.errors import (
     FencedLeaderEpoch,
     LogError,
     StorageError,
@@ -24,8 +24,8 @@ from actors.log.errors import (
     UnknownTopicId,
     UnsupportedTimestamp,
 )
-from actors.log.partition import NO_TIMESTAMP, PartitionLog
-from actors.wire.codec import ErrorCode, ms
+from muster.actors.log.partition import NO_TIMESTAMP, PartitionLog
+from muster.actors.wire.codec import ErrorCode, ms
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 _READ_COMMITTED = 1

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors.log.errors import LogError
-from actors.log.partition import PartitionLog
-from actors.runtime.event_writer import EventWriter
-from actors.tables.events import Row
-from actors.tables.schemas.offsets import END_OFFSETS
-from placement.view import ClusterView
+from muster.actors.log.errors import LogError
+from muster.actors.log.partition import PartitionLog
+from muster.actors.runtime.event_writer import EventWriter
+from muster.actors.tables.events import Row
+from muster.actors.tables.schemas.offsets import END_OFFSETS
+from muster.placement.view import ClusterView
 
 log = logging.getLogger(__name__)
 

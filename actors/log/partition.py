@@ -1,12 +1,12 @@
 """The log of one partition: append with group commit, read what is durable, one writer at a time.
 
-An append is checked, gets its offsets and joins the queue of ``actors.log.commit`` at once, in the order of the
+An append is checked, gets its offsets and joins the queue of ``muster.actors.log.commit`` at once, in the order of the
 calls. Readers see what is below the high watermark, and nothing is acknowledged before it is there.
 
 **One writer.** Two copies of an actor can run at once, one of them paused or cut off without knowing it. Whoever
 opens the log with leader epoch E does, in this order:
 
-1. takes the claim of E and removes all lower ones (``actors.log.files.directory.Claim``);
+1. takes the claim of E and removes all lower ones (``muster.actors.log.files.directory.Claim``);
 2. finds the highest manifest and loads what it lists, and the open part of its epoch, up to the first batch that is
    not whole; makes that durable; the log's end L is now known;
 3. writes the manifest of E: the segments that hold something, each with the offset at which it ends, and L;
@@ -26,9 +26,9 @@ A writer acknowledges only after (a) its bytes are durable and then (b) its clai
   later opener begins with this manifest or with one that came from it.
 
 **Taking away.** Retention, DeleteRecords and the cleaner remove closed segments, replace them and move the log start.
-All of it goes through ``actors.log.upkeep.rewriting``: new files are made whole and durable under names that mean
-nothing yet; then the epoch's own manifest is replaced, atomically and durably; then the claim is looked at; only if it
-holds, memory follows and files are removed, and only then DeleteRecords is answered. Appends and reads go on
+All of it goes through ``muster.actors.log.upkeep.rewriting``: new files are made whole and durable under names that
+mean nothing yet; then the epoch's own manifest is replaced, atomically and durably; then the claim is looked at; only
+if it holds, memory follows and files are removed, and only then DeleteRecords is answered. Appends and reads go on
 meanwhile. Therefore:
 
 * if the claim held after the manifest was durable, every later opener begins with this manifest or one that came from
@@ -56,9 +56,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from actors.log.commit import Committer, Done, Write, acknowledged
-from actors.log.config import LOG_APPEND_TIME, LogConfig
-from actors.log.errors import (
+from muster.actors.log.commit import Committer, Done, Write, acknowledged
+from muster.actors.log.config import LOG_APPEND_TIME, LogConfig
+from muster.actors.log.errors import (
     MessageTooLarge,
     NotLeader,
     OffsetOutOfRange,
@@ -66,19 +66,19 @@ from actors.log.errors import (
     RecordListTooLarge,
     StorageError,
 )
-from actors.log.files import directory as directories
-from actors.log.files import recovery
-from actors.log.files.directory import Claim
-from actors.log.files.disk import DISK, Disk
-from actors.log.format.batch import BatchHeader, check_client_batch, read_header, stamp, stamp_log_append_time
-from actors.log.format.recompression import recompressed
-from actors.log.format.records import build_batch
-from actors.log.producers import WrittenBatch
-from actors.log.reading import LogReader
-from actors.log.upkeep import retention
-from actors.log.upkeep.cleaner import Cleaner, CleanResult
-from actors.log.upkeep.compaction import check_keys
-from actors.log.upkeep.rewriting import Rewriter
+from muster.actors.log.files import directory as directories
+from muster.actors.log.files import recovery
+from muster.actors.log.files.directory import Claim
+from muster.actors.log.files.disk import DISK, Disk
+from muster.actors.log.format.batch import BatchHeader, check_client_batch, read_header, stamp, stamp_log_append_time
+from muster.actors.log.format.recompression import recompressed
+from muster.actors.log.format.records import build_batch
+from muster.actors.log.producers import WrittenBatch
+from muster.actors.log.reading import LogReader
+from muster.actors.log.upkeep import retention
+from muster.actors.log.upkeep.cleaner import Cleaner, CleanResult
+from muster.actors.log.upkeep.compaction import check_keys
+from muster.actors.log.upkeep.rewriting import Rewriter
 
 HIGH_WATERMARK = -1
 """Instead of an offset, in DeleteRecords."""

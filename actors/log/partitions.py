@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
-from actors.log.commit import RETRY_AFTER_S
-from actors.log.config import LogConfig
-from actors.log.errors import LogError, NotLeader, StorageError
-from actors.log.files import directory as directories
-from actors.log.partition import PartitionLog
-from actors.log.trouble import Trouble
-from actors.wire.limited_log import LimitedLog
-from placement.view import Topic
-from placement.zookeeper.client import ZooKeeperUnreachable
+from muster.actors.log.commit import RETRY_AFTER_S
+from muster.actors.log.config import LogConfig
+from muster.actors.log.errors import LogError, NotLeader, StorageError
+from muster.actors.log.files import directory as directories
+from muster.actors.log.partition import PartitionLog
+from muster.actors.log.trouble import Trouble
+from muster.actors.wire.limited_log import LimitedLog
+from muster.placement.view import Topic
+from muster.placement.zookeeper.client import ZooKeeperUnreachable
 
 log = logging.getLogger(__name__)
 

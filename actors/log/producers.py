@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from actors.log.errors import InvalidProducerEpoch, OutOfOrderSequence
-from actors.log.format.batch import MAX_SEQUENCE, NO_PRODUCER, BatchHeader
+from muster.actors.log.errors import InvalidProducerEpoch, OutOfOrderSequence
+from muster.actors.log.format.batch import MAX_SEQUENCE, NO_PRODUCER, BatchHeader
 
 CACHED_BATCHES = 5
 

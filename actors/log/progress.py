@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from actors.log.errors import LogError
-from actors.log.fetch import LogOf
+from muster.actors.log.errors import LogError
+from muster.actors.log.fetch import LogOf
 
 
 async def append_times(question: dict[str, Any], log_of: LogOf[str], now_ms: Callable[[], int]) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from actors.log.commit import Committer
-from actors.log.errors import OffsetOutOfRange, StorageError
-from actors.log.files.segment import Segment
-from actors.log.format.batch import BatchHeader
-from actors.log.format.records import Record, read_records
-from actors.log.upkeep.rewriting import Rewriter
+from muster.actors.log.commit import Committer
+from muster.actors.log.errors import OffsetOutOfRange, StorageError
+from muster.actors.log.files.segment import Segment
+from muster.actors.log.format.batch import BatchHeader
+from muster.actors.log.format.records import Record, read_records
+from muster.actors.log.upkeep.rewriting import Rewriter
 
 
 class LogReader:

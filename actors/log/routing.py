@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable
 from uuid import UUID
 
-from actors.log.errors import NotLeader, UnknownTopicId, UnknownTopicOrPartition
-from placement.view import ClusterView, Topic
+from muster.actors.log.errors import NotLeader, UnknownTopicId, UnknownTopicOrPartition
+from muster.placement.view import ClusterView, Topic
 
 LATE_S = 5.0
 """How long a view may be under way to one actor when another has it."""

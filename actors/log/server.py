@@ -7,12 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from actors.log.service import LogService
-from actors.wire import codec
-from actors.wire.codec import Header, UndecodableRequest, UnknownApi
-from actors.wire.questions import Answer, Questions
-from actors.wire.server import Peer
-from placement.client import Context
+from muster.actors.log.service import LogService
+from muster.actors.wire import codec
+from muster.actors.wire.codec import Header, UndecodableRequest, UnknownApi
+from muster.actors.wire.questions import Answer, Questions
+from muster.actors.wire.server import Peer
+from muster.placement.client import Context
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ _Serve = Callable[[Any], Awaitable[dict[str, Any]]]
 
 
 class LogServer:
-    """A :class:`actors.wire.server.Handler`. Requests start in the order in which they come."""
+    """A :class:`muster.actors.wire.server.Handler`. Requests start in the order in which they come."""
 
     def __init__(self, service: LogService) -> None:
         self._serve: dict[int, _Serve] = {

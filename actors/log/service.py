@@ -1,7 +1,7 @@
 """A log actor's requests: Produce v13, Fetch v16, ListOffsets v10, DeleteRecords v2, as gateways send them.
 
 Gateways translate every client's version to these. Requests are kio entities, answers the dicts that
-``actors.wire.codec.encode_response`` takes; every error is in the answer, none is raised.
+``muster.actors.wire.codec.encode_response`` takes; every error is in the answer, none is raised.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from actors.log import fetch as fetching
-from actors.log import progress
-from actors.log.config import LogConfig
-from actors.log.errors import InvalidRequiredAcks, LogError
-from actors.log.partition import Append, AppendResult, PartitionLog
-from actors.log.partitions import OnOpen, Partitions
-from actors.log.routing import MAY_COME, Routing
-from actors.log.upkeep.schedule import Upkeep
-from actors.log.weight import TopicPartition, Weights, weights
-from actors.wire.codec import ErrorCode
-from placement.view import ClusterView, Topic
+from muster.actors.log import fetch as fetching
+from muster.actors.log import progress
+from muster.actors.log.config import LogConfig
+from muster.actors.log.errors import InvalidRequiredAcks, LogError
+from muster.actors.log.partition import Append, AppendResult, PartitionLog
+from muster.actors.log.partitions import OnOpen, Partitions
+from muster.actors.log.routing import MAY_COME, Routing
+from muster.actors.log.upkeep.schedule import Upkeep
+from muster.actors.log.weight import TopicPartition, Weights, weights
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.view import ClusterView, Topic
 
 _NOWHERE = -1
 _Submitting = asyncio.Future[tuple[PartitionLog, Append]]
@@ -139,11 +139,11 @@ class LogService:
             return _refused(index, error)
 
     async def fetch(self, entity: Any) -> dict[str, Any]:
-        """Fetch v16: see ``actors.log.fetch.fetch``."""
+        """Fetch v16: see ``muster.actors.log.fetch.fetch``."""
         return await fetching.fetch(entity, self._log_by_id)
 
     async def list_offsets(self, entity: Any) -> dict[str, Any]:
-        """ListOffsets v10: see ``actors.log.fetch.list_offsets``."""
+        """ListOffsets v10: see ``muster.actors.log.fetch.list_offsets``."""
         return await fetching.list_offsets(entity, self._log_by_name)
 
     async def delete_records(self, entity: Any) -> dict[str, Any]:
@@ -163,13 +163,13 @@ class LogService:
             return answer | {"error_code": error.code}
 
     async def append_times(self, question: dict[str, Any]) -> dict[str, Any]:
-        """How far readers are behind: see ``actors.log.progress.append_times``."""
+        """How far readers are behind: see ``muster.actors.log.progress.append_times``."""
         return await progress.append_times(question, self._log_by_name, self._now_ms)
 
     async def weights(
         self, questions: Iterable[tuple[TopicPartition, tuple[int, ...]]]
     ) -> dict[TopicPartition, Weights]:
-        """For the audit: see ``actors.log.weight.weights``."""
+        """For the audit: see ``muster.actors.log.weight.weights``."""
         return await weights(questions, self._log_by_name)
 
     @property

@@ -1,4 +1,4 @@
-"""How many bytes a log holds before an offset, for the audit (``actors.audit``); out of the index, batches unread."""
+"""How many bytes a log holds before an offset, out of its index, for the audit (``muster.actors.audit``)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from actors.log.errors import LogError
-from actors.log.fetch import LogOf
-from actors.log.partition import PartitionLog
+from muster.actors.log.errors import LogError
+from muster.actors.log.fetch import LogOf
+from muster.actors.log.partition import PartitionLog
 
 TopicPartition = tuple[str, int]
 

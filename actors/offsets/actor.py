@@ -6,17 +6,17 @@ import asyncio
 import os
 from typing import Any
 
-from actors.audit.commits import Key as CommitKey
-from actors.audit.commits import Step
-from actors.audit.outbox import Batch
-from actors.offsets.held import Version, news
-from actors.offsets.serving import PartitionHost
-from actors.runtime.actor import Actor
-from actors.runtime.follow import ViewFollower
-from actors.runtime.settings import ClusterSettings
-from actors.runtime.started import Started
-from placement.mapping.registration import Registration
-from placement.view import ClusterView
+from muster.actors.audit.commits import Key as CommitKey
+from muster.actors.audit.commits import Step
+from muster.actors.audit.outbox import Batch
+from muster.actors.offsets.held import Version, news
+from muster.actors.offsets.serving import PartitionHost
+from muster.actors.runtime.actor import Actor
+from muster.actors.runtime.follow import ViewFollower
+from muster.actors.runtime.settings import ClusterSettings
+from muster.actors.runtime.started import Started
+from muster.placement.mapping.registration import Registration
+from muster.placement.view import ClusterView
 
 
 class NotServing(RuntimeError):

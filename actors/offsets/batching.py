@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from actors.group.types import Record, WriteId
+from muster.actors.group.types import Record, WriteId
 
 Batch = list[Record]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from placement.mapping.registration import Registration
+from muster.placement.mapping.registration import Registration
 
 Registrations = tuple[Registration, ...]
 Version = tuple[int, tuple[int, int]]

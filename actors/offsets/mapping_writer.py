@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-from placement.layout import Malformed
-from placement.mapping.nodes import decode_registration, encode_registration, registration_path
-from placement.mapping.registration import Change, Registration, Withdrawal
-from placement.mapping.repair import Node
-from placement.mapping.writes import BATCH, MappingNodes, Outcome, WriteIf
-from placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, client
+from muster.placement.layout import Malformed
+from muster.placement.mapping.nodes import decode_registration, encode_registration, registration_path
+from muster.placement.mapping.registration import Change, Registration, Withdrawal
+from muster.placement.mapping.repair import Node
+from muster.placement.mapping.writes import BATCH, MappingNodes, Outcome, WriteIf
+from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, client
 
 log = logging.getLogger(__name__)
 

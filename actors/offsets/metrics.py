@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
-from actors.group.coordinator import Coordinator
-from actors.group.events import (
+from muster.actors.group.coordinator import Coordinator
+from muster.actors.group.events import (
     AssignmentStored,
     Event,
     GenerationCompleted,
@@ -31,10 +31,10 @@ from actors.group.events import (
     RebalanceAborted,
     RebalanceStarted,
 )
-from actors.group.state import Group
-from actors.group.types import GroupId
-from actors.runtime.process import now_ms
-from placement.mapping.registration import Kind
+from muster.actors.group.state import Group
+from muster.actors.group.types import GroupId
+from muster.actors.runtime.process import now_ms
+from muster.placement.mapping.registration import Kind
 
 REBALANCE_BUCKETS_MS = (10, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000)
 """Upper bounds; one more bucket is for what took longer."""
@@ -70,9 +70,9 @@ class GroupRow(NamedTuple):
     rebalances_ms: int
     """Duration of all that are completed."""
     rebalances_started: dict[str, int]
-    """By ``actors.group.events.Cause``."""
+    """By ``muster.actors.group.events.Cause``."""
     expiries: dict[str, int]
-    """Members removed, by ``actors.group.events.Removal``."""
+    """Members removed, by ``muster.actors.group.events.Removal``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,32 +17,32 @@ from functools import cache
 from typing import Any, Protocol
 from uuid import UUID
 
-from actors.group.codec import adapters
-from actors.group.config import GroupConfig
-from actors.group.coordinator import Coordinator
-from actors.group.events import ROUTINE, Event
-from actors.group.messages import HeartbeatResponse, Response
-from actors.group.types import Outcome, Record, Token, WriteId
-from actors.log.commit import Done
-from actors.log.config import LogConfig
-from actors.log.errors import LogError, NotLeader
-from actors.log.fetch import fetch, list_offsets
-from actors.log.format.records import Record as LogRecord
-from actors.log.partition import PartitionLog
-from actors.log.progress import append_times
-from actors.log.upkeep.schedule import Upkeep
-from actors.offsets.batching import Batch, Lingering, batches
-from actors.offsets.metrics import PartitionMetrics
-from actors.runtime.process import now_ms
-from actors.runtime.uncollected import uncollected
-from actors.wire import codec, envelope
-from actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
-from actors.wire.limited_log import LimitedLog
-from actors.wire.questions import Answer, Questions
-from actors.wire.server import Peer
-from placement.client import Context
-from placement.mapping.registration import Change, Position, Registration, Statement
-from placement.view import OFFSETS_TOPIC, ClusterView, Topic
+from muster.actors.group.codec import adapters
+from muster.actors.group.config import GroupConfig
+from muster.actors.group.coordinator import Coordinator
+from muster.actors.group.events import ROUTINE, Event
+from muster.actors.group.messages import HeartbeatResponse, Response
+from muster.actors.group.types import Outcome, Record, Token, WriteId
+from muster.actors.log.commit import Done
+from muster.actors.log.config import LogConfig
+from muster.actors.log.errors import LogError, NotLeader
+from muster.actors.log.fetch import fetch, list_offsets
+from muster.actors.log.format.records import Record as LogRecord
+from muster.actors.log.partition import PartitionLog
+from muster.actors.log.progress import append_times
+from muster.actors.log.upkeep.schedule import Upkeep
+from muster.actors.offsets.batching import Batch, Lingering, batches
+from muster.actors.offsets.metrics import PartitionMetrics
+from muster.actors.runtime.process import now_ms
+from muster.actors.runtime.uncollected import uncollected
+from muster.actors.wire import codec, envelope
+from muster.actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
+from muster.actors.wire.limited_log import LimitedLog
+from muster.actors.wire.questions import Answer, Questions
+from muster.actors.wire.server import Peer
+from muster.placement.client import Context
+from muster.placement.mapping.registration import Change, Position, Registration, Statement
+from muster.placement.view import OFFSETS_TOPIC, ClusterView, Topic
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class _Asked:
 
 
 class OffsetsPartition:
-    """Serves one partition; a :class:`actors.wire.server.Handler`."""
+    """Serves one partition; a :class:`muster.actors.wire.server.Handler`."""
 
     def __init__(
         self,

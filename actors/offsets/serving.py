@@ -17,23 +17,23 @@ from typing import Any
 
 from ray.exceptions import RayError
 
-from actors.audit.commits import CommitSteps, Key, Step
-from actors.audit.outbox import Batch
-from actors.config import MusterConfig, group_config, in_force, offsets_log_config
-from actors.group.config import GroupConfig
-from actors.log.config import LogConfig
-from actors.log.partition import PartitionLog
-from actors.offsets.history.group_history import GroupHistory
-from actors.offsets.history.rebalances import RebalanceHistory
-from actors.offsets.mapping_writer import MappingWriter
-from actors.offsets.partition import OffsetsPartition
-from actors.runtime.process import now_ms
-from actors.runtime.settings import ClusterSettings
-from actors.runtime.started import Started
-from actors.tables.rebalances import RebalanceStore
-from actors.wire.server import Server
-from placement.mapping.registration import Registration
-from placement.view import OFFSETS_TOPIC, ClusterView, Topic
+from muster.actors.audit.commits import CommitSteps, Key, Step
+from muster.actors.audit.outbox import Batch
+from muster.actors.config import MusterConfig, group_config, in_force, offsets_log_config
+from muster.actors.group.config import GroupConfig
+from muster.actors.log.config import LogConfig
+from muster.actors.log.partition import PartitionLog
+from muster.actors.offsets.history.group_history import GroupHistory
+from muster.actors.offsets.history.rebalances import RebalanceHistory
+from muster.actors.offsets.mapping_writer import MappingWriter
+from muster.actors.offsets.partition import OffsetsPartition
+from muster.actors.runtime.process import now_ms
+from muster.actors.runtime.settings import ClusterSettings
+from muster.actors.runtime.started import Started
+from muster.actors.tables.rebalances import RebalanceStore
+from muster.actors.wire.server import Server
+from muster.placement.mapping.registration import Registration
+from muster.placement.view import OFFSETS_TOPIC, ClusterView, Topic
 
 log = logging.getLogger(__name__)
 

@@ -11,15 +11,15 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from actors.offsets.held import Version, news
-from actors.offsets.serving import PartitionHost
-from actors.runtime.actor import Actor
-from actors.runtime.follow import ViewFollower
-from actors.runtime.processes import signal_process, until_process_ends
-from actors.runtime.settings import ClusterSettings
-from actors.runtime.started import Started
-from placement.mapping.registration import Registration
-from placement.view import ClusterView
+from muster.actors.offsets.held import Version, news
+from muster.actors.offsets.serving import PartitionHost
+from muster.actors.runtime.actor import Actor
+from muster.actors.runtime.follow import ViewFollower
+from muster.actors.runtime.processes import signal_process, until_process_ends
+from muster.actors.runtime.settings import ClusterSettings
+from muster.actors.runtime.started import Started
+from muster.placement.mapping.registration import Registration
+from muster.placement.view import ClusterView
 
 
 class StandbyActor(Actor):

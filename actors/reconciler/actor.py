@@ -10,22 +10,22 @@ from typing import Any
 
 import ray
 
-from actors.audit.auditor import Auditor
-from actors.audit.over_ray import RaySources
-from actors.offsets.held import Known, Version
-from actors.reconciler.history import RepairHistory
-from actors.reconciler.reconciler import Comparison, Reconciler, Repaired
-from actors.runtime.actor import Actor
-from actors.runtime.event_writer import EventWriter
-from actors.runtime.follow import ViewFollower
-from actors.runtime.process import now_ms, wall_ms
-from actors.runtime.settings import ClusterSettings
-from actors.runtime.started import Started
-from actors.tables.compaction import Policy
-from actors.tables.schemas.cluster import REPAIRS
-from actors.tables.upkeep import TablesUpkeep
-from placement.mapping.registration import Registration
-from placement.view import ClusterView
+from muster.actors.audit.auditor import Auditor
+from muster.actors.audit.over_ray import RaySources
+from muster.actors.offsets.held import Known, Version
+from muster.actors.reconciler.history import RepairHistory
+from muster.actors.reconciler.reconciler import Comparison, Reconciler, Repaired
+from muster.actors.runtime.actor import Actor
+from muster.actors.runtime.event_writer import EventWriter
+from muster.actors.runtime.follow import ViewFollower
+from muster.actors.runtime.process import now_ms, wall_ms
+from muster.actors.runtime.settings import ClusterSettings
+from muster.actors.runtime.started import Started
+from muster.actors.tables.compaction import Policy
+from muster.actors.tables.schemas.cluster import REPAIRS
+from muster.actors.tables.upkeep import TablesUpkeep
+from muster.placement.mapping.registration import Registration
+from muster.placement.view import ClusterView
 
 _SETTLED_MS = 5_000
 """After attribution.pending.ms, a gateway has settled what waited."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from placement.mapping.divergence import node_kind
-from placement.mapping.repair import Action, Create, Plan, SetIf
-from placement.mapping.writes import Outcome
+from muster.placement.mapping.divergence import node_kind
+from muster.placement.mapping.repair import Action, Create, Plan, SetIf
+from muster.placement.mapping.writes import Outcome
 
 
 def action_name(action: Action) -> str:

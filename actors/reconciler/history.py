@@ -6,19 +6,19 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from actors.reconciler.counts import RepairCounts, action_name
-from actors.runtime.event_writer import Add
-from placement.layout import Malformed
-from placement.mapping.divergence import node_kind
-from placement.mapping.nodes import (
+from muster.actors.reconciler.counts import RepairCounts, action_name
+from muster.actors.runtime.event_writer import Add
+from muster.placement.layout import Malformed
+from muster.placement.mapping.divergence import node_kind
+from muster.placement.mapping.nodes import (
     decode_registration,
     group_of_path,
     is_kop_path,
     is_registration_path,
     member_of_path,
 )
-from placement.mapping.repair import Action, Node, Plan
-from placement.mapping.writes import Outcome
+from muster.placement.mapping.repair import Action, Node, Plan
+from muster.placement.mapping.writes import Outcome
 
 _OUTCOMES = {
     Outcome.DONE: "done",

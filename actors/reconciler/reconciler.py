@@ -2,7 +2,8 @@
 
 Why it is needed although every coordinator writes its own registrations: an operator may delete nodes, a
 coordinator may die between a change and its write, and a zombie may write late. What it does is decided by
-:mod:`placement.mapping.repair`; here are the reading and the doing, in actors.reconciler.counts the counting.
+:mod:`muster.placement.mapping.repair`; here are the reading and the doing, in muster.actors.reconciler.counts the
+counting.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeVar
 
-from actors.reconciler.counts import RepairCounts, action_name
-from actors.reconciler.history import RepairHistory
-from actors.runtime.pace import Pace
-from actors.runtime.uncollected import uncollected
-from placement.hashing import partition_for
-from placement.layout import CLIENT_GROUP_ID, decode_topic, topic_path
-from placement.mapping.divergence import Aside, Divergence
-from placement.mapping.registration import Registration
-from placement.mapping.repair import NOTHING, Action, Memory, Node, Plan, Planning, Suspect
-from placement.mapping.writes import BATCH, MappingNodes, Outcome, WriteIf
-from placement.view import OFFSETS_TOPIC
-from placement.zookeeper.client import ZooKeeperUnreachable, client
-from placement.zookeeper.mirror import Mirror
+from muster.actors.reconciler.counts import RepairCounts, action_name
+from muster.actors.reconciler.history import RepairHistory
+from muster.actors.runtime.pace import Pace
+from muster.actors.runtime.uncollected import uncollected
+from muster.placement.hashing import partition_for
+from muster.placement.layout import CLIENT_GROUP_ID, decode_topic, topic_path
+from muster.placement.mapping.divergence import Aside, Divergence
+from muster.placement.mapping.registration import Registration
+from muster.placement.mapping.repair import NOTHING, Action, Memory, Node, Plan, Planning, Suspect
+from muster.placement.mapping.writes import BATCH, MappingNodes, Outcome, WriteIf
+from muster.placement.view import OFFSETS_TOPIC
+from muster.placement.zookeeper.client import ZooKeeperUnreachable, client
+from muster.placement.zookeeper.mirror import Mirror
 
 log = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import ray
 
-from actors.runtime.process import log_to_file, socket_path
-from actors.runtime.settings import ClusterSettings
-from actors.runtime.started import Started
-from actors.runtime.storage import check_shared
-from actors.wire.server import Server
-from placement.zookeeper.client import ZooKeeperClient, connect
+from muster.actors.runtime.process import log_to_file, socket_path
+from muster.actors.runtime.settings import ClusterSettings
+from muster.actors.runtime.started import Started
+from muster.actors.runtime.storage import check_shared
+from muster.actors.wire.server import Server
+from muster.placement.zookeeper.client import ZooKeeperClient, connect
 
 _ZOOKEEPER_S = 15.0
 

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from actors.tables.events import EventStore
-from actors.tables.store import SpooledStore
+from muster.actors.tables.events import EventStore
+from muster.actors.tables.store import SpooledStore
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import ray
 from ray.exceptions import RayError
 
-from actors.runtime.settings import ClusterSettings
-from placement.view import ClusterView
+from muster.actors.runtime.settings import ClusterSettings
+from muster.placement.view import ClusterView
 
 log = logging.getLogger(__name__)
 

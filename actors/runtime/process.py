@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from actors.runtime.terminal import LogFormatter
+from muster.actors.runtime.terminal import LogFormatter
 
 _STARTED_WALL_MS = time.time_ns() // 1_000_000
 _STARTED_MONOTONIC_NS = time.monotonic_ns()

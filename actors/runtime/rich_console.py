@@ -1,4 +1,4 @@
-"""Consoles of rich that hold to :mod:`actors.runtime.terminal`."""
+"""Consoles of rich that hold to :mod:`muster.actors.runtime.terminal`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from actors.runtime import terminal
+from muster.actors.runtime import terminal
 
 _NO_WIDTH = 1 << 20
 _GAP = "  "

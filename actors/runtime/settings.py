@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
-from actors.config import MusterConfig
+from muster.actors.config import MusterConfig
 
 NAMESPACE = "muster"
 """Ray namespace of all of Muster's actors."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placement.view import Broker, Endpoint
+from muster.placement.view import Broker, Endpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,9 +26,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from actors.runtime.java import JavaNotFound, find_java, java_environment
-from placement.host_port import host_port
-from placement.zookeeper.client import ZooKeeperUnreachable, connect
+from muster.actors.runtime.java import JavaNotFound, find_java, java_environment
+from muster.placement.host_port import host_port
+from muster.placement.zookeeper.client import ZooKeeperUnreachable, connect
 
 __all__ = ["EmbeddedZooKeeper", "ZooKeeperStartError", "find_java", "java_environment"]
 

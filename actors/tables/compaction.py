@@ -1,7 +1,7 @@
 """Keeps the tables small: an hour's many files become one, and hours past their retention go.
 
-Safe beside readers, for what no longer counts stays for a grace period (:mod:`actors.tables.hours`), and after a kill
-at any point, for the next run goes on or removes what had no effect yet. One run at a time: the lock file is held
+Safe beside readers, for what no longer counts stays for a grace period (:mod:`muster.actors.tables.hours`), and after a
+kill at any point, for the next run goes on or removes what had no effect yet. One run at a time: the lock file is held
 (flock) as long as it lives.
 """
 
@@ -20,9 +20,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from actors.config import MusterConfig
-from actors.tables.footers import check, unreadable
-from actors.tables.hours import (
+from muster.actors.config import MusterConfig
+from muster.actors.tables.footers import check, unreadable
+from muster.actors.tables.hours import (
     EXPIRED,
     MERGED,
     SUPERSEDED,
@@ -34,8 +34,8 @@ from actors.tables.hours import (
     manifest_of,
     names_in,
 )
-from actors.tables.parquet import COMPRESSION
-from actors.tables.schemas import TABLES
+from muster.actors.tables.parquet import COMPRESSION
+from muster.actors.tables.schemas import TABLES
 
 SMALL_BYTES = 64 << 20
 """Larger files are left as they are."""

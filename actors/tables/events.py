@@ -1,4 +1,4 @@
-"""Rows of any table but ``samples``, durable across SIGKILL (:mod:`actors.tables.store`).
+"""Rows of any table but ``samples``, durable across SIGKILL (:mod:`muster.actors.tables.store`).
 
 A line of the spool is the row as a JSON object, with the version of the table's schema under ``v``. Spools are in
 ``spool/<table>/``: an actor writes more tables than one.
@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from actors.tables.folder import SpoolFolder, read_lines
-from actors.tables.parquet import write_rows
-from actors.tables.schemas import TABLES, time_column_of, version_of
-from actors.tables.store import SpooledStore
+from muster.actors.tables.folder import SpoolFolder, read_lines
+from muster.actors.tables.parquet import write_rows
+from muster.actors.tables.schemas import TABLES, time_column_of, version_of
+from muster.actors.tables.store import SpooledStore
 
 MOST_ROWS_HELD = 100_000
 """In memory, of one store whose flushes fail; what comes beyond is lost, and said."""

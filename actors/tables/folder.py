@@ -1,7 +1,7 @@
 """Folders of spool files, one for each process: whose process is dead, is taken over by whoever comes next.
 
-A line is one JSON value. What is in it and what becomes of it is the table's business (:mod:`actors.tables.spool`,
-:mod:`actors.tables.events`, :mod:`actors.tables.rebalances`).
+A line is one JSON value. What is in it and what becomes of it is the table's business
+(:mod:`muster.actors.tables.spool`, :mod:`muster.actors.tables.events`, :mod:`muster.actors.tables.rebalances`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from actors.tables import slots
+from muster.actors.tables import slots
 
 _log = logging.getLogger(__name__)
 _LOCK = "lock"

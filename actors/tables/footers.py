@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from actors.tables.hours import TableDamaged
-from actors.tables.schemas import TABLES, version_of
+from muster.actors.tables.hours import TableDamaged
+from muster.actors.tables.schemas import TABLES, version_of
 
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 8

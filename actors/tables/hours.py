@@ -3,7 +3,7 @@
 A folder ``date=YYYY-MM-DD/hour=HH`` (UTC) holds::
 
     <owner>-<run>-<number>.parquet    as a writer made it
-    merged-<id>.parquet               rows of several files as one (:mod:`actors.tables.compaction`)
+    merged-<id>.parquet               rows of several files as one (:mod:`muster.actors.tables.compaction`)
     _superseded-<id>.json             the names of the files whose rows merged-<id>.parquet has: they do not count
     _expired.json                     the hour is past its retention: nothing in the folder counts
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from actors.tables.footers import check, read_footer, unreadable
-from actors.tables.hours import EXPIRED, MERGED, SUPERSEDED, Hour, Manifest, TableDamaged, hours, listing
-from actors.tables.schemas import TABLES, time_column_of
+from muster.actors.tables.footers import check, read_footer, unreadable
+from muster.actors.tables.hours import EXPIRED, MERGED, SUPERSEDED, Hour, Manifest, TableDamaged, hours, listing
+from muster.actors.tables.schemas import TABLES, time_column_of
 
 _BATCH_ROWS = 65_536
 _SPOOL = "spool"

@@ -1,9 +1,10 @@
 """The lines of a spool file. One line is one JSON array.
 
-``c`` a sample with which a run begins whose counters are in the slot of that number (:mod:`actors.tables.slots`);
-``s`` a sample by itself; ``p`` one whose attribution is pending, under a handle; ``r`` the resolution of a handle: the
-whole sample again, as it counts now. So the rows of a spool depend on that spool and its slots alone. (Earlier versions
-wrote ``b``, a sample with which a run begins under a number, and ``x``, what the run was extended by.)
+``c`` a sample with which a run begins whose counters are in the slot of that number
+(:mod:`muster.actors.tables.slots`); ``s`` a sample by itself; ``p`` one whose attribution is pending, under a handle;
+``r`` the resolution of a handle: the whole sample again, as it counts now. So the rows of a spool depend on that spool
+and its slots alone. (Earlier versions wrote ``b``, a sample with which a run begins under a number, and ``x``, what the
+run was extended by.)
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from actors.tables import slots
-from actors.tables.folder import read_lines
-from actors.tables.rollup import Rollup, Row, Sample
+from muster.actors.tables import slots
+from muster.actors.tables.folder import read_lines
+from muster.actors.tables.rollup import Rollup, Row, Sample
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _TEXTS = 4096

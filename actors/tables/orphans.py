@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from actors.tables.events import EventStore
-from actors.tables.folder import recover
-from actors.tables.rebalances import RebalanceStore
-from actors.tables.recovery import recover_samples
-from actors.tables.schemas import TABLES
-from actors.tables.schemas.samples import SAMPLES
+from muster.actors.tables.events import EventStore
+from muster.actors.tables.folder import recover
+from muster.actors.tables.rebalances import RebalanceStore
+from muster.actors.tables.recovery import recover_samples
+from muster.actors.tables.schemas import TABLES
+from muster.actors.tables.schemas.samples import SAMPLES
 
 _FOLDER = re.compile(r"(?P<owner>.+)-\d{13}-[0-9a-f]{8}")
 

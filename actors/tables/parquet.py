@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from actors.tables.rollup import Rollup, Row, hour_folder
-from actors.tables.schemas import time_column_of
-from actors.tables.schemas.samples import SAMPLES_SCHEMA
+from muster.actors.tables.rollup import Rollup, Row, hour_folder
+from muster.actors.tables.schemas import time_column_of
+from muster.actors.tables.schemas.samples import SAMPLES_SCHEMA
 
 COMPRESSION: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 

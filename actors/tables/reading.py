@@ -1,4 +1,4 @@
-"""Reads a table with pyarrow; :mod:`spark.tables` is the same for Spark."""
+"""Reads a table with pyarrow; :mod:`muster.spark.tables` is the same for Spark."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from actors.tables.footers import check, unreadable
-from actors.tables.hours import TableDamaged, hours, listing
-from actors.tables.schemas import TABLES, time_column_of
+from muster.actors.tables.footers import check, unreadable
+from muster.actors.tables.hours import TableDamaged, hours, listing
+from muster.actors.tables.schemas import TABLES, time_column_of
 
 __all__ = ["TableDamaged", "files", "folder_of", "read"]
 

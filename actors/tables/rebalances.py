@@ -1,6 +1,7 @@
 """The table ``rebalances``: ended rebalances of one offsets partition, durable across SIGKILL, and read again.
 
-A line of the spool (``spool/offsets-<partition>-<run>/``, see :mod:`actors.tables.store`) is what :func:`encode` makes.
+A line of the spool (``spool/offsets-<partition>-<run>/``, see :mod:`muster.actors.tables.store`) is what :func:`encode`
+makes.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from actors.offsets.history.journal_entry import RebalanceEntry
-from actors.tables.events import Row, RowStore
-from actors.tables.folder import spool_files
-from actors.tables.hours import MERGED, Hour, TableDamaged, hours, listing
-from actors.tables.schemas.rebalances import REBALANCES, REBALANCES_SCHEMA, REBALANCES_VERSION
+from muster.actors.offsets.history.journal_entry import RebalanceEntry
+from muster.actors.tables.events import Row, RowStore
+from muster.actors.tables.folder import spool_files
+from muster.actors.tables.hours import MERGED, Hour, TableDamaged, hours, listing
+from muster.actors.tables.schemas.rebalances import REBALANCES, REBALANCES_SCHEMA, REBALANCES_VERSION
 
 MOST_FILES_READ = 1_000
 """How many Parquet files :meth:`RebalanceStore.recent` looks into at most, newest hours first."""

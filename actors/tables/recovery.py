@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from actors.tables import journal
-from actors.tables.folder import SpoolFolder
-from actors.tables.parquet import write_samples
+from muster.actors.tables import journal
+from muster.actors.tables.folder import SpoolFolder
+from muster.actors.tables.parquet import write_samples
 
 _log = logging.getLogger(__name__)
 

@@ -1,10 +1,11 @@
-"""Samples that survive SIGKILL: the store of the table ``samples``, with spools as in :mod:`actors.tables.store`.
+"""Samples that survive SIGKILL: the store of the table ``samples``, with spools as in
+:mod:`muster.actors.tables.store`.
 
 A run of samples is one line when it begins, and a slot of counters that is kept up to date in place when it is extended
-(:mod:`actors.tables.slots`); so a spool grows with runs, not with samples. A pending sample is in its spool but in no
-Parquet file until it is settled; settling appends the whole sample to the then current spool. A spool is kept until all
-its pending samples are settled, and spools go oldest first: so a pending sample never outlives its resolution. Spools
-are ``spool/gateway-<id>-<run>/``.
+(:mod:`muster.actors.tables.slots`); so a spool grows with runs, not with samples. A pending sample is in its spool but
+in no Parquet file until it is settled; settling appends the whole sample to the then current spool. A spool is kept
+until all its pending samples are settled, and spools go oldest first: so a pending sample never outlives its
+resolution. Spools are ``spool/gateway-<id>-<run>/``.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from mmap import mmap
 from pathlib import Path
 from threading import Lock
 
-from actors.tables import journal
-from actors.tables.events import MOST_ROWS_HELD
-from actors.tables.folder import SpoolFile, SpoolFolder
-from actors.tables.parquet import write_samples
-from actors.tables.recovery import recover_samples
-from actors.tables.rollup import HOUR_MS, Rollup, Row, Sample, series_of
-from actors.tables.schemas.samples import SAMPLES
-from actors.tables.slots import COPY_BYTES, SUFFIX, SlotFile, pack_into
-from actors.tables.store import Spool, SpooledStore
+from muster.actors.tables import journal
+from muster.actors.tables.events import MOST_ROWS_HELD
+from muster.actors.tables.folder import SpoolFile, SpoolFolder
+from muster.actors.tables.parquet import write_samples
+from muster.actors.tables.recovery import recover_samples
+from muster.actors.tables.rollup import HOUR_MS, Rollup, Row, Sample, series_of
+from muster.actors.tables.schemas.samples import SAMPLES
+from muster.actors.tables.slots import COPY_BYTES, SUFFIX, SlotFile, pack_into
+from muster.actors.tables.store import Spool, SpooledStore
 
 __all__ = ["Run", "Sample", "SampleStore"]
 

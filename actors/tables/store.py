@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from actors.tables.folder import SpoolFile, SpoolFolder, recover
+from muster.actors.tables.folder import SpoolFile, SpoolFolder, recover
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from actors.tables.compaction import Outcome, Policy, compact
-from actors.tables.orphans import adopt
+from muster.actors.tables.compaction import Outcome, Policy, compact
+from muster.actors.tables.orphans import adopt
 
 _log = logging.getLogger(__name__)
 _LONGEST_MS = 300_000
@@ -20,9 +20,9 @@ _CLOSE_S = 5.0
 
 
 class TablesUpkeep:
-    """Runs :func:`actors.tables.compaction.compact` and :func:`actors.tables.orphans.adopt` on ``<storage>/metrics``
-    every five minutes, or more often if the grace is short, at the lowest priority, until ``close``. What goes wrong
-    is logged once.
+    """Runs :func:`muster.actors.tables.compaction.compact` and :func:`muster.actors.tables.orphans.adopt` on
+    ``<storage>/metrics`` every five minutes, or more often if the grace is short, at the lowest priority, until
+    ``close``. What goes wrong is logged once.
     """
 
     def __init__(self, metrics: Path, policy: Policy, *, now_ms: Callable[[], int]) -> None:

@@ -10,11 +10,11 @@ import socket
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from actors.wire import envelope
-from actors.wire.envelope import Kind
-from actors.wire.framing import Framer, FrameTooLarge, Outbox
-from placement.mapping.registration import Statement
-from placement.view import Endpoint
+from muster.actors.wire import envelope
+from muster.actors.wire.envelope import Kind
+from muster.actors.wire.framing import Framer, FrameTooLarge, Outbox
+from muster.placement.mapping.registration import Statement
+from muster.placement.view import Endpoint
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 kio generates one dataclass per message *and version*. A request is read as the entity of the version that
 the client sent; whoever handles it asks for a field that only newer versions have with :func:`field`. A
 response is written from nested dicts that may name every field that *any* version has: what the asked-for
-version knows is kept (``actors.wire.writing``). So a handler says what it has to say once, and versions
+version knows is kept (``muster.actors.wire.writing``). So a handler says what it has to say once, and versions
 differ in one place. Durations and timestamps in a body are plain milliseconds.
 
 Source of the schemas: kio, generated from Apache Kafka's message definitions.
@@ -24,7 +24,7 @@ from kio.schema.request_header.v1.header import RequestHeader as RequestHeaderV1
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
-from actors.wire.bounds import (
+from muster.actors.wire.bounds import (
     LengthError,
     array_head,
     check_lengths,
@@ -33,7 +33,7 @@ from actors.wire.bounds import (
     tagged_fields_end,
     without_unknown_tags,
 )
-from actors.wire.writing import writer
+from muster.actors.wire.writing import writer
 
 API_VERSIONS = 18
 _UNREADABLE = (SerialError, ValueError, OverflowError, KeyError)

@@ -16,9 +16,9 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any
 
-from placement.client import Context
-from placement.mapping.registration import Kind as RegistrationKind
-from placement.mapping.registration import Position, Registration, Statement, Withdrawal
+from muster.placement.client import Context
+from muster.placement.mapping.registration import Kind as RegistrationKind
+from muster.placement.mapping.registration import Position, Registration, Statement, Withdrawal
 
 NONCE_BYTES = 16
 LIMIT_BYTES = 512 << 20

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from actors.wire import envelope
-from actors.wire.envelope import Kind
-from actors.wire.framing import Framer, FrameTooLarge, Outbox
-from actors.wire.limited_log import LimitedLog
-from placement.client import Context
-from placement.view import Endpoint
+from muster.actors.wire import envelope
+from muster.actors.wire.envelope import Kind
+from muster.actors.wire.framing import Framer, FrameTooLarge, Outbox
+from muster.actors.wire.limited_log import LimitedLog
+from muster.placement.client import Context
+from muster.placement.view import Endpoint
 
 log = logging.getLogger(__name__)
 

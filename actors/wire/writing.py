@@ -24,7 +24,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial._implicit_defaults import get_tagged_field_default  # in no public module of kio
 from kio.static.constants import EntityType, uuid_zero
 
-from actors.wire.bounds import MAX_STRING_BYTES, as_varint, nested_entity
+from muster.actors.wire.bounds import MAX_STRING_BYTES, as_varint, nested_entity
 
 Put = Callable[[bytes], object]
 Write = Callable[[Any, Put], None]

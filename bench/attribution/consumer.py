@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from actors.group.codec.consumer_protocol import assigned_partitions
-from actors.wire.codec import ErrorCode
 from bench.attribution.truth import Group, Place
 from bench.attribution.world import OFFSET_COMMIT, Link, World, committed
 from bench.client import Lost
 from bench.members import HEARTBEAT, JOIN_GROUP, PROTOCOL, SYNC_GROUP, assignment, subscription
+from muster.actors.group.codec.consumer_protocol import assigned_partitions
+from muster.actors.wire.codec import ErrorCode
 
 FETCH, OFFSET_FETCH, LEAVE_GROUP = (1, 12), (9, 7), (13, 4)
 HEARTBEAT_S = 0.5

@@ -16,15 +16,15 @@ import psutil
 from kazoo.exceptions import NoNodeError, NotEmptyError
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.runtime.zookeeper import EmbeddedZooKeeper
 from bench.attribution.truth import PENDING, Books
 from bench.attribution.world import World
 from bench.cluster import Cluster
 from bench.failover import disconnect, settled
-from gateway.cli.lifecycle import own_ray
-from gateway.cli.storage import directory as storage
-from placement.layout import CLIENT_GROUP_ID
-from placement.zookeeper.client import connect
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
+from muster.gateway.cli.lifecycle import own_ray
+from muster.gateway.cli.storage import directory as storage
+from muster.placement.layout import CLIENT_GROUP_ID
+from muster.placement.zookeeper.client import connect
 
 GATEWAYS, OFFSETS_PARTITIONS = 3, 2
 """Three gateways: the seed incident needs them, so that a partition can move to one that knows nothing."""

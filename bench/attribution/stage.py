@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bench.attribution.consumer import Consumer, Member, Nobody, Reading, Simple, Team
 from bench.attribution.muster import GATEWAYS, Muster
-from gateway.attribution.identity import pair_after_ms
+from muster.gateway.attribution.identity import pair_after_ms
 
 PARTITIONS = 6
 BATCH_BYTES = 4_000

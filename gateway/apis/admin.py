@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from actors.controller.admin import TopicOutcome
-from actors.wire.codec import ErrorCode
-from gateway.listener.controller import ControllerUnavailable
-from placement.topics import InvalidTopic, check_name
-from placement.view import OFFSETS_TOPIC, ClusterView
+from muster.actors.controller.admin import TopicOutcome
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.listener.controller import ControllerUnavailable
+from muster.placement.topics import InvalidTopic, check_name
+from muster.placement.view import OFFSETS_TOPIC, ClusterView
 
 if TYPE_CHECKING:
-    from gateway.listener.gateway import Gateway
+    from muster.gateway.listener.gateway import Gateway
 
 T = TypeVar("T", bound=Hashable)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from actors.wire.codec import ErrorCode
+from muster.actors.wire.codec import ErrorCode
 
 TopicKey = tuple[str | None, UUID | None]
 """Name or, in the versions that have no names, id."""

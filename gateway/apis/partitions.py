@@ -9,17 +9,17 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from actors.log.errors import CorruptMessage
-from actors.log.format.batch import HEADER_BYTES, LENGTH_OVERHEAD
-from actors.wire import codec
-from actors.wire.channel import Channel, NotSent
-from actors.wire.codec import ErrorCode
-from placement.view import OFFSETS_TOPIC, Topic
+from muster.actors.log.errors import CorruptMessage
+from muster.actors.log.format.batch import HEADER_BYTES, LENGTH_OVERHEAD
+from muster.actors.wire import codec
+from muster.actors.wire.channel import Channel, NotSent
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.view import OFFSETS_TOPIC, Topic
 
 if TYPE_CHECKING:
-    from gateway.listener.forward import Key
-    from gateway.listener.gateway import Gateway
-    from gateway.listener.registry import Call
+    from muster.gateway.listener.forward import Key
+    from muster.gateway.listener.gateway import Gateway
+    from muster.gateway.listener.registry import Call
 
 _SUMMARY = struct.Struct(">qi11xi30xi")
 """Base offset, length, last offset delta and number of records of a batch's header (magic 2)."""

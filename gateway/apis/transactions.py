@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gateway.listener.registry import Call
+    from muster.gateway.listener.registry import Call
 
 NOT_SERVED = "Muster does not serve transactions yet; idempotent producers, without transactional.id, are served"
 _MOST_CHARS = 100

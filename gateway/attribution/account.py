@@ -5,7 +5,7 @@ At any time, for each (topic, partition), of bytes and of messages::
     sent == sum of groups + sum of reasons + overflow + removed + pending
 
 *Pending* bytes are in the ledger and move on when settled. *Overflow* are bytes of groups beyond the bound on series,
-*removed* those of series that went with their group (:mod:`gateway.attribution.series`).
+*removed* those of series that went with their group (:mod:`muster.gateway.attribution.series`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from gateway.attribution.ambiguity import AmbiguousClients
-from gateway.attribution.connection import ConnectionState, Fetches
-from gateway.attribution.identity import pair_after_ms
-from gateway.attribution.ladder import Ladder
-from gateway.attribution.ledger import MAX_SENDS, PENDING_MS, Amount, Ledger, Pending, Settlement
-from gateway.attribution.series import (
+from muster.gateway.attribution.ambiguity import AmbiguousClients
+from muster.gateway.attribution.connection import ConnectionState, Fetches
+from muster.gateway.attribution.identity import pair_after_ms
+from muster.gateway.attribution.ladder import Ladder
+from muster.gateway.attribution.ledger import MAX_SENDS, PENDING_MS, Amount, Ledger, Pending, Settlement
+from muster.gateway.attribution.series import (
     MAX_GROUP_SERIES,
     RETENTION_MS,
     Cell,
@@ -29,10 +29,10 @@ from gateway.attribution.series import (
     SeriesBook,
     Total,
 )
-from gateway.attribution.slot import Key
-from gateway.attribution.table import GRACE_MS, RegistrationTable
-from gateway.attribution.verdict import Evidence, Reason, Verdict
-from placement.mapping.registration import Registration, Statement
+from muster.gateway.attribution.slot import Key
+from muster.gateway.attribution.table import GRACE_MS, RegistrationTable
+from muster.gateway.attribution.verdict import Evidence, Reason, Verdict
+from muster.placement.mapping.registration import Registration, Statement
 
 S = TypeVar("S", contravariant=True)
 T = TypeVar("T")
@@ -60,14 +60,14 @@ class End(NamedTuple):
 
 
 class Run(Protocol):
-    """A sample that others may follow (``actors.tables.spool.Run``)."""
+    """A sample that others may follow (``muster.actors.tables.spool.Run``)."""
 
     def extend(self, ts_ms: int, messages: int, size_bytes: int, first_offset: int, last_offset: int, /) -> bool:
         """The next one with the same label, at this time; False, and nothing, if it does not go on with the run."""
 
 
 class SampleSink(Protocol[S]):
-    """Where samples go (``actors.tables.spool.SampleStore``)."""
+    """Where samples go (``muster.actors.tables.spool.SampleStore``)."""
 
     def add(self, sample: S, /) -> Run | None:
         """A sample whose attribution is final; the run that begins with it, if it can be extended."""

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gateway.attribution.slot import Key
-from gateway.attribution.table import RegistrationTable
+from muster.gateway.attribution.slot import Key
+from muster.gateway.attribution.table import RegistrationTable
 
 AGAIN_MS = 3_600_000
 """How often one key is told of, at most."""

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.attribution.connection import Fetches, may_overlap, overlap
-from gateway.attribution.fetchers import Fetchers
-from gateway.attribution.identity import PATIENCE_MS, Identities
-from gateway.attribution.slot import LAG_MS, Claim, Place
-from gateway.attribution.table import RegistrationTable
-from gateway.attribution.verdict import Evidence
+from muster.gateway.attribution.connection import Fetches, may_overlap, overlap
+from muster.gateway.attribution.fetchers import Fetchers
+from muster.gateway.attribution.identity import PATIENCE_MS, Identities
+from muster.gateway.attribution.slot import LAG_MS, Claim, Place
+from muster.gateway.attribution.table import RegistrationTable
+from muster.gateway.attribution.verdict import Evidence
 
 
 class Company:

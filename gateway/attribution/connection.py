@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.attribution.slot import Key, Observation, Place, Reader
-from gateway.attribution.verdict import Evidence
-from placement.client import ANONYMOUS
+from muster.gateway.attribution.slot import Key, Observation, Place, Reader
+from muster.gateway.attribution.verdict import Evidence
+from muster.placement.client import ANONYMOUS
 
 WINDOW_MS = 10_000
 """How long a partition counts as fetched together with the others.
@@ -87,7 +87,7 @@ class Fetches:
         self.not_of: set[str] = set()
         """Groups that had another client beside it, which is gone."""
         self.outside_of: set[str] = set()
-        """Groups beside whose members it fetched without being one (:mod:`gateway.attribution.company`)."""
+        """Groups beside whose members it fetched without being one (:mod:`muster.gateway.attribution.company`)."""
         self.is_shared = False
         """Of several clients (a proxy): nothing that holds for one partition says anything about another."""
         self.stood = 0

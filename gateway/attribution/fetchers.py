@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from gateway.attribution.connection import ConnectionState, Fetches
-from gateway.attribution.slot import Key, Place
+from muster.gateway.attribution.connection import ConnectionState, Fetches
+from muster.gateway.attribution.slot import Key, Place
 
 MAX_CLIENT_IDS = 64
 """Of one connection (a proxy) that are told apart at a time."""

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gateway.attribution.connection import ConnectionState, Fetches, Identity, all_overlap, may_overlap, overlap
-from gateway.attribution.fetchers import Fetchers
-from gateway.attribution.matching import pairs, viable
-from gateway.attribution.slot import LAG_MS, Key, Observation, Place, Slot
-from gateway.attribution.table import RegistrationTable
-from gateway.attribution.verdict import Evidence
+from muster.gateway.attribution.connection import ConnectionState, Fetches, Identity, all_overlap, may_overlap, overlap
+from muster.gateway.attribution.fetchers import Fetchers
+from muster.gateway.attribution.matching import pairs, viable
+from muster.gateway.attribution.slot import LAG_MS, Key, Observation, Place, Slot
+from muster.gateway.attribution.table import RegistrationTable
+from muster.gateway.attribution.verdict import Evidence
 
 SETTLED_MS = 2_000
 """A partition says who fetches it only so long after it was fetched first: registrations may come a little late."""

@@ -11,11 +11,11 @@ none, so whatever stays possible for two groups is left open.
    group is possible. Exact, but only clients that share one connection for both (sarama) ever show it.
 2. **unique candidate**: all candidates of the (principal, host, client id) are of one group, and it is possible. A lone
    candidate that is known not to own the partition is a contradiction, not a match (F3, F16, F20). So is more company
-   than the group has owners there (:mod:`gateway.attribution.company`): a reader that no coordinator knows.
+   than the group has owners there (:mod:`muster.gateway.attribution.company`): a reader that no coordinator knows.
 3. **assignment**: of several groups (F4, F5: ``rdkafka`` is every librdkafka client's default id) one owns the
    partition, and no other one is possible.
 
-Where several are possible, the connection tells (:mod:`gateway.attribution.identity`), since it is one client's:
+Where several are possible, the connection tells (:mod:`muster.gateway.attribution.identity`), since it is one client's:
 
 4. **binding**: what it fetched before was certainly one group's, by rung 2 or 3, and could not be the others'. A
    registration that comes up to LAG_MS after the bytes counts as having been there, one from a snapshot as having
@@ -32,19 +32,19 @@ Where several are possible, the connection tells (:mod:`gateway.attribution.iden
 No certainty comes before it is heard that no registration is on its way (``RegistrationTable.may_hear_of``): a moment.
 
 What has waited in vain with no candidate at all may still be **assignment** (a member on the other address family, F17)
-or **derived** (:mod:`gateway.attribution.last_resort`). F numbers are explained in docs/attribution.md.
+or **derived** (:mod:`muster.gateway.attribution.last_resort`). F numbers are explained in docs/attribution.md.
 """
 
 from __future__ import annotations
 
-from gateway.attribution.company import Company
-from gateway.attribution.connection import ConnectionState, Fetches
-from gateway.attribution.fetchers import Fetchers
-from gateway.attribution.identity import PATIENCE_MS, Identities
-from gateway.attribution.last_resort import derived, other_family
-from gateway.attribution.slot import Claim, Key, Place, Reader
-from gateway.attribution.table import GRACE_MS, MEMORY_MS, RegistrationTable
-from gateway.attribution.verdict import Evidence, Reason, Verdict
+from muster.gateway.attribution.company import Company
+from muster.gateway.attribution.connection import ConnectionState, Fetches
+from muster.gateway.attribution.fetchers import Fetchers
+from muster.gateway.attribution.identity import PATIENCE_MS, Identities
+from muster.gateway.attribution.last_resort import derived, other_family
+from muster.gateway.attribution.slot import Claim, Key, Place, Reader
+from muster.gateway.attribution.table import GRACE_MS, MEMORY_MS, RegistrationTable
+from muster.gateway.attribution.verdict import Evidence, Reason, Verdict
 
 INTERNAL_PREFIX = "__muster_"
 """Client ids of Muster's own readers begin so (F33)."""

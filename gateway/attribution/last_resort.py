@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from gateway.attribution.connection import Fetches
-from gateway.attribution.fetchers import Fetchers
-from gateway.attribution.slot import Place
-from gateway.attribution.table import RegistrationTable
-from gateway.attribution.verdict import Evidence, Verdict
+from muster.gateway.attribution.connection import Fetches
+from muster.gateway.attribution.fetchers import Fetchers
+from muster.gateway.attribution.slot import Place
+from muster.gateway.attribution.table import RegistrationTable
+from muster.gateway.attribution.verdict import Evidence, Verdict
 
 MAX_GROUP_CHARS = 200
 MAX_HOSTS = 64

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
-from gateway.attribution.connection import ConnectionState
-from gateway.attribution.ladder import Ladder
-from gateway.attribution.slot import Key
-from gateway.attribution.verdict import Reason, Verdict
+from muster.gateway.attribution.connection import ConnectionState
+from muster.gateway.attribution.ladder import Ladder
+from muster.gateway.attribution.slot import Key
+from muster.gateway.attribution.verdict import Reason, Verdict
 
 PENDING_MS = 60_000
 MAX_SENDS = 100_000

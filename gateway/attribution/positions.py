@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from gateway.attribution.slot import LAG_MS, Key, Place, same_principal
-from placement.mapping.registration import Position
+from muster.gateway.attribution.slot import LAG_MS, Key, Place, same_principal
+from muster.placement.mapping.registration import Position
 
 POSITION_MS = 60_000
 """How long after it was told its committed offset a client may begin to fetch there, at most."""

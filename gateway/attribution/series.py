@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from gateway.attribution.verdict import Evidence, Reason, Verdict
+from muster.gateway.attribution.verdict import Evidence, Reason, Verdict
 
 MAX_GROUP_SERIES = 10_000
 RETENTION_MS = 900_000

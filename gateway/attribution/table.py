@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from gateway.attribution.positions import Positions
-from gateway.attribution.slot import Key, Slot, Tenure
-from placement.mapping.registration import Kind, Position, Registration, Statement, Withdrawal
+from muster.gateway.attribution.positions import Positions
+from muster.gateway.attribution.slot import Key, Slot, Tenure
+from muster.placement.mapping.registration import Kind, Position, Registration, Statement, Withdrawal
 
 GRACE_MS = 30_000
 """How long after a reassignment the previous owner still counts: its Fetch may be under way (F31)."""

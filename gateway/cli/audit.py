@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
-from actors.audit.report import MORE, UNEXPLAINED
-from actors.runtime import terminal
-from gateway.cli import http
-from gateway.cli.errors import CliError
-from gateway.cli.names import NAME
-from gateway.cli.output import counted, print_json, print_table
-from gateway.cli.running import by_storage_or_address
+from muster.actors.audit.report import MORE, UNEXPLAINED
+from muster.actors.runtime import terminal
+from muster.gateway.cli import http
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.names import NAME
+from muster.gateway.cli.output import counted, print_json, print_table
+from muster.gateway.cli.running import by_storage_or_address
 
 _COLUMNS = ("GROUP", "TOPIC", "PARTITION", "IMPLIED", "ATTRIBUTED", "DIFFERENCE", "WHY")
 

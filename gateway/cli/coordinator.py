@@ -11,15 +11,15 @@ from typing import Any, Self
 
 from scramp import ScramClient, ScramException
 
-from actors.wire import codec
-from actors.wire.codec import ErrorCode
-from actors.wire.framing import SIZE_BYTES, framed
-from gateway.cli.errors import CliError
-from gateway.cli.kafka import TIMEOUT_S
-from gateway.cli.login import Login, current_login
-from gateway.security.mechanisms import PLAIN
-from gateway.security.session import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from placement.host_port import host_port
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.framing import SIZE_BYTES, framed
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.kafka import TIMEOUT_S
+from muster.gateway.cli.login import Login, current_login
+from muster.gateway.security.mechanisms import PLAIN
+from muster.gateway.security.session import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from muster.placement.host_port import host_port
 
 FIND_COORDINATOR = 10
 _FIND_COORDINATOR_VERSION = 4

@@ -12,16 +12,16 @@ from urllib.parse import quote
 
 import click
 
-from actors.runtime import terminal
-from gateway.cli import http
-from gateway.cli.errors import CliError
-from gateway.cli.names import NAME
-from gateway.cli.output import print_json, print_table
-from gateway.cli.running import by_storage_or_address, state_of, status_of
+from muster.actors.runtime import terminal
+from muster.gateway.cli import http
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.names import NAME
+from muster.gateway.cli.output import print_json, print_table
+from muster.gateway.cli.running import by_storage_or_address, state_of, status_of
 
 if TYPE_CHECKING:
-    from actors.faults import Fault
-    from actors.faults.plan import Step
+    from muster.actors.faults import Fault
+    from muster.actors.faults.plan import Step
 
 F = TypeVar("F", bound=Callable[..., Any])
 Connect = Callable[[], "FaultApi"]
@@ -58,7 +58,7 @@ def on_cluster(command: F) -> F:
 
     @wraps(command)
     def with_client(directory: Path, address: str | None, http_urls: tuple[str, ...], **given: Any) -> Any:
-        from actors.faults.errors import FaultError
+        from muster.actors.faults.errors import FaultError
 
         try:
             return command(lambda: _api(directory, address, http_urls), **given)
@@ -97,7 +97,7 @@ class FaultApi:
         return cleared
 
     def _send(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
-        from actors.faults import FaultError, UnknownTarget
+        from muster.actors.faults import FaultError, UnknownTarget
 
         try:
             return http.send(self._urls, method, path, body)
@@ -124,7 +124,7 @@ def _http_urls(directory: Path, address: str | None) -> tuple[str, ...]:
 
 def _fields(command: F) -> F:
     """An option for every field of a fault."""
-    from actors.faults.model import FIELDS
+    from muster.actors.faults.model import FIELDS
 
     for name, (metavar, kind) in reversed(_OPTIONS.items()):
         option = f"--{name.replace('_', '-')}"
@@ -155,7 +155,7 @@ def inject(
     """Inject a fault, and print its id. ACTION: error, no-answer, drop, delay or close of requests; kill, pause,
     continue or slow of an actor. All scopes that are given have to match. docs/faults.md tells what clients see.
     """
-    from actors.faults import Fault
+    from muster.actors.faults import Fault
 
     fields = {name: value for name, value in fields.items() if value is not None}
     if (when := _when(once, nth, probability, seed)) is not None:
@@ -226,7 +226,7 @@ def run(connect: Connect, plan: Path) -> None:
     """Do the steps of a plan at their times, and print each when it is done. PLAN is YAML; it is checked whole before
     the first step. An interrupted plan clears its faults.
     """
-    from actors.faults import plan as plans
+    from muster.actors.faults import plan as plans
 
     with _naming(plan):
         checked = plans.Plan.read(plan)
@@ -240,7 +240,7 @@ def run(connect: Connect, plan: Path) -> None:
 @contextmanager
 def _naming(plan: Path) -> Iterator[None]:
     """What is wrong with a plan says which file it is."""
-    from actors.faults import InvalidFault
+    from muster.actors.faults import InvalidFault
 
     try:
         yield
@@ -254,7 +254,7 @@ def _actor_command(name: str, short_help: str, text: str, *more: Callable[[Any],
     """``muster fault NAME [ACTOR] [--group G]``."""
 
     def command(connect: Connect, actor: str | None, group: str | None, **fields: Any) -> None:
-        from actors.faults import Fault
+        from muster.actors.faults import Fault
 
         given = {field: value for field, value in fields.items() if value is not None}
         wanted = Fault(name, actor=actor, group=group, **given)

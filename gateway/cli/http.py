@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from gateway.cli.errors import CliError
-from gateway.cli.running import state_of, status_of
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.running import state_of, status_of
 
 _CONNECT_S = 5.0
 _TIMEOUT_S = 30.0

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from gateway.cli.errors import CliError
-from gateway.cli.login import current_login
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.login import current_login
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import click
 import javaproperties
 
-from gateway.cli.errors import CliError
-from gateway.security.mechanisms import MECHANISMS
+from muster.gateway.cli.errors import CliError
+from muster.gateway.security.mechanisms import MECHANISMS
 
 _META = f"{__name__}.login"
 _JAAS = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')

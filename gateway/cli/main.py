@@ -13,24 +13,24 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
-from actors.runtime import terminal
-from gateway.cli.errors import StopRequested
+from muster.actors.runtime import terminal
+from muster.gateway.cli.errors import StopRequested
 
 _COMMANDS = {
-    "up": "gateway.cli.lifecycle.up:up",
-    "down": "gateway.cli.lifecycle.down:down",
-    "status": "gateway.cli.lifecycle.status:status",
-    "drain": "gateway.cli.lifecycle.drain:drain",
-    "groups": "gateway.cli.groups.commands:groups",
-    "topics": "gateway.cli.topics:topics",
-    "user": "gateway.cli.user:user",
-    "mapping": "gateway.cli.mapping:mapping",
-    "log": "gateway.cli.storage.log:log",
-    "tables": "gateway.cli.storage.tables:tables",
-    "audit": "gateway.cli.audit:audit",
-    "fault": "gateway.cli.fault:fault",
-    "spark": "gateway.cli.spark.commands:spark",
-    "report": "gateway.cli.spark.report:report",
+    "up": "muster.gateway.cli.lifecycle.up:up",
+    "down": "muster.gateway.cli.lifecycle.down:down",
+    "status": "muster.gateway.cli.lifecycle.status:status",
+    "drain": "muster.gateway.cli.lifecycle.drain:drain",
+    "groups": "muster.gateway.cli.groups.commands:groups",
+    "topics": "muster.gateway.cli.topics:topics",
+    "user": "muster.gateway.cli.user:user",
+    "mapping": "muster.gateway.cli.mapping:mapping",
+    "log": "muster.gateway.cli.storage.log:log",
+    "tables": "muster.gateway.cli.storage.tables:tables",
+    "audit": "muster.gateway.cli.audit:audit",
+    "fault": "muster.gateway.cli.fault:fault",
+    "spark": "muster.gateway.cli.spark.commands:spark",
+    "report": "muster.gateway.cli.spark.report:report",
 }
 
 _NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from actors.runtime import terminal
-from gateway.cli.errors import CliError
-from gateway.cli.mapping_rows import (
+from muster.actors.runtime import terminal
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.mapping_rows import (
     Filter,
     aside_rows,
     divergence_rows,
@@ -22,12 +22,12 @@ from gateway.cli.mapping_rows import (
     planned_rows,
     summary,
 )
-from gateway.cli.names import NAME
-from gateway.cli.output import counted, print_json, print_table
-from gateway.cli.running import by_storage_or_address, connected
+from muster.gateway.cli.names import NAME
+from muster.gateway.cli.output import counted, print_json, print_table
+from muster.gateway.cli.running import by_storage_or_address, connected
 
 if TYPE_CHECKING:
-    from actors.reconciler.reconciler import Comparison, Repaired
+    from muster.actors.reconciler.reconciler import Comparison, Repaired
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -169,7 +169,7 @@ def _say_left_alone(aside: list[dict[str, Any]]) -> None:
 def _ask(directory: Path, address: str | None, method: str, timeout_s: float) -> Any:
     """What the reconciler answers. CliError if it does not, or cannot."""
     with connected(directory, address):
-        from gateway import cluster
+        from muster.gateway import cluster
 
         try:
             return cluster.ask_reconciler(method, timeout_s=timeout_s)

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from placement.layout import Malformed
-from placement.mapping.divergence import Aside, Difference, Divergence, node_kind, unit_of
-from placement.mapping.nodes import Undecodable, canonical_host, decode_registration, decode_segment
+from muster.placement.layout import Malformed
+from muster.placement.mapping.divergence import Aside, Difference, Divergence, node_kind, unit_of
+from muster.placement.mapping.nodes import Undecodable, canonical_host, decode_registration, decode_segment
 
 if TYPE_CHECKING:
-    from actors.reconciler.reconciler import Comparison
+    from muster.actors.reconciler.reconciler import Comparison
 
 _SHOWN_BYTES = 60
 _ACTIONS = {Difference.MISSING: "create", Difference.WRONG: "set", Difference.NEWER: "set", Difference.STALE: "remove"}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import javaproperties
 
-from actors.config import DEFAULT_PORT, ConfigError, MusterConfig
-from gateway.cli.errors import CliError
+from muster.actors.config import DEFAULT_PORT, ConfigError, MusterConfig
+from muster.gateway.cli.errors import CliError
 
 
 def read_config(file: Path | None, sets: tuple[str, ...], flags: Mapping[str, str | None]) -> MusterConfig:

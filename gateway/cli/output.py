@@ -1,4 +1,4 @@
-"""Results go to stdout, everything else to stderr; all of it by :mod:`actors.runtime.terminal`."""
+"""Results go to stdout, everything else to stderr; all of it by :mod:`muster.actors.runtime.terminal`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from rich.text import Text
 
-from actors.runtime import rich_console, terminal
+from muster.actors.runtime import rich_console, terminal
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
@@ -20,7 +20,7 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write a table to stdout; cells that are None show as ``-``, numbers stand to the right.
 
-    See :func:`actors.runtime.rich_console.print_table` for what is done with long ones.
+    See :func:`muster.actors.runtime.rich_console.print_table` for what is done with long ones.
     """
     held = [["-" if cell is None else str(cell) for cell in row] for row in rows]
     numeric = [_are_numbers(cells) for cells in _columns(len(columns), held)]

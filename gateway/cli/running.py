@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import click
 
-from actors.runtime import terminal
-from gateway.cli.errors import CliError
-from gateway.cli.lifecycle import own_ray
-from gateway.cli.login import with_login
-from gateway.cli.names import NAME
-from gateway.cli.storage import directory as storage
+from muster.actors.runtime import terminal
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.lifecycle import own_ray
+from muster.gateway.cli.login import with_login
+from muster.gateway.cli.names import NAME
+from muster.gateway.cli.storage import directory as storage
 
 _CONNECT_S = 2.0
 F = TypeVar("F", bound=Callable[..., Any])
@@ -91,7 +91,7 @@ def _listens(server: str) -> bool:
 def status_of(directory: Path, address: str | None) -> dict[str, Any]:
     """What the controller says: ``nodes``, ``actors`` and more. CliError if there is none."""
     with connected(directory, address):
-        from gateway import cluster
+        from muster.gateway import cluster
 
         try:
             status: dict[str, Any] = cluster.cluster_status()
@@ -137,7 +137,7 @@ def connect_to_left(state: storage.RunState, directory: Path) -> bool:
     own_ray.connect(state.ray_address, state.ray_token_path)
     import ray
 
-    from gateway import cluster
+    from muster.gateway import cluster
 
     if cluster.is_left_of(storage.cluster_id(directory)):
         return True

@@ -19,13 +19,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from actors.runtime import terminal
-from gateway.cli.errors import CliError
-from gateway.cli.kafka import TIMEOUT_S, admin, refused, result
-from gateway.cli.names import NAME
-from gateway.cli.output import print_json, print_table
-from gateway.cli.running import bootstrap_servers, by_bootstrap
-from placement.host_port import host_port
+from muster.actors.runtime import terminal
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.kafka import TIMEOUT_S, admin, refused, result
+from muster.gateway.cli.names import NAME
+from muster.gateway.cli.output import print_json, print_table
+from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
+from muster.placement.host_port import host_port
 
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]

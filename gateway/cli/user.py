@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from actors.runtime import terminal
-from gateway.cli.errors import CliError
-from gateway.cli.names import NAME
-from gateway.security.credentials import (
+from muster.actors.runtime import terminal
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.names import NAME
+from muster.gateway.security.credentials import (
     DEFAULT_ITERATIONS,
     MAX_ITERATIONS,
     MAX_NAME_CHARS,

@@ -1,14 +1,14 @@
-"""The tables of docs/compatibility.md, from what the handlers register; see :mod:`gateway.docs.generate`."""
+"""The tables of docs/compatibility.md, from what the handlers register; see :mod:`muster.gateway.docs.generate`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-import gateway.apis  # noqa: F401 - registers the handlers
-from actors.wire import codec
-from gateway.docs.markdown import table
-from gateway.listener.registry import APIS, Api
+import muster.gateway.apis  # noqa: F401 - registers the handlers
+from muster.actors.wire import codec
+from muster.gateway.docs.markdown import table
+from muster.gateway.listener.registry import APIS, Api
 
 
 class NotServed(NamedTuple):

@@ -1,4 +1,4 @@
-"""Tables in docs/ that come from the code: ``python -m gateway.docs.generate`` rewrites them all.
+"""Tables in docs/ that come from the code: ``python -m muster.gateway.docs.generate`` rewrites them all.
 
 A page has the part to rewrite between two markers. tests/test_generated_docs.py fails when a page is behind.
 """
@@ -12,13 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.config import DYNAMIC, MusterConfig, describe_broker, describe_group, describe_topic
-from actors.config.dynamic import OF_A_BROKER
-from actors.tables.schemas import TABLES
-from gateway.docs.compatibility import render
-from gateway.docs.markdown import table
+from muster.actors.config import DYNAMIC, MusterConfig, describe_broker, describe_group, describe_topic
+from muster.actors.config.dynamic import OF_A_BROKER
+from muster.actors.tables.schemas import TABLES
+from muster.gateway.docs.compatibility import render
+from muster.gateway.docs.markdown import table
 
-BEGIN, END = "<!-- begin: python -m gateway.docs.generate -->", "<!-- end -->"
+BEGIN, END = "<!-- begin: python -m muster.gateway.docs.generate -->", "<!-- end -->"
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
@@ -73,11 +73,11 @@ def metrics() -> str:
     """Every metric family: those of a gateway, then those of groups and their coordinators."""
     from prometheus_client.metrics_core import CounterMetricFamily
 
-    from gateway.kop.shadow import shadow_families
-    from gateway.metrics.audit import FAMILIES as AUDIT_FAMILIES
-    from gateway.metrics.gateway import GatewayMetrics, NoBooks
-    from gateway.metrics.groups import FAMILIES
-    from gateway.metrics.reconciler import FAMILIES as RECONCILER_FAMILIES
+    from muster.gateway.kop.shadow import shadow_families
+    from muster.gateway.metrics.audit import FAMILIES as AUDIT_FAMILIES
+    from muster.gateway.metrics.gateway import GatewayMetrics, NoBooks
+    from muster.gateway.metrics.groups import FAMILIES
+    from muster.gateway.metrics.reconciler import FAMILIES as RECONCILER_FAMILIES
 
     gateway = GatewayMetrics(1, NoBooks(), kop_cluster="")
     gateway.add(lambda label: shadow_families(label, {}))

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from actors.faults.model import error_code
-from actors.group.codec import adapters
-from actors.wire.codec import ErrorCode, field
-from gateway.listener.complaints import BadRequest, Cause
-from gateway.listener.registry import Call, Reply
+from muster.actors.faults.model import error_code
+from muster.actors.group.codec import adapters
+from muster.actors.wire.codec import ErrorCode, field
+from muster.gateway.listener.complaints import BadRequest, Cause
+from muster.gateway.listener.registry import Call, Reply
 
 _TEXT = "injected by a fault"
 _SESSION_ERRORS = frozenset(
@@ -248,4 +248,4 @@ _BODIES: dict[int, Callable[[Call, ErrorCode], dict[str, Any]]] = {
     60: _describe_cluster,
     74: _list_config_resources,
 }
-"""By api key; those of groups are in ``actors.group.codec.adapters``."""
+"""By api key; those of groups are in ``muster.actors.group.codec.adapters``."""

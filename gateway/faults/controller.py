@@ -9,11 +9,11 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from actors.controller.faults_over_ray import run_on
-from actors.faults import errors
-from actors.faults.model import Fault
-from actors.faults.registry import Book
-from gateway.listener.controller import ControllerUnavailable
+from muster.actors.controller.faults_over_ray import run_on
+from muster.actors.faults import errors
+from muster.actors.faults.model import Fault
+from muster.actors.faults.registry import Book
+from muster.gateway.listener.controller import ControllerUnavailable
 
 _ASK_S = 15.0
 _DRAW_S = 5.0
@@ -21,7 +21,7 @@ _DRAW_S = 5.0
 
 
 class RayFaults:
-    """A :class:`gateway.faults.injection.FaultController`."""
+    """A :class:`muster.gateway.faults.injection.FaultController`."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle

@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from actors.faults.matching import Facts, fires, is_spent, matches, may_match, needs_facts
-from actors.faults.model import ALWAYS, CLOSE, DELAY, DROP, ERROR, NO_ANSWER, Fault
-from actors.faults.registry import Book
-from actors.wire import codec
-from actors.wire.codec import field
-from gateway.faults.answers import error_reply
-from gateway.listener.complaints import BadRequest, Cause
-from gateway.listener.controller import ControllerUnavailable
-from gateway.listener.gateway import Gateway
-from gateway.listener.registry import Call, Handler, Reply
-from placement.view import ClusterView
+from muster.actors.faults.matching import Facts, fires, is_spent, matches, may_match, needs_facts
+from muster.actors.faults.model import ALWAYS, CLOSE, DELAY, DROP, ERROR, NO_ANSWER, Fault
+from muster.actors.faults.registry import Book
+from muster.actors.wire import codec
+from muster.actors.wire.codec import field
+from muster.gateway.faults.answers import error_reply
+from muster.gateway.listener.complaints import BadRequest, Cause
+from muster.gateway.listener.controller import ControllerUnavailable
+from muster.gateway.listener.gateway import Gateway
+from muster.gateway.listener.registry import Call, Handler, Reply
+from muster.placement.view import ClusterView
 
 log = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """``GET /v1/audit?group=G``: what the last round of the audit found, of one group or of all, as JSON.
 
 ``{"interval_ms": 0 if it is off, "at_ms": of the round, "rounds": N, "incomplete_rounds": N, "left_out": N, "rows":
-[...]}``, rows as :meth:`actors.audit.report.Row.to_json`, those with unexplained bytes first. ``at_ms`` is null before
-the first round.
+[...]}``, rows as :meth:`muster.actors.audit.report.Row.to_json`, those with unexplained bytes first. ``at_ms`` is null
+before the first round.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.http.groups import as_json
-from gateway.listener.gateway import Gateway
+from muster.gateway.http.groups import as_json
+from muster.gateway.listener.gateway import Gateway
 
 
 def add_routes(app: web.Application, gateway: Gateway) -> None:

@@ -16,14 +16,14 @@ from typing import Any
 
 from aiohttp import web
 
-from actors.faults import processes
-from actors.faults.errors import FaultError, FaultsDisabled, InvalidFault, UnknownTarget, Unreachable
-from actors.faults.model import LASTING, PAUSE, Fault
-from actors.faults.plan import Plan, Run, Step
-from gateway.faults.injection import GatewayFaults
-from gateway.http.openapi_faults import document
-from gateway.listener.controller import ControllerUnavailable
-from gateway.listener.gateway import Gateway
+from muster.actors.faults import processes
+from muster.actors.faults.errors import FaultError, FaultsDisabled, InvalidFault, UnknownTarget, Unreachable
+from muster.actors.faults.model import LASTING, PAUSE, Fault
+from muster.actors.faults.plan import Plan, Run, Step
+from muster.gateway.faults.injection import GatewayFaults
+from muster.gateway.http.openapi_faults import document
+from muster.gateway.listener.controller import ControllerUnavailable
+from muster.gateway.listener.gateway import Gateway
 
 log = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from actors.wire.channel import Channel, ChannelLost
-from gateway.listener.gateway import Gateway
-from gateway.listener.questions import Answers, ask_all
+from muster.actors.wire.channel import Channel, ChannelLost
+from muster.gateway.listener.gateway import Gateway
+from muster.gateway.listener.questions import Answers, ask_all
 
 T = TypeVar("T")
 DEFAULT_LIMIT, LARGEST_LIMIT = 20, 10_000

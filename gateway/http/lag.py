@@ -1,7 +1,7 @@
 """``GET /v1/groups/lag?group=G``: how far the group is behind, in messages and in seconds, as JSON.
 
-``{"group": G, "state": Kafka's name, "partitions": [...]}`` with the rows of :mod:`gateway.http.group_lag`. Where a log
-does not answer, its partitions have no end. Errors are those of :mod:`gateway.http.groups`.
+``{"group": G, "state": Kafka's name, "partitions": [...]}`` with the rows of :mod:`muster.gateway.http.group_lag`.
+Where a log does not answer, its partitions have no end. Errors are those of :mod:`muster.gateway.http.groups`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 
 from aiohttp import web
 
-from actors.group.codec.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
-from actors.wire import codec, envelope
-from actors.wire.channel import ChannelLost
-from actors.wire.codec import ErrorCode
-from gateway.apis.partitions import channel_to, owner_of
-from gateway.http.group_lag import End, Key, Owner, rows
-from gateway.http.groups import Failed, as_json, from_coordinator, required
-from gateway.listener.forward import Key as Actor
-from gateway.listener.gateway import Gateway
+from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
+from muster.actors.wire import codec, envelope
+from muster.actors.wire.channel import ChannelLost
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.partitions import channel_to, owner_of
+from muster.gateway.http.group_lag import End, Key, Owner, rows
+from muster.gateway.http.groups import Failed, as_json, from_coordinator, required
+from muster.gateway.listener.forward import Key as Actor
+from muster.gateway.listener.gateway import Gateway
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from actors.faults.model import ACTIONS, FIELDS, PHASES, SLOW
+from muster.actors.faults.model import ACTIONS, FIELDS, PHASES, SLOW
 
 _TEXT = {"type": "string"}
 _COUNT = {"type": "integer", "minimum": 0}

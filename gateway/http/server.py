@@ -14,16 +14,16 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from actors.wire.limited_log import LimitedLog
-from gateway.http import audit as http_audit
-from gateway.http import faults as http_faults
-from gateway.http import groups as http_groups
-from gateway.http import lag as http_lag
-from gateway.listener.server import GatewayServer
-from gateway.metrics.audit import audit_text
-from gateway.metrics.groups import scrape
-from gateway.metrics.reconciler import Status, asked
-from placement.host_port import host_port
+from muster.actors.wire.limited_log import LimitedLog
+from muster.gateway.http import audit as http_audit
+from muster.gateway.http import faults as http_faults
+from muster.gateway.http import groups as http_groups
+from muster.gateway.http import lag as http_lag
+from muster.gateway.listener.server import GatewayServer
+from muster.gateway.metrics.audit import audit_text
+from muster.gateway.metrics.groups import scrape
+from muster.gateway.metrics.reconciler import Status, asked
+from muster.placement.host_port import host_port
 
 _END = b"# EOF\n"
 _http_log = logging.getLogger("aiohttp.server")

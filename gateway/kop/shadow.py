@@ -1,6 +1,6 @@
 """KoP's rule beside ours: what it would have lost or given to another group (``metrics.kop.shadow.enable``).
 
-The rule (:mod:`gateway.attribution.kop`) hears of what happens to this gateway as it would at a KoP broker:
+The rule (:mod:`muster.gateway.attribution.kop`) hears of what happens to this gateway as it would at a KoP broker:
 FindCoordinator, the first Fetch of a connection that returns something, the end of a connection. Its nodes are under
 ``/muster_shadow`` in ZooKeeper, shared by all gateways, and written and read by a thread: KoP would have its clients
 wait for that, here nobody does. Bytes that are sent before their connection's node is read wait for it; and a Fetch
@@ -18,12 +18,12 @@ from enum import StrEnum
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from actors.config import MusterConfig
-from actors.tables.spool import Sample
-from gateway.attribution.account import Run, SampleSink
-from gateway.attribution.kop import KopRule, java_address
-from gateway.attribution.series import GroupSeries, group_label
-from gateway.kop.store import KopThread
+from muster.actors.config import MusterConfig
+from muster.actors.tables.spool import Sample
+from muster.gateway.attribution.account import Run, SampleSink
+from muster.gateway.attribution.kop import KopRule, java_address
+from muster.gateway.attribution.series import GroupSeries, group_label
+from muster.gateway.kop.store import KopThread
 
 _CLOSE_S = 5.0
 

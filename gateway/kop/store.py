@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
-from gateway.attribution.kop import KopRule, StoreError
-from placement.layout import KOP_SHADOW
-from placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, client
+from muster.gateway.attribution.kop import KopRule, StoreError
+from muster.placement.layout import KOP_SHADOW
+from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, client
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ Work = Callable[[KopRule], None]
 
 
 class ZooKeeperStore:
-    """A :class:`gateway.attribution.kop.Store` under ``/muster_shadow``; fails at once while ZooKeeper is away."""
+    """A :class:`muster.gateway.attribution.kop.Store` under ``/muster_shadow``. Fails if ZooKeeper is unavailable."""
 
     def __init__(self, zk: ZooKeeperClient) -> None:
         self._zk = zk

@@ -8,16 +8,16 @@ import time
 from collections import deque
 from typing import NamedTuple, cast
 
-from actors.wire import codec, envelope
-from actors.wire.framing import Framer, FrameTooLarge, framed
-from gateway.attribution.connection import ConnectionState
-from gateway.listener import proxy_protocol
-from gateway.listener.complaints import BadRequest, Cause, Complaint
-from gateway.listener.gateway import Gateway
-from gateway.listener.registry import APIS, Api, Call, Reply
-from gateway.security.session import MAX_FRAME_BYTES, SASL_AUTHENTICATE, SaslSession
-from placement.client import ANONYMOUS
-from placement.mapping.nodes import canonical_host
+from muster.actors.wire import codec, envelope
+from muster.actors.wire.framing import Framer, FrameTooLarge, framed
+from muster.gateway.attribution.connection import ConnectionState
+from muster.gateway.listener import proxy_protocol
+from muster.gateway.listener.complaints import BadRequest, Cause, Complaint
+from muster.gateway.listener.gateway import Gateway
+from muster.gateway.listener.registry import APIS, Api, Call, Reply
+from muster.gateway.security.session import MAX_FRAME_BYTES, SASL_AUTHENTICATE, SaslSession
+from muster.placement.client import ANONYMOUS
+from muster.placement.mapping.nodes import canonical_host
 
 log = logging.getLogger(__name__)
 

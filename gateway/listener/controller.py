@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from actors.config.altering import Alteration
-from actors.controller.admin import NewTopic, TopicOutcome
+from muster.actors.config.altering import Alteration
+from muster.actors.controller.admin import NewTopic, TopicOutcome
 
 
 class Controller(Protocol):

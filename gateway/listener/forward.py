@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from actors.wire.channel import Channel, ChannelLost, OnStatements, connect
-from placement.view import ClusterView, Endpoint
+from muster.actors.wire.channel import Channel, ChannelLost, OnStatements, connect
+from muster.placement.view import ClusterView, Endpoint
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The gateway as its API handlers see it. No Ray in here, and no listener: that is :mod:`gateway.listener.server`."""
+"""The gateway as its API handlers see it: no Ray, and no listener (:mod:`muster.gateway.listener.server`)."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import logging
 from typing import Any, Protocol
 from uuid import UUID
 
-from actors.audit.report import Report
-from actors.config import MusterConfig, group_config, in_force
-from actors.runtime.process import now_ms
-from actors.wire.channel import ChannelLost
-from actors.wire.limited_log import LimitedLog
-from gateway.attribution.account import Account
-from gateway.attribution.connection import ConnectionState
-from gateway.attribution.table import HEAR_MS
-from gateway.kop.shadow import KopShadow
-from gateway.listener.complaints import Cause, Complaint
-from gateway.listener.controller import Controller, ControllerUnavailable
-from gateway.listener.forward import Forwarder
-from gateway.listener.producer_ids import ProducerIds
-from gateway.metrics.gateway import GatewayMetrics
-from gateway.security.session import Sasl, SaslSession
-from placement.hashing import partition_for
-from placement.mapping.registration import Registration, Statement
-from placement.view import OFFSETS_TOPIC, ClusterView, Topic
+from muster.actors.audit.report import Report
+from muster.actors.config import MusterConfig, group_config, in_force
+from muster.actors.runtime.process import now_ms
+from muster.actors.wire.channel import ChannelLost
+from muster.actors.wire.limited_log import LimitedLog
+from muster.gateway.attribution.account import Account
+from muster.gateway.attribution.connection import ConnectionState
+from muster.gateway.attribution.table import HEAR_MS
+from muster.gateway.kop.shadow import KopShadow
+from muster.gateway.listener.complaints import Cause, Complaint
+from muster.gateway.listener.controller import Controller, ControllerUnavailable
+from muster.gateway.listener.forward import Forwarder
+from muster.gateway.listener.producer_ids import ProducerIds
+from muster.gateway.metrics.gateway import GatewayMetrics
+from muster.gateway.security.session import Sasl, SaslSession
+from muster.placement.hashing import partition_for
+from muster.placement.mapping.registration import Registration, Statement
+from muster.placement.view import OFFSETS_TOPIC, ClusterView, Topic
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _HEAR_AGAIN_S = 0.05
 
 
 class ClientConnection(Protocol):
-    """A client's connection, as handlers see it (:class:`gateway.listener.connection.Connection`)."""
+    """A client's connection, as handlers see it (:class:`muster.gateway.listener.connection.Connection`)."""
 
     id: str
     host: str
@@ -63,7 +63,7 @@ class ClientConnection(Protocol):
 
 
 class RequestFaults(Protocol):
-    """What is done to requests on purpose (:class:`gateway.faults.injection.GatewayFaults`)."""
+    """What is done to requests on purpose (:class:`muster.gateway.faults.injection.GatewayFaults`)."""
 
     def followed(self, view: ClusterView) -> None: ...
     async def serve(self, call: Any, api: str, handler: Any) -> Any: ...
@@ -97,7 +97,7 @@ class Gateway:
         self.connections: dict[str, ClientConnection] = {}
         self.audit_report = Report()
         """The last that the audit told."""
-        self.complaints = LimitedLog(logging.getLogger("gateway.listener.connection"))
+        self.complaints = LimitedLog(logging.getLogger("muster.gateway.listener.connection"))
         """Of connections; what a client sends must not flood the log."""
         self.faults: RequestFaults | None = None
         """Set before the gateway listens where fault injection is enabled."""

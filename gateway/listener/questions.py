@@ -7,8 +7,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from actors.wire.channel import Channel
-from gateway.listener.gateway import Gateway
+from muster.actors.wire.channel import Channel
+from muster.gateway.listener.gateway import Gateway
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from actors.wire import codec
-from gateway.listener.gateway import ClientConnection, Gateway
+from muster.actors.wire import codec
+from muster.gateway.listener.gateway import ClientConnection, Gateway
 
 
 class Reply(NamedTuple):

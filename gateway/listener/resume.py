@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from actors.tables.reading import read
-from actors.tables.schemas.samples import SAMPLES
-from gateway.attribution.account import End
+from muster.actors.tables.reading import read
+from muster.actors.tables.schemas.samples import SAMPLES
+from muster.gateway.attribution.account import End
 
 RECENT_MS = 60_000
 """How long before the start a stream may have ended to be gone on with."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from gateway.listener.connection import Connection
-from gateway.listener.gateway import Gateway
+from muster.gateway.listener.connection import Connection
+from muster.gateway.listener.gateway import Gateway
 
 _IDLE_SWEEP_S, _LEAST_SWEEP_S = 10.0, 0.05
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from actors.config import MusterConfig
-from actors.tables.spool import Sample
-from gateway.attribution.account import Account, SampleSink
+from muster.actors.config import MusterConfig
+from muster.actors.tables.spool import Sample
+from muster.gateway.attribution.account import Account, SampleSink
 
 log = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from actors.audit.report import Report, Row
-from gateway.attribution.series import group_label
-from gateway.listener.gateway import Gateway
-from gateway.metrics.gateway import label_value
-from gateway.metrics.groups import Family, escaped, told_here
+from muster.actors.audit.report import Report, Row
+from muster.gateway.attribution.series import group_label
+from muster.gateway.listener.gateway import Gateway
+from muster.gateway.metrics.gateway import label_value
+from muster.gateway.metrics.groups import Family, escaped, told_here
 
 _PARTITION = ("group", "topic", "partition")
 _LIFE = "Since the audit's process began to watch the group's partition."

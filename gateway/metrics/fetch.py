@@ -18,8 +18,8 @@ from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from gateway.attribution.account import Snapshot
-from gateway.attribution.series import Place, group_label
+from muster.gateway.attribution.account import Snapshot
+from muster.gateway.attribution.series import Place, group_label
 
 OVERFLOW = "overflow"
 """The reason of bytes whose group is known and has no series; no group can collide with a reason."""

@@ -1,7 +1,7 @@
 """Prometheus metrics of one gateway.
 
 Recording is plain dictionary arithmetic on the gateway's event loop. A scrape reads everything in one go on the same
-loop, so its numbers are of one moment: those of fetches add up exactly (:mod:`gateway.metrics.fetch`).
+loop, so its numbers are of one moment: those of fetches add up exactly (:mod:`muster.gateway.metrics.fetch`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gateway.attribution.account import Snapshot
-from gateway.metrics.fetch import fetch_families
-from gateway.metrics.kop import kop_families
-from placement.zookeeper.outages import connectivity
+from muster.gateway.attribution.account import Snapshot
+from muster.gateway.metrics.fetch import fetch_families
+from muster.gateway.metrics.kop import kop_families
+from muster.placement.zookeeper.outages import connectivity
 
 LATENCY_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 """Up to a Heartbeat's fraction of a millisecond, and up to a JoinGroup that waits for a whole rebalance."""
@@ -27,7 +27,7 @@ _BUCKET_NAMES = (*(repr(float(bound)) for bound in LATENCY_BUCKETS_S), "+Inf")
 
 
 class Books(Protocol):
-    """What was sent and for whom (``gateway.attribution.account.Account``)."""
+    """What was sent and for whom (``muster.gateway.attribution.account.Account``)."""
 
     def snapshot(self) -> Snapshot: ...
     def registrations(self) -> int: ...

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from actors.group.state import GroupState
-from actors.offsets.metrics import REBALANCE_BUCKETS_MS, GroupRow, Snapshot
-from gateway.attribution.series import group_label
-from gateway.listener.gateway import Gateway
-from gateway.listener.questions import ask_all, ask_logs
-from placement.view import ClusterView
+from muster.actors.group.state import GroupState
+from muster.actors.offsets.metrics import REBALANCE_BUCKETS_MS, GroupRow, Snapshot
+from muster.gateway.attribution.series import group_label
+from muster.gateway.listener.gateway import Gateway
+from muster.gateway.listener.questions import ask_all, ask_logs
+from muster.placement.view import ClusterView
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric, UntypedMetricFamily
 
-from gateway.attribution.account import Snapshot
-from gateway.attribution.series import Place, Total, group_label
+from muster.gateway.attribution.account import Snapshot
+from muster.gateway.attribution.series import Place, Total, group_label
 
 LABELS = ("cluster", "group", "partition", "topic")
 _FAMILIES = (

@@ -13,15 +13,15 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.metrics.groups import Family
-from placement.view import ClusterView
+from muster.gateway.metrics.groups import Family
+from muster.placement.view import ClusterView
 
 log = logging.getLogger(__name__)
 
 DEADLINE_S = 1.0
 
 Status = Callable[[], Awaitable[Mapping[str, Any]]]
-"""Asks for what ``actors.reconciler.reconciler.Reconciler.status`` gives."""
+"""Asks for what ``muster.actors.reconciler.reconciler.Reconciler.status`` gives."""
 Sample = tuple[Family, str, float]
 """A series: its family, its labels as they stand between braces, and the value."""
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from scramp import ScramException, ScramMechanism
 
-from gateway.security.credentials import SCRAM_MECHANISMS, Credentials
+from muster.gateway.security.credentials import SCRAM_MECHANISMS, Credentials
 
 PLAIN = "PLAIN"
 MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)

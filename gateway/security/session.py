@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from actors.config import MusterConfig
-from gateway.security.credentials import CredentialsFile
-from gateway.security.mechanisms import AuthenticationFailed, Exchange, exchange
+from muster.actors.config import MusterConfig
+from muster.gateway.security.credentials import CredentialsFile
+from muster.gateway.security.mechanisms import AuthenticationFailed, Exchange, exchange
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS = 17, 36, 18
 MAX_FRAME_BYTES = 524_288

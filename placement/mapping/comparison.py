@@ -10,8 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from placement.mapping.divergence import Node, PartitionOf, Verdict, Wanted, judge_client, judge_host, unit_of
-from placement.mapping.registration import Registration
+from muster.placement.mapping.divergence import Node, PartitionOf, Verdict, Wanted, judge_client, judge_host, unit_of
+from muster.placement.mapping.registration import Registration
 
 Held = Mapping[int, tuple[Registration, ...]]
 """What the coordinators of the offsets partitions hold. A partition that is missing is not trusted."""

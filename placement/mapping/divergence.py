@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
 
-from placement.layout import CLIENT_GROUP_ID, Malformed
-from placement.mapping.nodes import (
+from muster.placement.layout import CLIENT_GROUP_ID, Malformed
+from muster.placement.mapping.nodes import (
     decode_registration,
     encode_registration,
     group_of_path,
@@ -22,7 +22,7 @@ from placement.mapping.nodes import (
     kop_data,
     registration_path,
 )
-from placement.mapping.registration import Registration
+from muster.placement.mapping.registration import Registration
 
 PartitionOf = Callable[[str], int]
 """The offsets partition of a group."""

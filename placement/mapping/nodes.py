@@ -19,8 +19,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TypeVar
 from urllib.parse import quote, unquote_to_bytes
 
-from placement.layout import CLIENT_GROUP_ID, Malformed
-from placement.mapping.registration import Kind, Registration
+from muster.placement.layout import CLIENT_GROUP_ID, Malformed
+from muster.placement.mapping.registration import Kind, Registration
 
 _T = TypeVar("_T")
 

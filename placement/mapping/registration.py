@@ -27,7 +27,7 @@ class Registration:
     client_id: str | None
     """As sent in the request header; None and "" are different clients."""
     host: str
-    """Canonical text of the client's address, without port (placement.mapping.nodes.canonical_host)."""
+    """Canonical text of the client's address, without port (muster.placement.mapping.nodes.canonical_host)."""
     generation: int
     partitions: frozenset[tuple[str, int]] | None
     """(topic, partition) assigned to the member; None when not known (not synced, or not a consumer)."""

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
-from placement.mapping.comparison import NOTHING, Held, Memory, begun, judged
-from placement.mapping.divergence import Aside, Difference, Divergence, Node, PartitionOf, Verdict
+from muster.placement.mapping.comparison import NOTHING, Held, Memory, begun, judged
+from muster.placement.mapping.divergence import Aside, Difference, Divergence, Node, PartitionOf, Verdict
 
 __all__ = ["NOTHING", "Action", "Create", "Memory", "Node", "Plan", "Planning", "RemoveIf", "SetIf", "Suspect", "plan"]
 

@@ -36,10 +36,10 @@ from zlib import crc32
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
-from placement.layout import CLIENT_GROUP_FENCES, CLIENT_GROUP_ID
-from placement.mapping.repair import Node
-from placement.zookeeper.client import ZooKeeperClient, is_lost_connection
-from placement.zookeeper.multi import Operation
+from muster.placement.layout import CLIENT_GROUP_FENCES, CLIENT_GROUP_ID
+from muster.placement.mapping.repair import Node
+from muster.placement.zookeeper.client import ZooKeeperClient, is_lost_connection
+from muster.placement.zookeeper.multi import Operation
 
 BATCH = 500
 """Most changes that are under way at once."""

@@ -1,8 +1,9 @@
 """The ZooKeeper client: kazoo with our timeouts, bounded waiting, quiet logs, and recursive watches.
 
 kazoo 2.11 has no persistent watches (ZooKeeper 3.6, ZOOKEEPER-1416), so the one request and the one event
-dispatch that they need are here, in placement.zookeeper.multi requests of many nodes, and in
-placement.zookeeper.connection what makes the reading of thousands of events cheaper. Everything else is kazoo's own.
+dispatch that they need are here, in muster.placement.zookeeper.multi requests of many nodes, and in
+muster.placement.zookeeper.connection what makes the reading of thousands of events cheaper. Everything else is kazoo's
+own.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from kazoo.protocol.serialization import write_string
 from kazoo.protocol.states import EVENT_TYPE_MAP, KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 
-from placement.zookeeper.connection import Connection, Handler
-from placement.zookeeper.multi import MultiRead, MultiWrite, Operation, read_children, read_data
-from placement.zookeeper.outages import outages_of
+from muster.placement.zookeeper.connection import Connection, Handler
+from muster.placement.zookeeper.multi import MultiRead, MultiWrite, Operation, read_children, read_data
+from muster.placement.zookeeper.outages import outages_of
 
 SESSION_TIMEOUT_S = 10.0
 """Asked of the server, which may grant less. Ephemeral nodes outlive their owner by up to that."""
@@ -159,9 +160,9 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
     ) -> list[KazooException | None]:
         """Send transactions one after the other without waiting, and tell of each why it failed, None if it did not.
 
-        The operations are those of placement.zookeeper.multi. Nothing is tried again: a transaction whose answer was
-        lost (:func:`is_lost_connection`) may have been done. ZooKeeperUnreachable if an answer takes longer than
-        ``timeout_s``.
+        The operations are those of muster.placement.zookeeper.multi. Nothing is tried again: a transaction whose
+        answer was lost (:func:`is_lost_connection`) may have been done. ZooKeeperUnreachable if an answer takes
+        longer than ``timeout_s``.
         """
         return list(self.commit_each(transactions, timeout_s=timeout_s))
 
@@ -256,7 +257,7 @@ def is_lost_connection(error: Exception) -> bool:
 
 def client(hosts: str) -> ZooKeeperClient:
     """A client that is not started. ZooKeeperUnreachable if ``hosts`` is no connect string."""
-    # kazoo logs every attempt to reconnect; the two lines of placement.zookeeper.outages are enough.
+    # kazoo logs every attempt to reconnect; the two lines of muster.placement.zookeeper.outages are enough.
     quiet = logging.getLogger("kazoo.quiet")
     quiet.setLevel(logging.ERROR)
     try:

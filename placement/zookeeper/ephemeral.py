@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
-from placement.zookeeper.client import ZooKeeperUnreachable, client
+from muster.placement.zookeeper.client import ZooKeeperUnreachable, client
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
-from placement.mapping.repair import Node
-from placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable
+from muster.placement.mapping.repair import Node
+from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-log = logging.getLogger("placement.zookeeper.client")
+log = logging.getLogger("muster.placement.zookeeper.client")
 
 
 @dataclass(frozen=True, slots=True)

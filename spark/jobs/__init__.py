@@ -1,12 +1,13 @@
 """The jobs of ``muster spark``, one module each.
 
-A module is registered by its import and its line in ``_REGISTERED``: ``from spark.jobs import lag``, ``lag.JOB,``.
+A module is registered by its import and its line in ``_REGISTERED``: ``from muster.spark.jobs import lag``,
+``lag.JOB,``.
 """
 
 from __future__ import annotations
 
-from spark.jobs import attribution, consumption, failover, lag, placement, rebalances
-from spark.jobs.job import Job
+from muster.spark.jobs import attribution, consumption, failover, lag, placement, rebalances
+from muster.spark.jobs.job import Job
 
 _REGISTERED: tuple[Job, ...] = (  # in the order of the report
     consumption.JOB,

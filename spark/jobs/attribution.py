@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from actors.tables.schemas.cluster import LIFECYCLE
-from actors.tables.schemas.groups import REGISTRATIONS
-from actors.tables.schemas.offsets import COMMITS
-from actors.tables.schemas.samples import SAMPLES
-from spark.jobs.attribution_drift import drift
-from spark.jobs.attribution_holes import INTERNAL, holes, volumes
-from spark.jobs.job import Job, Options, Plot, Section
-from spark.jobs.reattribution import per_group, per_reason, reattributed
+from muster.actors.tables.schemas.cluster import LIFECYCLE
+from muster.actors.tables.schemas.groups import REGISTRATIONS
+from muster.actors.tables.schemas.offsets import COMMITS
+from muster.actors.tables.schemas.samples import SAMPLES
+from muster.spark.jobs.attribution_drift import drift
+from muster.spark.jobs.attribution_holes import INTERNAL, holes, volumes
+from muster.spark.jobs.job import Job, Options, Plot, Section
+from muster.spark.jobs.reattribution import per_group, per_reason, reattributed
 
 REASONS = ("no_group", "ambiguous", "unknown", "expired")
 """Those with a column of their own in :func:`shares`."""
@@ -23,8 +23,8 @@ REASONS = ("no_group", "ambiguous", "unknown", "expired")
 def shares(volumes: DataFrame) -> DataFrame:
     """bucket, gateway, bytes, unattributed_bytes, unattributed_share (0 to 1) and the bytes of each reason; ordered.
 
-    From :func:`spark.jobs.attribution_holes.volumes`. One aggregation. Muster's own readers (internal_bytes) count in
-    neither: they are no consumers. The share is null where nothing else was sent.
+    From :func:`muster.spark.jobs.attribution_holes.volumes`. One aggregation. Muster's own readers (internal_bytes)
+    count in neither: they are no consumers. The share is null where nothing else was sent.
     """
     reason, sent = F.col("reason"), F.col("bytes")
     is_internal = F.coalesce(reason == INTERNAL, F.lit(False))

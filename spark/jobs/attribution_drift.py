@@ -16,8 +16,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.jobs.attribution_holes import INTERNAL
-from spark.jobs.shared.runs import length, merged_runs
+from muster.spark.jobs.attribution_holes import INTERNAL
+from muster.spark.jobs.shared.runs import length, merged_runs
 
 BLOCK = 4096
 """Offsets, for which one mean size holds."""

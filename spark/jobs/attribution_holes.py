@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.jobs.shared.buckets import step_of
+from muster.spark.jobs.shared.buckets import step_of
 
 INTERNAL = "internal"
 """The reason of Muster's own readers, who are no consumers."""

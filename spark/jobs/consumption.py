@@ -17,10 +17,10 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from actors.tables.schemas.samples import SAMPLES
-from spark.jobs.job import Job, Options, Plot, Section
-from spark.jobs.shared.buckets import Step, Unit, local_label, local_step_of, step_of
-from spark.jobs.shared.runs import length, merged_runs
+from muster.actors.tables.schemas.samples import SAMPLES
+from muster.spark.jobs.job import Job, Options, Plot, Section
+from muster.spark.jobs.shared.buckets import Step, Unit, local_label, local_step_of, step_of
+from muster.spark.jobs.shared.runs import length, merged_runs
 
 CONSUMER = ("group", "member_id", "client_id", "host")
 """Who consumed; without a member id (a consumer that manages its partitions itself) the client's id and host say it."""

@@ -18,8 +18,8 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from actors.tables.schemas.cluster import FAULTS, LIFECYCLE
-from spark.jobs.job import Job, Options, Plot, Section
+from muster.actors.tables.schemas.cluster import FAULTS, LIFECYCLE
+from muster.spark.jobs.job import Job, Options, Plot, Section
 
 FAULT_SEEN_MS = 120_000
 """How long before its loss an actor may have been killed or paused for that to be the cause."""

@@ -1,7 +1,7 @@
 """What a job is: which tables it reads and which sections of an answer it makes of them.
 
 A job's module holds functions from DataFrame to DataFrame and, last, its ``JOB``. It reads nothing, writes nothing and
-knows no session: :mod:`spark.answer` hands it the tables and takes its answer.
+knows no session: :mod:`muster.spark.answer` hands it the tables and takes its answer.
 """
 
 from __future__ import annotations
@@ -103,11 +103,11 @@ class Job:
     title: str
     """What it answers, in one line."""
     tables: tuple[str, ...]
-    """The tables that it reads, by their names in :data:`actors.tables.schemas.TABLES`."""
+    """The tables that it reads, by their names in :data:`muster.actors.tables.schemas.TABLES`."""
     sections: Sections
     history: tuple[str, ...] = ()
     """Those of ``tables`` that are read from their first row on whatever ``Options.start`` is, because what holds at
     the start was written before it (the last commit, a registration)."""
     streamed: tuple[str, ...] = ()
-    """Those of ``tables`` that its streaming form takes in as they grow (:mod:`spark.streaming`); none: it has no such
-    form."""
+    """Those of ``tables`` that its streaming form takes in as they grow (:mod:`muster.spark.streaming`); none: it has
+    no such form."""

@@ -2,7 +2,8 @@
 
 Lag in messages counts offsets, as Kafka's tools do: a compacted topic has fewer records. Lag in seconds is the age of
 the oldest record that is not consumed and can still be read; how exactly it is known is beside it
-(:mod:`spark.jobs.shared.log_ends`). The rules of the verdicts, and their sources: :mod:`spark.jobs.lag_verdicts`.
+(:mod:`muster.spark.jobs.shared.log_ends`). The rules of the verdicts, and their sources:
+:mod:`muster.spark.jobs.lag_verdicts`.
 
 The clocks of coordinators, log actors and this job differ. A group's commits are put in order by the coordinator's
 epoch before its clock; an age below zero is zero; a commit beyond the known log end is no lag.
@@ -17,10 +18,10 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from actors.tables.schemas.groups import GROUP_EVENTS
-from actors.tables.schemas.offsets import COMMITS, END_OFFSETS
-from spark.jobs.job import Job, Options, Plot, Section
-from spark.jobs.lag_verdicts import (
+from muster.actors.tables.schemas.groups import GROUP_EVENTS
+from muster.actors.tables.schemas.offsets import COMMITS, END_OFFSETS
+from muster.spark.jobs.job import Job, Options, Plot, Section
+from muster.spark.jobs.lag_verdicts import (
     ENDED,
     OK,
     PARTITION,
@@ -32,8 +33,8 @@ from spark.jobs.lag_verdicts import (
     over_window,
     severity,
 )
-from spark.jobs.shared.departures import departures
-from spark.jobs.shared.log_ends import append_times, log_ends, newest, with_log_end_at
+from muster.spark.jobs.shared.departures import departures
+from muster.spark.jobs.shared.log_ends import append_times, log_ends, newest, with_log_end_at
 
 MOST_STEPS = 240
 """Most points of time of :func:`over_time`; beyond, the steps get wider."""

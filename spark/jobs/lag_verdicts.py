@@ -25,7 +25,7 @@ Burrow stores commits; ``commits`` has a row per flush window in which the group
 * Rule 4: within a window only the lowest offset is known. It shows a rewind below where the window began; one that
   did not go below that is not seen.
 * Rules 5 and 7 look at the last commit of each window; the lag in between is not known. The log end at a commit is
-  interpolated (:mod:`spark.jobs.shared.log_ends`), where Burrow takes the one that it fetched last.
+  interpolated (:mod:`muster.spark.jobs.shared.log_ends`), where Burrow takes the one that it fetched last.
 * Rule 6 needs two commits, as told by ``commits``, ``lowest`` and ``previous``; Burrow takes a single one for stalled.
 """
 

@@ -13,15 +13,15 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from actors.tables.schemas.cluster import LIFECYCLE
-from actors.tables.schemas.groups import GROUP_EVENTS, REGISTRATIONS
-from actors.tables.schemas.offsets import COMMITS
-from actors.tables.schemas.samples import SAMPLES
-from placement.hashing import partition_for
-from placement.topics import MAX_PARTITIONS
-from spark.jobs.job import Job, Options, Plot, Section
-from spark.jobs.placement_skew import LOADS, long_loads, skew
-from spark.jobs.placement_what_if import what_if
+from muster.actors.tables.schemas.cluster import LIFECYCLE
+from muster.actors.tables.schemas.groups import GROUP_EVENTS, REGISTRATIONS
+from muster.actors.tables.schemas.offsets import COMMITS
+from muster.actors.tables.schemas.samples import SAMPLES
+from muster.placement.hashing import partition_for
+from muster.placement.topics import MAX_PARTITIONS
+from muster.spark.jobs.job import Job, Options, Plot, Section
+from muster.spark.jobs.placement_skew import LOADS, long_loads, skew
+from muster.spark.jobs.placement_what_if import what_if
 
 _SUMS = ("commits", "events", "bytes")
 _GROUPS_ASKED = 100

@@ -14,10 +14,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from placement.rendezvous import choose
-from spark.jobs.job import Options
-from spark.jobs.placement_skew import LOADS, long_loads, skew
-from spark.jobs.shared.java_hash import partition_for
+from muster.placement.rendezvous import choose
+from muster.spark.jobs.job import Options
+from muster.spark.jobs.placement_skew import LOADS, long_loads, skew
+from muster.spark.jobs.shared.java_hash import partition_for
 
 NOW = "now"
 _KEYS = ("scenario", "level", "load")

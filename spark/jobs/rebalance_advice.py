@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from actors.group.events import Removal
-from actors.offsets.history.journal_entry import RebalanceProtocol
+from muster.actors.group.events import Removal
+from muster.actors.offsets.history.journal_entry import RebalanceProtocol
 
 STATIC_MEMBERSHIP = "static membership"
 LONGER_SESSION_TIMEOUT = "longer session timeout"
@@ -54,10 +54,11 @@ def advice(
     """group, advice, setting (of the client), client_id, host, occurrences, out_of, median_seconds,
     lost_partition_seconds, evidence (a sentence with these figures); what cost most first.
 
-    ``changes``, ``returned`` and ``flaps``: of :mod:`spark.jobs.shared.membership`. ``median_seconds``: how long a
-    client was away. ``lost_partition_seconds``: of the rebalances that the advice is about; null if they are not known.
-    ``occurrences`` and ``out_of``: returns and the rebalances that the client caused; expired sessions after which the
-    client was back, and all; eager rebalances, and all; members that did not poll in time, and all that went.
+    ``changes``, ``returned`` and ``flaps``: of :mod:`muster.spark.jobs.shared.membership`. ``median_seconds``: how long
+    a client was away. ``lost_partition_seconds``: of the rebalances that the advice is about; null if they are not
+    known. ``occurrences`` and ``out_of``: returns and the rebalances that the client caused; expired sessions after
+    which the client was back, and all; eager rebalances, and all; members that did not poll in time, and all that
+    went.
     """
     parts = (
         _static_membership(rebalances, flaps),

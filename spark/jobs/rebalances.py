@@ -12,14 +12,14 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from actors.offsets.history.journal_entry import Ending
-from actors.tables.schemas.groups import GROUP_EVENTS
-from actors.tables.schemas.rebalances import REBALANCES
-from spark.jobs.job import Job, Options, Plot, Section
-from spark.jobs.rebalance_advice import advice
-from spark.jobs.shared.buckets import step_of
-from spark.jobs.shared.membership import FLAP_RULES, comings_and_goings, flapping, returns
-from spark.jobs.storms import STORM_RULES, storms
+from muster.actors.offsets.history.journal_entry import Ending
+from muster.actors.tables.schemas.groups import GROUP_EVENTS
+from muster.actors.tables.schemas.rebalances import REBALANCES
+from muster.spark.jobs.job import Job, Options, Plot, Section
+from muster.spark.jobs.rebalance_advice import advice
+from muster.spark.jobs.shared.buckets import step_of
+from muster.spark.jobs.shared.membership import FLAP_RULES, comings_and_goings, flapping, returns
+from muster.spark.jobs.storms import STORM_RULES, storms
 
 _ENDINGS = (Ending.STABLE, Ending.EMPTY, Ending.RESTARTED, Ending.ABORTED)
 _MS_PER_HOUR = 3_600_000

@@ -8,11 +8,11 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
-from spark.answer import Answer, Plotted, Shown
-from spark.jobs.job import Options, Plot
-from spark.render import plots
-from spark.render.plotted import BARS, CURVES
-from spark.render.showing import cell
+from muster.spark.answer import Answer, Plotted, Shown
+from muster.spark.jobs.job import Options, Plot
+from muster.spark.render import plots
+from muster.spark.render.plotted import BARS, CURVES
+from muster.spark.render.showing import cell
 
 NOBODY = "(none)"
 OTHERS = "(others)"

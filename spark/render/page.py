@@ -9,11 +9,11 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 
 def render_page(
-    template: str, filters: Mapping[str, Callable[..., Any]], /, *, package: str = "spark.render", **values: Any
+    template: str, filters: Mapping[str, Callable[..., Any]], /, *, package: str = "muster.spark.render", **values: Any
 ) -> str:
     """A template of the package's ``templates``, which may extend those of this package; what is put in is escaped."""
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader(package), PackageLoader("spark.render")]),
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("muster.spark.render")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -11,8 +11,8 @@ from itertools import pairwise, takewhile
 
 from markupsafe import Markup
 
-from spark.render.screens.screen import Lead, Row
-from spark.units import cell_in
+from muster.spark.render.screens.screen import Lead, Row
+from muster.spark.units import cell_in
 
 LONGEST = 28
 """Characters that are shown as they are."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from html import escape
 
-from spark.units import cell_in, number_ticks, time_ticks
+from muster.spark.units import cell_in, number_ticks, time_ticks
 
 Curve = Sequence[tuple[float, float | None]]
 SERIES = 4

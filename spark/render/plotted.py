@@ -11,8 +11,8 @@ from operator import or_
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from spark.jobs.job import Plot
-from spark.jobs.shared.buckets import step_of
+from muster.spark.jobs.job import Plot
+from muster.spark.jobs.shared.buckets import step_of
 
 CURVES = 4
 """As many as can be told from each other; also of parts of a bar."""

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from spark.answer import Answer, Shown
-from spark.jobs.job import Options
-from spark.render.drawing import drawn, names_of
-from spark.render.page import render_page
-from spark.render.page_tables import PageTable, page_table
-from spark.render.screens import QUESTIONS
-from spark.render.screens.screen import MOST, Lead, Level, Question, Screen, counted
-from spark.units import lasting
+from muster.spark.answer import Answer, Shown
+from muster.spark.jobs.job import Options
+from muster.spark.render.drawing import drawn, names_of
+from muster.spark.render.page import render_page
+from muster.spark.render.page_tables import PageTable, page_table
+from muster.spark.render.screens import QUESTIONS
+from muster.spark.render.screens.screen import MOST, Lead, Level, Question, Screen, counted
+from muster.spark.units import lasting
 
 PAGE_ROWS = 200
 """Of one section; other formats have more."""

@@ -13,11 +13,11 @@ from pyspark.sql import DataFrame
 from rich.console import Console
 from rich.text import Text
 
-from actors.runtime.rich_console import print_table
-from actors.runtime.terminal import printable
-from spark.answer import Answer, Shown
-from spark.jobs.job import Options, Section
-from spark.out import require_parts
+from muster.actors.runtime.rich_console import print_table
+from muster.actors.runtime.terminal import printable
+from muster.spark.answer import Answer, Shown
+from muster.spark.jobs.job import Options, Section
+from muster.spark.out import require_parts
 
 TABLE_ROWS = 60
 """Of one section on a terminal; JSON and Parquet have all."""

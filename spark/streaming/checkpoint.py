@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from actors.tables.hours import MERGED, Manifest, hours, manifest_of
+from muster.actors.tables.hours import MERGED, Manifest, hours, manifest_of
 
 _IDENTITY = "_stream.json"
 _LOCK = "_lock"

@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from actors.tables.schemas import TABLES
-from actors.tables.schemas.samples import SAMPLES
-from spark.jobs.shared.buckets import step_of
-from spark.jobs.shared.runs import merged_runs
+from muster.actors.tables.schemas import TABLES
+from muster.actors.tables.schemas.samples import SAMPLES
+from muster.spark.jobs.shared.buckets import step_of
+from muster.spark.jobs.shared.runs import merged_runs
 
 _STEP = "step"
 

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.out import require_parts
-from spark.streaming.folds import Fold, folded_schema
-from spark.tables import no_rows
+from muster.spark.out import require_parts
+from muster.spark.streaming.folds import Fold, folded_schema
+from muster.spark.tables import no_rows
 
 TIER = 256
 """Batches that are put together."""

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark.answer import Answer, answer_of, spark_errors_in_one_line
-from spark.jobs.job import Job, Options
-from spark.request import Request
-from spark.streaming.stream import default_output, read_stream_output, run_stream
+from muster.spark.answer import Answer, answer_of, spark_errors_in_one_line
+from muster.spark.jobs.job import Job, Options
+from muster.spark.request import Request
+from muster.spark.streaming.stream import default_output, read_stream_output, run_stream
 
 Show = Callable[[Answer, Options], None]
 """With the options for which that was the answer: ``now`` is when it was given."""

@@ -18,14 +18,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from actors.tables.reading import folder_of
-from spark.jobs import JOBS
-from spark.jobs.job import Job, Options, Section
-from spark.signals import ended_by, ending
-from spark.streaming.checkpoint import Checkpoint, StreamRefused
-from spark.streaming.folds import fold_of, folded_schema
-from spark.streaming.output import BatchFolders
-from spark.tables import damage_in, read_table, stream_table
+from muster.actors.tables.reading import folder_of
+from muster.spark.jobs import JOBS
+from muster.spark.jobs.job import Job, Options, Section
+from muster.spark.signals import ended_by, ending
+from muster.spark.streaming.checkpoint import Checkpoint, StreamRefused
+from muster.spark.streaming.folds import fold_of, folded_schema
+from muster.spark.streaming.output import BatchFolders
+from muster.spark.tables import damage_in, read_table, stream_table
+
+__all__ = ["read_stream_output", "run_stream", "stream_sections"]
 
 _CHECKPOINT = "_checkpoint"
 _TRIGGER = "10 seconds"

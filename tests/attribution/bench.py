@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from actors.tables.rollup import Sample
-from gateway.attribution.account import Account
-from gateway.attribution.connection import ConnectionState
-from placement.client import ANONYMOUS
-from placement.mapping.registration import Kind, Position, Registration, Withdrawal
+from muster.actors.tables.rollup import Sample
+from muster.gateway.attribution.account import Account
+from muster.gateway.attribution.connection import ConnectionState
+from muster.placement.client import ANONYMOUS
+from muster.placement.mapping.registration import Kind, Position, Registration, Withdrawal
 
 HOST = "10.0.0.1"
 CLIENT = "rdkafka"

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from actors.tables.rollup import Sample
-from gateway.attribution.account import Account, End
-from gateway.attribution.connection import ConnectionState
-from placement.mapping.registration import Registration, Statement
+from muster.actors.tables.rollup import Sample
+from muster.gateway.attribution.account import Account, End
+from muster.gateway.attribution.connection import ConnectionState
+from muster.placement.mapping.registration import Registration, Statement
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Bench, Coordinator, Sink
 
 PARTITIONS = (0, 1, 2)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.tables.rollup import Sample
-from gateway.attribution.account import Account
+from muster.actors.tables.rollup import Sample
+from muster.gateway.attribution.account import Account
 from tests.attribution.bench import Bench, Sink
 
 

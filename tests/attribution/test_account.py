@@ -10,14 +10,14 @@ import pyarrow.dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.tables.spool import Sample, SampleStore
-from gateway.attribution.account import Account
-from gateway.attribution.connection import ConnectionState
-from gateway.attribution.ladder import Ladder
-from gateway.attribution.ledger import Ledger, Pending
-from gateway.attribution.table import RegistrationTable
-from gateway.attribution.verdict import Reason, Verdict
-from placement.mapping.registration import Kind
+from muster.actors.tables.spool import Sample, SampleStore
+from muster.gateway.attribution.account import Account
+from muster.gateway.attribution.connection import ConnectionState
+from muster.gateway.attribution.ladder import Ladder
+from muster.gateway.attribution.ledger import Ledger, Pending
+from muster.gateway.attribution.table import RegistrationTable
+from muster.gateway.attribution.verdict import Reason, Verdict
+from muster.placement.mapping.registration import Kind
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Bench, Coordinator, Sink
 
 

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from gateway.attribution.connection import ConnectionState
-from gateway.attribution.ladder import Ladder
-from gateway.attribution.slot import Slot
+from muster.gateway.attribution.connection import ConnectionState
+from muster.gateway.attribution.ladder import Ladder
+from muster.gateway.attribution.slot import Slot
 from tests.attribution.bench import NOW_MS, Bench, Coordinator
 
 COUNT = 80

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.attribution.account import End
-from gateway.attribution.connection import ConnectionState
+from muster.gateway.attribution.account import End
+from muster.gateway.attribution.connection import ConnectionState
 from tests.attribution.bench import NOW_MS, Bench, Coordinator
 from tests.attribution.churn import Churn, Pace
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.attribution.connection import ConnectionState
-from placement.mapping.registration import Kind
+from muster.gateway.attribution.connection import ConnectionState
+from muster.placement.mapping.registration import Kind
 from tests.attribution.bench import NOW_MS, Bench, Coordinator
 
 GRACE_MS = 30_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.attribution.connection import ConnectionState
+from muster.gateway.attribution.connection import ConnectionState
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Bench, Coordinator
 
 V6 = "2001:db8::1"

@@ -7,7 +7,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.attribution.matching import pairs, viable
+from muster.gateway.attribution.matching import pairs, viable
 
 GROUPS = "abcd"
 OPTIONS = st.lists(st.sets(st.sampled_from(GROUPS)), max_size=len(GROUPS))

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.tables.rollup import Sample
-from gateway.attribution.account import Account
-from gateway.attribution.connection import ConnectionState
-from placement.mapping.registration import Kind
+from muster.actors.tables.rollup import Sample
+from muster.gateway.attribution.account import Account
+from muster.gateway.attribution.connection import ConnectionState
+from muster.placement.mapping.registration import Kind
 from tests.attribution.bench import NOW_MS, Bench, Coordinator, Sink
 
 PENDING_MS, PATIENCE_MS = 10_000, 5_000

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.attribution.slot import Reader
-from gateway.attribution.table import RegistrationTable
-from placement.mapping.registration import Statement
+from muster.gateway.attribution.slot import Reader
+from muster.gateway.attribution.table import RegistrationTable
+from muster.placement.mapping.registration import Statement
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Coordinator
 
 

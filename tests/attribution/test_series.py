@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.tables.rollup import Sample
-from gateway.attribution.account import Account
-from gateway.attribution.ambiguity import shared
-from gateway.attribution.connection import ConnectionState
-from gateway.attribution.series import MAX_GROUP_CHARS, group_label
+from muster.actors.tables.rollup import Sample
+from muster.gateway.attribution.account import Account
+from muster.gateway.attribution.ambiguity import shared
+from muster.gateway.attribution.connection import ConnectionState
+from muster.gateway.attribution.series import MAX_GROUP_CHARS, group_label
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Coordinator, Sink
 
 RETENTION_MS = 600_000

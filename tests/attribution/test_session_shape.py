@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from gateway.attribution.connection import ConnectionState
-from placement.mapping.registration import Kind
+from muster.gateway.attribution.connection import ConnectionState
+from muster.placement.mapping.registration import Kind
 from tests.attribution.bench import NOW_MS, Bench, Coordinator
 
 SETTLED_MS = 2_000

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 
-from actors.audit.auditor import Auditor, Received, Runs, Steps
-from actors.audit.report import Report, Row
-from actors.log.weight import TopicPartition, Weights
+from muster.actors.audit.auditor import Auditor, Received, Runs, Steps
+from muster.actors.audit.report import Report, Row
+from muster.actors.log.weight import TopicPartition, Weights
 from tests.gateway.serving import Serving
 
 WAIT_MS = 1_000
 
 
 class LocalSources:
-    """An :class:`actors.audit.auditor.Sources` of one gateway."""
+    """An :class:`muster.actors.audit.auditor.Sources` of one gateway."""
 
     def __init__(self, full: Serving) -> None:
         assert full.actors is not None

@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable, Mapping
 
 import pytest
 
-from actors.audit import commits, sends
-from actors.audit.auditor import Auditor, Received, Runs, Steps
-from actors.audit.commits import Step
-from actors.audit.outbox import Batch, Outbox
-from actors.audit.report import Cause, Report
-from actors.audit.sends import Run
-from actors.log.weight import TopicPartition, Weights
+from muster.actors.audit import commits, sends
+from muster.actors.audit.auditor import Auditor, Received, Runs, Steps
+from muster.actors.audit.commits import Step
+from muster.actors.audit.outbox import Batch, Outbox
+from muster.actors.audit.report import Cause, Report
+from muster.actors.audit.sends import Run
+from muster.actors.log.weight import TopicPartition, Weights
 from tests.audit.world import PLACE, World, batches
 
 WAIT_MS = 60_000

@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.audit.report import MORE, Cause
+from muster.actors.audit.report import MORE, Cause
 from tests.audit.world import PLACE, WAIT_MS, World, batches
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.audit import spans
-from actors.audit.commits import CommitSteps, Step
-from actors.audit.outbox import Outbox
-from actors.audit.sends import Run, Sends
-from actors.audit.spans import Spans
-from actors.group.events import CommittedPartition, GroupDeleted, OffsetsCommitted
-from actors.group.types import GroupId, MemberId
-from actors.tables.rollup import Rollup, Sample
+from muster.actors.audit import spans
+from muster.actors.audit.commits import CommitSteps, Step
+from muster.actors.audit.outbox import Outbox
+from muster.actors.audit.sends import Run, Sends
+from muster.actors.audit.spans import Spans
+from muster.actors.group.events import CommittedPartition, GroupDeleted, OffsetsCommitted
+from muster.actors.group.types import GroupId, MemberId
+from muster.actors.tables.rollup import Rollup, Sample
 
 _SETS = st.frozensets(st.integers(0, 20))
 

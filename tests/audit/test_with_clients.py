@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.audit.report import Cause
+from muster.actors.audit.report import Cause
 from tests.audit.local_sources import LocalAudit
 from tests.gateway.real_clients import reachable
 from tests.gateway.serving import Serving
@@ -172,12 +172,12 @@ def test_attributions_that_are_lost(
         reader.read_to(MESSAGES)
         reader.commit(MESSAGES)
         reader.close()
-        with caplog.at_level(logging.WARNING, logger="actors.audit.auditor"):
+        with caplog.at_level(logging.WARNING, logger="muster.actors.audit.auditor"):
             audit.judged()
     row = audit.row(group)
     assert row.drift_bytes == {Cause.LOST: row.implied_bytes}
     assert row.implied_bytes > MESSAGES * 20
-    [warning] = [record for record in caplog.records if record.name == "actors.audit.auditor"]
+    [warning] = [record for record in caplog.records if record.name == "muster.actors.audit.auditor"]
     assert group in warning.getMessage()
 
 

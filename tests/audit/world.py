@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from actors.audit.books import Books
-from actors.audit.commits import Step
-from actors.audit.report import Cause, Row
-from actors.audit.sends import Run
-from actors.log.weight import Weights
+from muster.actors.audit.books import Books
+from muster.actors.audit.commits import Step
+from muster.actors.audit.report import Cause, Row
+from muster.actors.audit.sends import Run
+from muster.actors.log.weight import Weights
 
 PLACE = ("t", 0)
 WAIT_MS = 60_000

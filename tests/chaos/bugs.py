@@ -8,7 +8,7 @@ from pathlib import Path
 
 from chaos.cluster import ROOT
 
-_PACKAGES = ("actors", "gateway", "placement", "spark", "tests")
+_PACKAGES = ("muster", "actors", "gateway", "placement", "spark", "tests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,5 +46,6 @@ EPOCH_NOT_CHECKED = Bug(
 def copy_of_the_tree(to: Path) -> Path:
     """What a server needs, to be changed."""
     for package in _PACKAGES:
-        shutil.copytree(ROOT / package, to / package, ignore=shutil.ignore_patterns("__pycache__"))
+        no_cache = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, to / package, symlinks=True, ignore=no_cache)
     return to

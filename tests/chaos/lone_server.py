@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import tests.gateway.serving as served_alone
-from placement.topics import TopicRegistry
-from placement.view import Broker
-from placement.zookeeper.client import connect
+from muster.placement.topics import TopicRegistry
+from muster.placement.view import Broker
+from muster.placement.zookeeper.client import connect
 
 _PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",

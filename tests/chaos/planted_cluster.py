@@ -14,7 +14,7 @@ from chaos.cluster import ROOT
 from chaos.history import read_history
 from chaos.plan import OFFSETS_PARTITIONS, WARM_S, Fault, Plan, Worker
 from chaos.run import Run
-from placement.hashing import partition_for
+from muster.placement.hashing import partition_for
 from tests.chaos.bugs import COMMIT_BEFORE_DURABLE, Bug, copy_of_the_tree
 
 TOPIC, GROUP = "orders", "readers"

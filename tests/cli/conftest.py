@@ -18,7 +18,7 @@ def commands(directory: Path, timeout_s: float = 60) -> Muster:
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "gateway.cli.main", *arguments],
+            [sys.executable, "-m", "muster.gateway.cli.main", *arguments],
             cwd=directory,
             env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(directory)},
             capture_output=True,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.audit.report import Cause, Row
-from gateway.cli.audit import cells, summary
+from muster.actors.audit.report import Cause, Row
+from muster.gateway.cli.audit import cells, summary
 
 
 def row(drift: dict[Cause, int], *, implied: int = 1_000, attributed: int = 1_000, removed: int = 0) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.config import (
+from muster.actors.config import (
     ConfigError,
     ConfigSource,
     ConfigType,
@@ -19,7 +19,7 @@ from actors.config import (
     offsets_log_config,
     topic_config_errors,
 )
-from gateway.cli.options import read_config
+from muster.gateway.cli.options import read_config
 
 
 @pytest.mark.parametrize(

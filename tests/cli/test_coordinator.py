@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from actors.wire import codec
-from actors.wire.codec import ErrorCode
-from gateway.cli import coordinator
-from gateway.cli import http as cli_http
-from gateway.cli.coordinator import Coordinator
-from gateway.cli.errors import CliError
-from gateway.cli.groups import offsets
-from gateway.cli.storage import directory as storage
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.cli import coordinator
+from muster.gateway.cli import http as cli_http
+from muster.gateway.cli.coordinator import Coordinator
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.groups import offsets
+from muster.gateway.cli.storage import directory as storage
 
 FIND, DELETE = 10, 42
 Answer = Callable[[int, bytes], bytes | None]

@@ -25,7 +25,8 @@ def detached(log: Path, then: str) -> subprocess.Popen[str]:
     program = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "signal.signal(signal.SIGHUP, signal.SIG_DFL); "
-        f"from pathlib import Path; from gateway.cli.lifecycle.detach import detach; detach(Path({str(log)!r})); {then}"
+        "from pathlib import Path; from muster.gateway.cli.lifecycle.detach import detach; "
+        f"detach(Path({str(log)!r})); {then}"
     )
     return subprocess.Popen(
         [sys.executable, "-c", program],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cli.errors import CliError
-from gateway.cli.lifecycle.drain import node_of
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.lifecycle.drain import node_of
 
 NODES = [
     {"node_id": "ab12", "address": "10.0.0.1", "state": "alive"},

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli import main
+from muster.gateway.cli import main
 from tests.cli.conftest import Muster, one_line
 from tests.test_docs import PAGES, command_lines
 

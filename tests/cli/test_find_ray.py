@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cli.errors import CliError
-from gateway.cli.lifecycle.find_ray import LocalRay, choose
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.lifecycle.find_ray import LocalRay, choose
 
 OURS = LocalRay(address="10.0.0.1:6379", user="ann", is_own=True)
 SECOND = LocalRay(address="10.0.0.1:7000", user="ann", is_own=True)

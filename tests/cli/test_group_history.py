@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from actors.offsets.history.journal_entry import Ending, Wait, Waits
-from gateway.cli import http
-from gateway.cli.groups.commands import groups
-from gateway.cli.groups.history import row
+from muster.actors.offsets.history.journal_entry import Ending, Wait, Waits
+from muster.gateway.cli import http
+from muster.gateway.cli.groups.commands import groups
+from muster.gateway.cli.groups.history import row
 from tests.cli.runner import runner
 from tests.tables.rebalances import A, B, aborted, entry
 

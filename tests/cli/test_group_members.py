@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.coordinator import addresses
-from gateway.cli.errors import CliError
-from gateway.cli.groups.admin import which
-from gateway.cli.groups.members import in_words
+from muster.gateway.cli.coordinator import addresses
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.groups.admin import which
+from muster.gateway.cli.groups.members import in_words
 
 
 def member(member_id: str, client_id: str, instance: str | None = None) -> Any:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.group.state import GroupState
-from actors.group.types import GroupId, MemberId, Who
-from actors.group.watchdog import RebalanceWait
-from gateway.cli.groups.waiting import rows
+from muster.actors.group.state import GroupState
+from muster.actors.group.types import GroupId, MemberId, Who
+from muster.actors.group.watchdog import RebalanceWait
+from muster.gateway.cli.groups.waiting import rows
 
 WAIT = RebalanceWait(
     group=GroupId("g"),

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from gateway.cli.main import cli
+from muster.gateway.cli.main import cli
 
 
 def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -28,7 +28,7 @@ class Up:
         self.ready_file = storage.with_name("ready.json")
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "gateway.cli.main", "up", "--port", "0"),
+                *(sys.executable, "-m", "muster.gateway.cli.main", "up", "--port", "0"),
                 *("--storage", str(storage), "--ready-file", str(self.ready_file)),
             ],
             env={**os.environ, "PYTHONPATH": str(ROOT)},

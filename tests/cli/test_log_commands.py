@@ -12,7 +12,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from click.testing import Result
 
-from actors.group.codec.records import (
+from muster.actors.group.codec.records import (
     CommittedOffset,
     GroupKey,
     GroupMetadata,
@@ -21,9 +21,9 @@ from actors.group.codec.records import (
     group_record,
     offset_record,
 )
-from actors.group.types import GroupId, MemberId
-from actors.log import LogConfig, PartitionLog
-from gateway.cli.main import cli
+from muster.actors.group.types import GroupId, MemberId
+from muster.actors.log import LogConfig, PartitionLog
+from muster.gateway.cli.main import cli
 from tests.cli.runner import runner
 from tests.log.support import GZIP, NOW_MS, client_batch, lose_what_is_not_synced, open_log, run, segment_files
 

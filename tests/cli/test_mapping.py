@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from gateway.cli.mapping_rows import Filter, aside_rows, divergence_rows, node_rows, planned_rows
-from placement.mapping.divergence import Aside, Difference, Divergence
-from placement.mapping.nodes import encode_registration, kop_path, registration_path
-from placement.mapping.registration import Registration
+from muster.gateway.cli.mapping_rows import Filter, aside_rows, divergence_rows, node_rows, planned_rows
+from muster.placement.mapping.divergence import Aside, Difference, Divergence
+from muster.placement.mapping.nodes import encode_registration, kop_path, registration_path
+from muster.placement.mapping.registration import Registration
 from tests.cli.conftest import Muster, one_line
 from tests.placement.strategies import registration
 

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from gateway.cli.errors import CliError
-from gateway.cli.lifecycle.ports import Ports
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.lifecycle.ports import Ports
 
 HOST = "127.0.0.1"
 

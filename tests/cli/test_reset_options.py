@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.cli.groups import reset_options
-from gateway.cli.groups.reset_options import duration_ms, moment_ms, offsets_of
+from muster.gateway.cli.groups import reset_options
+from muster.gateway.cli.groups.reset_options import duration_ms, moment_ms, offsets_of
 
 HOUR_MS = 3_600_000
 

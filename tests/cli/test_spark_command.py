@@ -13,13 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-import spark.jobs
-from gateway.cli.spark.commands import JOBS
-from gateway.cli.times import moment
+import muster.spark.jobs
+from muster.gateway.cli.spark.commands import JOBS
+from muster.gateway.cli.times import moment
 from tests.cli.conftest import ROOT, Muster, commands, one_line
 
 PATIENCE_S = 300
-"""Spark has a low priority (:mod:`spark.priority`), and other tests run beside it."""
+"""Spark has a low priority (:mod:`muster.spark.priority`), and other tests run beside it."""
 
 pytestmark = pytest.mark.timeout(PATIENCE_S + 20)
 
@@ -100,7 +100,7 @@ def test_an_unknown_job_is_wrong_usage(muster: Muster) -> None:
     done = muster("spark", "nojob")
     assert done.returncode == 2
     assert "'nojob' is not one of 'consumption', 'lag'," in one_line(done)
-    assert tuple(spark.jobs.JOBS) == JOBS
+    assert tuple(muster.spark.jobs.JOBS) == JOBS
 
 
 def test_a_folder_of_the_users_that_is_called_spark_is_not_ours(muster: Muster, tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ def test_sigterm_in_the_middle_of_a_job_ends_it_and_its_jvm(storage: Path, tmp_p
     endless = tmp_path / "endless.py"
     endless.write_text(
         "import sys\n"
-        "from spark.session import local_session\n"
-        "from spark.signals import end_on_signals\n"
+        "from muster.spark.session import local_session\n"
+        "from muster.spark.signals import end_on_signals\n"
         "with local_session(cores=1) as session:\n"
         "    end_on_signals(session)\n"
         "    job = session.range(10**15).selectExpr('sum(id * id)')\n"

@@ -17,7 +17,7 @@ from tests.cli.conftest import ROOT
 from tests.spark.arrivals import write_samples
 
 PATIENCE_S = 300
-"""Spark has a low priority (:mod:`spark.priority`), and other tests run beside it."""
+"""Spark has a low priority (:mod:`muster.spark.priority`), and other tests run beside it."""
 
 
 @pytest.mark.timeout(PATIENCE_S + 20)
@@ -31,7 +31,7 @@ def test_a_stream_is_shown_as_it_grows_until_it_is_interrupted_and_leaves_nothin
     write_samples(storage, "gateway-0-run-00000001", random.Random(1), rows=3)
     asked = ("spark", "consumption", "--local", "--stream", "--format", "json", "--group", "g-1", "--group", "nobody")
     process = subprocess.Popen(
-        [sys.executable, "-m", "gateway.cli.main", *asked, "--storage", str(storage)],
+        [sys.executable, "-m", "muster.gateway.cli.main", *asked, "--storage", str(storage)],
         env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(scratch)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

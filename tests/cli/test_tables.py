@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
-from actors.tables.reading import read
-from actors.tables.schemas import TABLES
-from actors.tables.schemas.cluster import LIFECYCLE
-from gateway.cli.storage.tables import tables
+from muster.actors.tables.reading import read
+from muster.actors.tables.schemas import TABLES
+from muster.actors.tables.schemas.cluster import LIFECYCLE
+from muster.gateway.cli.storage.tables import tables
 from tests.cli.runner import runner
 from tests.tables.events import HOUR_MS, NOON_MS
 from tests.tables.making import of_version, put

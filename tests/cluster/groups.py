@@ -13,9 +13,9 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewTopic
 
-from actors.group.codec.records import CommittedOffset, OffsetKey, decode_key, decode_value
 from demo.observer import Observer
-from placement.hashing import partition_for
+from muster.actors.group.codec.records import CommittedOffset, OffsetKey, decode_key, decode_value
+from muster.placement.hashing import partition_for
 from tests.cluster.members import Member, committed_offsets
 from tests.muster_process import Muster, eventually
 

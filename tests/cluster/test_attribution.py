@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from placement.layout import CLIENT_GROUP_ID
-from placement.zookeeper.client import ZooKeeperClient, connect
+from muster.placement.layout import CLIENT_GROUP_ID
+from muster.placement.zookeeper.client import ZooKeeperClient, connect
 from tests.cluster.members import AiokafkaMember, ConfluentMember, KafkaPythonMember, Producer
 from tests.muster_process import Muster, eventually
 

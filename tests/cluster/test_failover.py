@@ -16,9 +16,9 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from placement.hashing import partition_for
-from placement.layout import CLIENT_GROUP_ID
-from placement.zookeeper.client import connect
+from muster.placement.hashing import partition_for
+from muster.placement.layout import CLIENT_GROUP_ID
+from muster.placement.zookeeper.client import connect
 from tests.cluster.groups import PARTITIONS, WAIT_S, create, until_read, working
 from tests.cluster.members import (
     AiokafkaMember,

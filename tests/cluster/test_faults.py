@@ -10,8 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
-from actors.wire.codec import ErrorCode
-from placement.hashing import partition_for
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.hashing import partition_for
 from pytest_muster import FaultClient, UnknownTarget
 from tests.gateway.serving import Client
 from tests.muster_process import Muster, eventually

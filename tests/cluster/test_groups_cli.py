@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from gateway.cli import main
+from muster.gateway.cli import main
 from tests.cluster.members import ConfluentMember
 from tests.gateway.group_client import Member, find
 from tests.gateway.serving import Client

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from placement.hashing import partition_for
-from placement.mapping.nodes import encode_registration, registration_path
-from placement.zookeeper.client import connect
+from muster.placement.hashing import partition_for
+from muster.placement.mapping.nodes import encode_registration, registration_path
+from muster.placement.zookeeper.client import connect
 from tests.cluster.members import ConfluentMember
 from tests.cluster.test_failover import create, working
 from tests.muster_process import Muster, eventually

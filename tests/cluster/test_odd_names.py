@@ -16,9 +16,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from actors.wire.codec import ErrorCode
-from gateway.cli import main
-from placement.view import Topic
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.cli import main
+from muster.placement.view import Topic
 from tests.gateway.group_client import UNKNOWN_ID, Member, find
 from tests.gateway.serving import Client
 from tests.muster_process import Muster
@@ -85,7 +85,7 @@ def odd(muster: Muster) -> Iterator[Odd]:
 
 
 def command(odd: Odd, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "gateway.cli.main", *arguments, "--storage", str(odd.muster.storage)]
+    return [sys.executable, "-m", "muster.gateway.cli.main", *arguments, "--storage", str(odd.muster.storage)]
 
 
 def check(arguments: tuple[str, ...], text: str, code: int) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from actors.wire.codec import ErrorCode
-from placement.hashing import partition_for
-from placement.view import Topic
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.hashing import partition_for
+from muster.placement.view import Topic
 from tests.cluster.groups import WAIT_S, create
 from tests.gateway.group_client import DESCRIBE_GROUPS, FIND_COORDINATOR, HEARTBEAT, UNKNOWN_ID, Member
 from tests.gateway.serving import Client

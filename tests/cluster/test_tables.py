@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from actors.tables.hours import listing
+from muster.actors.tables.hours import listing
 from tests.muster_process import Muster, eventually
 from tests.tables.making import put
 

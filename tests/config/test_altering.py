@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.config import (
+from muster.actors.config import (
     DYNAMIC,
     TOPIC_CONFIGS,
     MusterConfig,
@@ -14,10 +14,10 @@ from actors.config import (
     offsets_log_config,
     topic_config_errors,
 )
-from actors.config.altering import Alteration, Change, InvalidAlteration, Operation, configs_after
-from actors.config.resources import ResourceType
-from actors.wire.codec import ErrorCode
-from placement.view import OFFSETS_TOPIC, DynamicConfigs
+from muster.actors.config.altering import Alteration, Change, InvalidAlteration, Operation, configs_after
+from muster.actors.config.resources import ResourceType
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.view import OFFSETS_TOPIC, DynamicConfigs
 
 SET, DELETE, APPEND, SUBTRACT = Operation
 STARTED_WITH = MusterConfig.from_properties({"log.cleanup.policy": "compact", "group.max.session.timeout.ms": "60000"})

@@ -6,17 +6,17 @@ import asyncio
 
 import pytest
 
-from actors.config import MusterConfig, in_force
-from actors.config.altering import Alteration, Change, Operation
-from actors.config.resources import ResourceType
-from actors.controller.admin import NewTopic
-from actors.controller.topics import TopicsAdmin
-from actors.wire.codec import ErrorCode
-from placement.configs import ConfigRegistry
-from placement.epochs import take_controller_epoch
-from placement.topics import TopicRegistry
-from placement.view import DynamicConfigs
-from placement.zookeeper.client import ZooKeeperClient
+from muster.actors.config import MusterConfig, in_force
+from muster.actors.config.altering import Alteration, Change, Operation
+from muster.actors.config.resources import ResourceType
+from muster.actors.controller.admin import NewTopic
+from muster.actors.controller.topics import TopicsAdmin
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.configs import ConfigRegistry
+from muster.placement.epochs import take_controller_epoch
+from muster.placement.topics import TopicRegistry
+from muster.placement.view import DynamicConfigs
+from muster.placement.zookeeper.client import ZooKeeperClient
 
 CONFIG = MusterConfig.from_properties({"num.partitions": "2"})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.config import (
+from muster.actors.config import (
     DYNAMIC,
     ConfigRow,
     ConfigSource,
@@ -14,7 +14,7 @@ from actors.config import (
     describe_topic,
     offsets_log_config,
 )
-from placement.view import DynamicConfigs
+from muster.placement.view import DynamicConfigs
 
 STARTED_WITH = MusterConfig.from_properties({"log.retention.minutes": "10", "max.connections": "100"})
 CONFIGS = DynamicConfigs(

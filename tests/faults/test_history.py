@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from actors.faults.control import FaultControl, Process
-from actors.faults.errors import FaultError
-from actors.faults.history import FaultHistory
-from actors.faults.model import Fault
-from actors.faults.registry import Book, FaultRegistry
-from actors.runtime.event_writer import EventWriter
+from muster.actors.faults.control import FaultControl, Process
+from muster.actors.faults.errors import FaultError
+from muster.actors.faults.history import FaultHistory
+from muster.actors.faults.model import Fault
+from muster.actors.faults.registry import Book, FaultRegistry
+from muster.actors.runtime.event_writer import EventWriter
 from tests.table_rows import table_rows
 
 NODE = "n1"
@@ -34,7 +34,7 @@ class Clock:
 
 
 class Local:
-    """A cluster of one node without gateways; an :class:`actors.faults.control.Cluster`."""
+    """A cluster of one node without gateways; an :class:`muster.actors.faults.control.Cluster`."""
 
     node_id = NODE
 

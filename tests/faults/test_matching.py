@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from actors.faults import Fault
-from actors.faults.matching import Facts, drawn, fires, is_spent, matches, may_match, needs_facts
+from muster.actors.faults import Fault
+from muster.actors.faults.matching import Facts, drawn, fires, is_spent, matches, may_match, needs_facts
 
 FACTS = Facts(
     groups=frozenset({"g", "h"}),

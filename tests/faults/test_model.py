@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from actors.faults import Fault, InvalidFault
-from actors.faults.model import ACTIONS, ACTOR_ACTIONS, FIELDS
-from actors.tables.schemas.cluster import FAULTS_SCHEMA
+from muster.actors.faults import Fault, InvalidFault
+from muster.actors.faults.model import ACTIONS, ACTOR_ACTIONS, FIELDS
+from muster.actors.tables.schemas.cluster import FAULTS_SCHEMA
 
 GOOD: tuple[dict[str, Any], ...] = (
     {"action": "kill", "actor": "offsets-9"},

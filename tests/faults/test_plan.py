@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.faults import InvalidFault, Plan
+from muster.actors.faults import InvalidFault, Plan
 
 TEXT = """
 name: a coordinator that comes and goes

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from actors.faults import FaultError, processes
-from actors.faults.model import CONTINUE, KILL, PAUSE, SLOW
+from muster.actors.faults import FaultError, processes
+from muster.actors.faults.model import CONTINUE, KILL, PAUSE, SLOW
 
 STOPPED = psutil.STATUS_STOPPED
 
@@ -55,7 +55,7 @@ def test_a_pause_holds_against_somebody_who_continues_the_process(process: psuti
 
 def test_a_pause_begins_though_another_one_that_ends_lets_the_process_run_first(process: psutil.Process) -> None:
     """By then it does not look stopped any more: who waits to see it stopped has to stop it again."""
-    sees = f"from actors.faults import holder; holder._tell({process.pid})"
+    sees = f"from muster.actors.faults import holder; holder._tell({process.pid})"
     done = subprocess.run([sys.executable, "-c", sees], stdout=subprocess.PIPE, timeout=60, check=True)
     assert done.stdout.strip()
     assert process.status() == STOPPED

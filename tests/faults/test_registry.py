@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.faults import Fault
-from actors.faults.registry import FaultRegistry, Target
+from muster.actors.faults import Fault
+from muster.actors.faults.registry import FaultRegistry, Target
 
 
 @pytest.fixture

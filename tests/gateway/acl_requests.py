@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.wire.codec import ErrorCode
+from muster.actors.wire.codec import ErrorCode
 from tests.gateway.serving import Client
 
 DESCRIBE, CREATE, DELETE = 29, 30, 31

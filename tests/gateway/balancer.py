@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from gateway.listener.proxy_protocol import Source, write_header
+from muster.gateway.listener.proxy_protocol import Source, write_header
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from actors.wire.codec import ErrorCode
+from muster.actors.wire.codec import ErrorCode
 from tests.gateway.serving import Client
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.runtime.zookeeper import EmbeddedZooKeeper
-from placement.zookeeper.client import ZooKeeperClient, connect
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
+from muster.placement.zookeeper.client import ZooKeeperClient, connect
 from tests.gateway.serving import Serving, serving
 from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.wire.codec import ErrorCode
-from placement.view import Topic
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.view import Topic
 from tests.gateway.group_client import OFFSET_COMMIT, Fresh, Member, find
 from tests.gateway.serving import Client, Serving
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-from actors.wire.codec import ErrorCode, field, versions_of
-from placement.view import Topic
+from muster.actors.wire.codec import ErrorCode, field, versions_of
+from muster.placement.view import Topic
 from tests.gateway.serving import Client, Serving
 
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP = 8, 9, 10, 11, 12, 13

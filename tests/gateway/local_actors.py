@@ -11,21 +11,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from actors.audit.commits import CommitSteps
-from actors.config import MusterConfig, in_force, log_config
-from actors.log import LogService, PartitionLog
-from actors.log.server import LogServer
-from actors.offsets.history.group_history import GroupHistory
-from actors.offsets.history.rebalances import RebalanceHistory
-from actors.offsets.partition import OffsetsPartition, StatementSink
-from actors.offsets.serving import offsets_configs
-from actors.runtime.process import now_ms
-from actors.tables.rebalances import RebalanceStore
-from actors.wire.server import Server
-from placement.epochs import next_epoch
-from placement.mapping.registration import Change, Registration
-from placement.view import OFFSETS_TOPIC, ClusterView, Endpoint
-from placement.zookeeper.client import ZooKeeperClient
+from muster.actors.audit.commits import CommitSteps
+from muster.actors.config import MusterConfig, in_force, log_config
+from muster.actors.log import LogService, PartitionLog
+from muster.actors.log.server import LogServer
+from muster.actors.offsets.history.group_history import GroupHistory
+from muster.actors.offsets.history.rebalances import RebalanceHistory
+from muster.actors.offsets.partition import OffsetsPartition, StatementSink
+from muster.actors.offsets.serving import offsets_configs
+from muster.actors.runtime.process import now_ms
+from muster.actors.tables.rebalances import RebalanceStore
+from muster.actors.wire.server import Server
+from muster.placement.epochs import next_epoch
+from muster.placement.mapping.registration import Change, Registration
+from muster.placement.view import OFFSETS_TOPIC, ClusterView, Endpoint
+from muster.placement.zookeeper.client import ZooKeeperClient
 
 log = logging.getLogger(__name__)
 SECRET = b"the secret of the test cluster"

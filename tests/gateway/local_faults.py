@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from actors.faults.control import FaultControl, Process
-from actors.faults.errors import UnknownTarget
-from actors.faults.model import Fault
-from actors.faults.registry import Book, FaultRegistry
-from actors.runtime.process import wall_ms
-from gateway.faults.controller import unpacked
-from gateway.listener.controller import ControllerUnavailable
-from gateway.listener.gateway import Gateway
+from muster.actors.faults.control import FaultControl, Process
+from muster.actors.faults.errors import UnknownTarget
+from muster.actors.faults.model import Fault
+from muster.actors.faults.registry import Book, FaultRegistry
+from muster.actors.runtime.process import wall_ms
+from muster.gateway.faults.controller import unpacked
+from muster.gateway.listener.controller import ControllerUnavailable
+from muster.gateway.listener.gateway import Gateway
 
 NODE = "n1"
 
@@ -24,7 +24,7 @@ class MayBeAway(Protocol):
 
 
 class LocalFaults:
-    """A :class:`gateway.faults.injection.FaultController`. ``processes`` are the actors that can be sent signals."""
+    """A :class:`muster.gateway.faults.injection.FaultController`. ``processes``: actors that take signals."""
 
     def __init__(self, controller: MayBeAway, gateway: Gateway, directory: Path) -> None:
         self.processes: dict[str, Process] = {}

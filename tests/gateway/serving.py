@@ -20,27 +20,34 @@ from typing import Any, Self
 import uvloop
 from aiohttp import ClientSession, web
 
-import gateway.apis  # noqa: F401 - registers the handlers
-from actors.audit.sends import Sends
-from actors.config import MusterConfig
-from actors.config.altering import Alteration, InvalidAlteration
-from actors.controller.admin import NewTopic, TopicOutcome
-from actors.controller.topics import alter
-from actors.tables.spool import SampleStore
-from actors.wire import codec
-from actors.wire.codec import ErrorCode
-from gateway.faults.injection import GatewayFaults
-from gateway.http.server import gateway_app, start_http
-from gateway.kop.shadow import shadow_of
-from gateway.listener.controller import ControllerUnavailable
-from gateway.listener.server import GatewayServer
-from gateway.listener.upkeep import account_of
-from gateway.metrics.gateway import GatewayMetrics
-from placement.configs import ConfigRegistry
-from placement.leaders import Leaders
-from placement.topics import InvalidPartitions, InvalidTopic, TopicError, TopicExists, TopicRegistry, UnknownTopic
-from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
-from placement.zookeeper.client import ZooKeeperClient
+import muster.gateway.apis  # noqa: F401 - registers the handlers
+from muster.actors.audit.sends import Sends
+from muster.actors.config import MusterConfig
+from muster.actors.config.altering import Alteration, InvalidAlteration
+from muster.actors.controller.admin import NewTopic, TopicOutcome
+from muster.actors.controller.topics import alter
+from muster.actors.tables.spool import SampleStore
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.faults.injection import GatewayFaults
+from muster.gateway.http.server import gateway_app, start_http
+from muster.gateway.kop.shadow import shadow_of
+from muster.gateway.listener.controller import ControllerUnavailable
+from muster.gateway.listener.server import GatewayServer
+from muster.gateway.listener.upkeep import account_of
+from muster.gateway.metrics.gateway import GatewayMetrics
+from muster.placement.configs import ConfigRegistry
+from muster.placement.leaders import Leaders
+from muster.placement.topics import (
+    InvalidPartitions,
+    InvalidTopic,
+    TopicError,
+    TopicExists,
+    TopicRegistry,
+    UnknownTopic,
+)
+from muster.placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
+from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.gateway.local_actors import Actors
 from tests.gateway.local_faults import LocalFaults
 

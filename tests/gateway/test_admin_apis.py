@@ -7,10 +7,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from actors.wire import codec
-from actors.wire.codec import ErrorCode
-from gateway.listener.registry import APIS
-from placement.view import OFFSETS_TOPIC, Broker
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.listener.registry import APIS
+from muster.placement.view import OFFSETS_TOPIC, Broker
 from tests.gateway.serving import BROKERS, CLUSTER_ID, Serving
 
 METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 3, 18, 19, 20

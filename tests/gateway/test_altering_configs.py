@@ -16,10 +16,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from actors.log.format.batch import read_header
-from actors.wire.codec import ErrorCode, versions_of
-from gateway.cli.main import cli
-from placement.view import OFFSETS_TOPIC, Topic
+from muster.actors.log.format.batch import read_header
+from muster.actors.wire.codec import ErrorCode, versions_of
+from muster.gateway.cli.main import cli
+from muster.placement.view import OFFSETS_TOPIC, Topic
 from tests.gateway.config_requests import (
     ALTER,
     APPEND,

@@ -6,10 +6,10 @@ from collections import Counter
 
 from kio.schema.index import api_key_map
 
-import gateway.apis  # noqa: F401 - registers the handlers
-from actors.wire import codec
-from gateway.docs.compatibility import NOT_SERVED, VERSIONS_LEFT_OUT
-from gateway.listener.registry import APIS
+import muster.gateway.apis  # noqa: F401 - registers the handlers
+from muster.actors.wire import codec
+from muster.gateway.docs.compatibility import NOT_SERVED, VERSIONS_LEFT_OUT
+from muster.gateway.listener.registry import APIS
 
 
 def test_every_api_is_served_or_has_one_reason() -> None:

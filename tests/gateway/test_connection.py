@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from actors.wire import codec
-from actors.wire.codec import ErrorCode
-from actors.wire.limited_log import LimitedLog
-from gateway.listener.connection import PIPELINE_LIMIT, Connection
-from gateway.listener.registry import APIS
-from placement.zookeeper.client import ZooKeeperClient
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.limited_log import LimitedLog
+from muster.gateway.listener.connection import PIPELINE_LIMIT, Connection
+from muster.gateway.listener.registry import APIS
+from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.gateway.group_client import HEARTBEAT, JOIN_GROUP, Member, find
 from tests.gateway.serving import Client, Serving, serving
 from tests.gateway.test_data_apis import FETCH, PRODUCE, fetch_body, produce
@@ -53,16 +53,16 @@ def said(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
     heard = Heard()
 
     def take() -> list[str]:
-        lines = [text for name, text in heard.lines if name == "gateway.listener.connection"]
+        lines = [text for name, text in heard.lines if name == "muster.gateway.listener.connection"]
         assert [line for line in lines if " closed: " not in line] == []
-        heard.lines = [(name, text) for name, text in heard.lines if name != "gateway.listener.connection"]
+        heard.lines = [(name, text) for name, text in heard.lines if name != "muster.gateway.listener.connection"]
         return lines
 
     logging.getLogger().addHandler(heard)
     try:
         yield take
         gc.collect()
-        assert [line for line in heard.lines if line[0] in ("asyncio", "gateway.listener.connection")] == []
+        assert [line for line in heard.lines if line[0] in ("asyncio", "muster.gateway.listener.connection")] == []
     finally:
         logging.getLogger().removeHandler(heard)
 
@@ -403,7 +403,7 @@ def test_idle_connections_are_closed(zk: ZooKeeperClient, tmp_path: Path, said: 
 def test_a_client_that_never_reads_is_closed_all_the_same(
     full: Serving, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.listener.connection._CLOSE_S", 0.1)
+    monkeypatch.setattr("muster.gateway.listener.connection._CLOSE_S", 0.1)
     topic = full.create(fresh("t"))
     produce(full.client, (topic, 0, client_batch(1, value=b"v" * 900_000)))
     with full.connect() as client:

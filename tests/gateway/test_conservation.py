@@ -19,12 +19,12 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.log.format.batch import iter_headers
-from actors.runtime.process import now_ms
-from actors.wire import codec
-from gateway.listener.connection import Connection
-from gateway.listener.upkeep import Upkeep
-from placement.view import Topic
+from muster.actors.log.format.batch import iter_headers
+from muster.actors.runtime.process import now_ms
+from muster.actors.wire import codec
+from muster.gateway.listener.connection import Connection
+from muster.gateway.listener.upkeep import Upkeep
+from muster.placement.view import Topic
 from pytest_muster import FaultClient
 from tests.gateway.fault_client import PROPERTIES as FAULT_PROPERTIES
 from tests.gateway.group_client import Fresh, Member, find

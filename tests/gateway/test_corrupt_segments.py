@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.log.errors import CorruptSegment
-from actors.wire.codec import ErrorCode
-from placement.hashing import partition_for
-from placement.view import OFFSETS_TOPIC
+from muster.actors.log.errors import CorruptSegment
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.hashing import partition_for
+from muster.placement.view import OFFSETS_TOPIC
 from tests.gateway.group_client import Member, find
 from tests.gateway.serving import Serving
 from tests.gateway.test_data_apis import fetch, list_offsets, produce

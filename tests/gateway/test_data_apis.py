@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from actors.log.format.batch import iter_headers
-from actors.log.format.records import read_records
-from actors.wire.codec import ErrorCode, versions_of
-from placement.view import OFFSETS_TOPIC, Topic
+from muster.actors.log.format.batch import iter_headers
+from muster.actors.log.format.records import read_records
+from muster.actors.wire.codec import ErrorCode, versions_of
+from muster.placement.view import OFFSETS_TOPIC, Topic
 from tests.gateway.serving import Client, Serving
 from tests.log.support import NOW_MS, client_batch
 from tests.zookeeper_fixture import eventually

@@ -10,8 +10,8 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from actors.wire.codec import ErrorCode, versions_of
-from placement.view import OFFSETS_TOPIC
+from muster.actors.wire.codec import ErrorCode, versions_of
+from muster.placement.view import OFFSETS_TOPIC
 from tests.gateway.real_clients import reachable
 from tests.gateway.serving import Serving
 from tests.gateway.test_data_apis import errors, fetch, list_offsets, produce, values

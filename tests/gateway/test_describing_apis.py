@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from actors.config import offsets_log_config
-from actors.wire.codec import ErrorCode
-from placement.view import OFFSETS_TOPIC
+from muster.actors.config import offsets_log_config
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.view import OFFSETS_TOPIC
 from tests.gateway.serving import BROKERS, CLUSTER_ID, Serving
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from actors.faults.apis import GROUP, MEMBER, NAMED_BY, PARTITION, TOPIC
-from actors.faults.matching import Facts
-from actors.wire import codec
-from actors.wire.codec import ErrorCode
-from gateway.faults.injection import facts_of
-from gateway.listener.registry import APIS, Call
-from placement.view import Topic
+from muster.actors.faults.apis import GROUP, MEMBER, NAMED_BY, PARTITION, TOPIC
+from muster.actors.faults.matching import Facts
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.faults.injection import facts_of
+from muster.gateway.listener.registry import APIS, Call
+from muster.placement.view import Topic
 from pytest_muster import FaultClient
 from tests.gateway.acl_requests import ACL, ACL_FILTER
 from tests.gateway.fault_client import PROPERTIES

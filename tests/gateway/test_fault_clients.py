@@ -12,7 +12,7 @@ from aiokafka.errors import RequestTimedOutError
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from kafka import KafkaProducer
 
-from placement.view import Topic
+from muster.placement.view import Topic
 from pytest_muster import FaultClient
 from tests.gateway import fault_client
 from tests.gateway.fault_client import committed, new_group

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from actors.faults import Fault
-from actors.wire.codec import ErrorCode
-from placement.view import Topic
+from muster.actors.faults import Fault
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.view import Topic
 from pytest_muster import FaultClient
 from tests.gateway.fault_client import (
     COMMIT_VERSION,

@@ -11,12 +11,12 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from prometheus_client.samples import Sample
 
-from actors.runtime.process import now_ms
-from actors.wire.codec import ErrorCode
-from gateway.attribution.series import MAX_GROUP_CHARS, group_label
-from gateway.listener.upkeep import Upkeep
-from placement.view import Topic
-from placement.zookeeper.client import ZooKeeperClient
+from muster.actors.runtime.process import now_ms
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.attribution.series import MAX_GROUP_CHARS, group_label
+from muster.gateway.listener.upkeep import Upkeep
+from muster.placement.view import Topic
+from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.attribution.kop.served import join, read
 from tests.gateway.group_client import Fresh, Member, delete, find
 from tests.gateway.real_clients import reachable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.wire.codec import ErrorCode, field, versions_of
-from gateway.apis.transactions import NOT_SERVED
+from muster.actors.wire.codec import ErrorCode, field, versions_of
+from muster.gateway.apis.transactions import NOT_SERVED
 from tests.gateway.group_client import FIND_COORDINATOR, Fresh, find
 from tests.gateway.serving import Serving
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from actors.log.files.disk import Disk
-from actors.wire.codec import ErrorCode
-from placement.view import Broker, Topic
+from muster.actors.log.files.disk import Disk
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.view import Broker, Topic
 from tests.gateway.serving import Serving
 from tests.gateway.test_data_apis import fetch, produce
 from tests.log.support import client_batch
@@ -109,7 +109,7 @@ def error_of(full: Serving, topic: Topic, batch: bytes) -> ErrorCode:
 def test_a_real_producer_gets_over_a_full_disk(
     full: Serving, fresh: Fresh, small_disk: Callable[[str], SmallDisk], caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, "actors.log")
+    caplog.set_level(logging.WARNING, "muster.actors.log")
     name = fresh("full")
     disk = small_disk(f"{name}-0")
     topic, other = full.create(name), full.create(fresh("other"))
@@ -138,7 +138,9 @@ def test_a_real_producer_gets_over_a_full_disk(
     assert (failures, sorted(acknowledged)) == ([], values)
     assert [value for value in read_all(bootstrap, name, RECORDS) if len(value) == 400] == values
     lines = [
-        record.message for record in caplog.records if record.name == "actors.log.trouble" and name in record.message
+        record.message
+        for record in caplog.records
+        if record.name == "muster.actors.log.trouble" and name in record.message
     ]
     assert [("No space left" in line, "all is well again" in line) for line in lines] == [(True, False), (False, True)]
 
@@ -146,7 +148,7 @@ def test_a_real_producer_gets_over_a_full_disk(
 def test_a_partition_that_cannot_be_opened_opens_when_there_is_room(
     full: Serving, fresh: Fresh, small_disk: Callable[[str], SmallDisk], caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, "actors.log")
+    caplog.set_level(logging.WARNING, "muster.actors.log")
     name = fresh("closed")
     disk = small_disk(f"{name}-0")
     disk.fill()
@@ -156,7 +158,9 @@ def test_a_partition_that_cannot_be_opened_opens_when_there_is_room(
     disk.free()
     eventually(lambda: error_of(full, topic, client_batch(1)) is ErrorCode.none, "it opens")
     lines = [
-        record.message for record in caplog.records if record.name == "actors.log.trouble" and name in record.message
+        record.message
+        for record in caplog.records
+        if record.name == "muster.actors.log.trouble" and name in record.message
     ]
     assert ["cannot be opened" in line for line in lines] == [True, True]
     assert "all is well again" in lines[1]

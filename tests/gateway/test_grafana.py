@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-import gateway
-from gateway.docs import generate as generated_docs
+import muster.gateway
+from muster.gateway.docs import generate as generated_docs
 
-FOLDER = Path(gateway.__file__).parent / "grafana"
+FOLDER = Path(muster.gateway.__file__).parent / "grafana"
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboards" / "muster.json").read_text())
 
 _ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<kind>\w+) \| (?P<labels>[^|]*) \|", re.MULTILINE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.wire.codec import ErrorCode, field, versions_of
+from muster.actors.wire.codec import ErrorCode, field, versions_of
 from tests.gateway.group_client import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,

@@ -15,14 +15,14 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from actors.offsets.metrics import REBALANCE_BUCKETS_MS, GroupRow, Snapshot
-from actors.tables.spool import Sample
-from actors.wire.codec import ErrorCode
-from gateway.attribution.account import Account
-from gateway.listener.server import GatewayServer
-from gateway.metrics.gateway import GatewayMetrics
-from gateway.metrics.groups import FAMILIES, STATES, Scrape, told_here
-from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
+from muster.actors.offsets.metrics import REBALANCE_BUCKETS_MS, GroupRow, Snapshot
+from muster.actors.tables.spool import Sample
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.attribution.account import Account
+from muster.gateway.listener.server import GatewayServer
+from muster.gateway.metrics.gateway import GatewayMetrics
+from muster.gateway.metrics.groups import FAMILIES, STATES, Scrape, told_here
+from muster.placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
 from tests.attribution.bench import Sink
 from tests.gateway.group_client import OFFSET_DELETE, Fresh, Member, delete, find
 from tests.gateway.serving import Serving

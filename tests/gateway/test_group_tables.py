@@ -8,8 +8,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from actors.runtime.process import now_ms
-from actors.wire.codec import ErrorCode
+from muster.actors.runtime.process import now_ms
+from muster.actors.wire.codec import ErrorCode
 from tests.gateway.group_client import Fresh, Member
 from tests.gateway.real_clients import reachable
 from tests.gateway.serving import Serving

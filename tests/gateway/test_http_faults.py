@@ -18,8 +18,8 @@ import yaml
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
-from actors.faults.control import Process
-from gateway.http.openapi_faults import document
+from muster.actors.faults.control import Process
+from muster.gateway.http.openapi_faults import document
 from pytest_muster import FaultClient, FaultsDisabled, InvalidFault, UnknownTarget, Unreachable
 from tests.faults.test_model import BAD, GOOD
 from tests.gateway.fault_client import PROPERTIES
@@ -187,7 +187,7 @@ class TestDescription:
         validate(described)
 
     def test_every_route_is_in_it(self, full: Serving) -> None:
-        from gateway.http.server import gateway_app
+        from muster.gateway.http.server import gateway_app
 
         served = {
             (route.method.lower(), route.resource.canonical)
@@ -337,7 +337,7 @@ class TestCommand:
     """``muster fault`` on a gateway that can be reached."""
 
     def muster(self, full: Serving, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "gateway.cli.main", "fault", *arguments, "--http", full.http_url]
+        command = [sys.executable, "-m", "muster.gateway.cli.main", "fault", *arguments, "--http", full.http_url]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     def test_inject_list_clear(self, full: Serving, faults: FaultClient) -> None:

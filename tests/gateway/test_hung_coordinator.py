@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from actors.wire.channel import Channel
-from actors.wire.codec import ErrorCode
-from gateway.apis.groups import forwarding as groups
+from muster.actors.wire.channel import Channel
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.groups import forwarding as groups
 from tests.gateway.group_client import Member
 from tests.gateway.serving import Serving
 

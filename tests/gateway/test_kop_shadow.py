@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.kop.shadow import Outcome, outcome_of
-from gateway.listener.gateway import Gateway
-from placement.layout import CLIENT_GROUP_ID, KOP_SHADOW
-from placement.view import Topic
-from placement.zookeeper.client import ZooKeeperClient
+from muster.gateway.kop.shadow import Outcome, outcome_of
+from muster.gateway.listener.gateway import Gateway
+from muster.placement.layout import CLIENT_GROUP_ID, KOP_SHADOW
+from muster.placement.view import Topic
+from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.attribution.kop.served import join, read, write
 from tests.attribution.kop.three_gateways import NAMES, ThreeGateways, three_gateways
 from tests.gateway.group_client import find

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.group.apis.arguments import MAX_NAME_BYTES
-from actors.offsets.mapping_writer import MappingWriter
-from actors.wire import codec
-from actors.wire.codec import ErrorCode
-from placement.mapping.nodes import decode_registration, registration_path
-from placement.mapping.registration import Registration
-from placement.zookeeper.client import ZooKeeperClient
+from muster.actors.group.apis.arguments import MAX_NAME_BYTES
+from muster.actors.offsets.mapping_writer import MappingWriter
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.mapping.nodes import decode_registration, registration_path
+from muster.placement.mapping.registration import Registration
+from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.gateway.group_client import Fresh, Member
 from tests.gateway.serving import Client, Serving
 from tests.gateway.test_data_apis import fetch, produce

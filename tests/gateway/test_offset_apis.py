@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from actors.wire.codec import ErrorCode, field, versions_of
-from placement.view import Topic
+from muster.actors.wire.codec import ErrorCode, field, versions_of
+from muster.placement.view import Topic
 from tests.gateway.group_client import NOBODY, OFFSET_COMMIT, OFFSET_FETCH, Fresh, Member, find
 from tests.gateway.serving import Serving
 

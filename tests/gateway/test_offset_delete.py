@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.wire.codec import ErrorCode
+from muster.actors.wire.codec import ErrorCode
 from tests.gateway.group_client import OFFSET_DELETE, Fresh, Member, coordinators_down, find
 from tests.gateway.serving import Serving
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gateway.listener.producer_ids import ProducerIds
+from muster.gateway.listener.producer_ids import ProducerIds
 
 
 class Source:

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from gateway.listener.proxy_protocol import SIGNATURE, Source, write_header
-from placement.view import Broker
+from muster.gateway.listener.proxy_protocol import SIGNATURE, Source, write_header
+from muster.placement.view import Broker
 from tests.gateway.balancer import balancer
 from tests.gateway.serving import Serving
 from tests.gateway.test_proxy_header import LOCAL, TCP4, TCP6, WITH_TLVS

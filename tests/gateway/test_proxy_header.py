@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.listener.proxy_protocol import MAX_BYTES, SIGNATURE, BadHeader, Header, Source, read_header, write_header
+from muster.gateway.listener.proxy_protocol import (
+    MAX_BYTES,
+    SIGNATURE,
+    BadHeader,
+    Header,
+    Source,
+    read_header,
+    write_header,
+)
 
 TCP4 = SIGNATURE + bytes.fromhex("21 11 000c 0a000007 0a000001 d431 2384")
 TCP6 = SIGNATURE + bytes.fromhex(

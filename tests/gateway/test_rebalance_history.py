@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 import pytest
 
-from actors.offsets.history.rebalances import Recent
-from actors.runtime.process import now_ms
-from actors.tables.rebalances import encode
-from actors.wire.codec import ErrorCode
+from muster.actors.offsets.history.rebalances import Recent
+from muster.actors.runtime.process import now_ms
+from muster.actors.tables.rebalances import encode
+from muster.actors.wire.codec import ErrorCode
 from tests.gateway.group_client import Fresh, Member
 from tests.gateway.serving import Serving
 from tests.group.driver import assignment
@@ -176,11 +176,11 @@ class Lines(logging.Handler):
         return self.all[-1]
 
     def __enter__(self) -> Self:
-        logging.getLogger("actors.offsets.history.rebalances").addHandler(self)
+        logging.getLogger("muster.actors.offsets.history.rebalances").addHandler(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        logging.getLogger("actors.offsets.history.rebalances").removeHandler(self)
+        logging.getLogger("muster.actors.offsets.history.rebalances").removeHandler(self)
         assert self._new.empty(), "more was logged"
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.reconciler.reconciler import Reconciler
-from gateway.metrics.reconciler import FAMILIES, asked
-from placement.view import Broker, ClusterView
+from muster.actors.reconciler.reconciler import Reconciler
+from muster.gateway.metrics.reconciler import FAMILIES, asked
+from muster.placement.view import Broker, ClusterView
 from tests.zookeeper_fixture import zk, zk_hosts, zookeeper
 
 __all__ = ["zk", "zk_hosts", "zookeeper"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.wire.codec import ErrorCode
+from muster.actors.wire.codec import ErrorCode
 from tests.gateway.config_requests import INCREMENTAL, SET, TOPIC
 from tests.gateway.serving import Serving
 

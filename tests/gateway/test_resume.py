@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.tables.spool import Sample, SampleStore
-from gateway.attribution.account import End
-from gateway.listener.resume import ends
+from muster.actors.tables.spool import Sample, SampleStore
+from muster.gateway.attribution.account import End
+from muster.gateway.listener.resume import ends
 from tests.tables.killing import die
 
 NOW_MS = 1_700_000_000_000

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from scramp import ScramClient
 
-from actors.wire.codec import ErrorCode
-from actors.wire.limited_log import LimitedLog
-from gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, write
-from gateway.security.session import MAX_FRAME_BYTES, MAX_TOKEN_BYTES
+from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.limited_log import LimitedLog
+from muster.gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, write
+from muster.gateway.security.session import MAX_FRAME_BYTES, MAX_TOKEN_BYTES
 from tests.gateway.serving import Client, Serving
 
 HANDSHAKE, AUTHENTICATE, API_VERSIONS, METADATA = 17, 36, 18, 3
@@ -48,8 +48,10 @@ def secured(full: Serving) -> Iterator[Serving]:
 @pytest.fixture
 def reasons(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
     monkeypatch.setattr(LimitedLog, "_is_first", lambda *_: True)
-    caplog.set_level(logging.INFO, "gateway.listener.connection")
-    return lambda: [record.getMessage() for record in caplog.records if record.name == "gateway.listener.connection"]
+    caplog.set_level(logging.INFO, "muster.gateway.listener.connection")
+    return lambda: [
+        record.getMessage() for record in caplog.records if record.name == "muster.gateway.listener.connection"
+    ]
 
 
 def _handshake(client: Client, mechanism: str, version: int = 1) -> Any:

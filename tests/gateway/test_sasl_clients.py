@@ -15,9 +15,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
-from gateway.cli.main import cli
-from gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, read, write
-from gateway.security.mechanisms import MECHANISMS
+from muster.gateway.cli.main import cli
+from muster.gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, read, write
+from muster.gateway.security.mechanisms import MECHANISMS
 from tests.gateway.serving import Serving
 
 PASSWORD = "secret"

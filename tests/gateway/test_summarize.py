@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from actors.log.errors import CorruptMessage
-from actors.log.format.batch import iter_headers
-from actors.log.format.records import build_batch
-from gateway.apis.partitions import summarize
+from muster.actors.log.errors import CorruptMessage
+from muster.actors.log.format.batch import iter_headers
+from muster.actors.log.format.records import build_batch
+from muster.gateway.apis.partitions import summarize
 
 RECORDS = ((7, 1), (8, 5), (20, 2))
 """Base offset and number of records of each batch; offsets 13 to 19 were compacted away."""

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from kafka import KafkaProducer
 from kafka.errors import KafkaError as KafkaPythonError
 
-from gateway.apis.transactions import NOT_SERVED
+from muster.gateway.apis.transactions import NOT_SERVED
 from tests.gateway.serving import Serving
 
 ASKS_ON_S = 60.0

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from actors.group.config import GroupConfig
+from muster.actors.group.config import GroupConfig
 from tests.group.driver import Driver
 
 

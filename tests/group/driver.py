@@ -8,12 +8,12 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.codec.primitives import Writer
-from actors.group.config import GroupConfig
-from actors.group.coordinator import Coordinator
-from actors.group.events import Event
-from actors.group.hard import HardState
-from actors.group.messages import (
+from muster.actors.group.codec.primitives import Writer
+from muster.actors.group.config import GroupConfig
+from muster.actors.group.coordinator import Coordinator
+from muster.actors.group.events import Event
+from muster.actors.group.hard import HardState
+from muster.actors.group.messages import (
     CommitPartition,
     CommitTopic,
     FetchedOffset,
@@ -32,10 +32,10 @@ from actors.group.messages import (
     SyncGroup,
     SyncGroupResponse,
 )
-from actors.group.state import Group
-from actors.group.types import GroupId, MemberId, Outcome, Record, Token
-from placement.client import Context
-from placement.mapping.registration import Statement
+from muster.actors.group.state import Group
+from muster.actors.group.types import GroupId, MemberId, Outcome, Record, Token
+from muster.placement.client import Context
+from muster.placement.mapping.registration import Statement
 
 G = GroupId("g")
 HOST = "10.0.0.7"

@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from actors.group.codec import adapters
-from actors.group.messages import (
+from muster.actors.group.codec import adapters
+from muster.actors.group.messages import (
     CommitPartition,
     DescribedGroup,
     DescribedMember,
@@ -29,8 +29,8 @@ from actors.group.messages import (
     OffsetFetchResponse,
     Request,
 )
-from actors.group.types import GroupId, MemberId
-from actors.wire import codec
+from muster.actors.group.types import GroupId, MemberId
+from muster.actors.wire import codec
 from tests.group.driver import Driver, subscription
 
 TOPIC_ID = UUID(int=7)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from actors.group.apis.admin import ALL_OPERATIONS
-from actors.group.messages import OPERATIONS_NOT_ASKED, DescribedGroup, DescribeGroups, ListGroups
-from actors.group.types import GroupId
+from muster.actors.group.apis.admin import ALL_OPERATIONS
+from muster.actors.group.messages import OPERATIONS_NOT_ASKED, DescribedGroup, DescribeGroups, ListGroups
+from muster.actors.group.types import GroupId
 from tests.group.driver import RANGE, ROUNDROBIN, Driver, assignment, commit, join
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from placement.mapping.registration import Kind, Position, Registration
+from muster.placement.mapping.registration import Kind, Position, Registration
 from tests.group.driver import HOST, Driver, G, assignment, beat, commit, fetch, join, sync
 
 Make = Callable[..., Driver]

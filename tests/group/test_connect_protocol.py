@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.group.codec.connect_protocol import assigned_tasks
-from actors.group.codec.primitives import Writer
+from muster.actors.group.codec.connect_protocol import assigned_tasks
+from muster.actors.group.codec.primitives import Writer
 
 
 def assignment(version: int, tasks: dict[str, list[int]], *, more: bytes = b"") -> bytes:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 from kio.schema.errors import ErrorCode
 
-from actors.group.codec.records import GroupKey, decode_key, decode_value
-from actors.group.events import Cause, RebalanceStarted
-from actors.group.messages import NO_MEMBER, ListGroups
-from actors.group.protocols import hash_map_bucket, select
-from actors.group.state import GroupState
+from muster.actors.group.codec.records import GroupKey, decode_key, decode_value
+from muster.actors.group.events import Cause, RebalanceStarted
+from muster.actors.group.messages import NO_MEMBER, ListGroups
+from muster.actors.group.protocols import hash_map_bucket, select
+from muster.actors.group.state import GroupState
 from tests.group.driver import RANGE, ROUNDROBIN, Driver, beat, commit, join, leave, sync
 
 Make = Callable[..., Driver]

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from actors.group.codec.primitives import Writer
-from actors.group.events import Cause, PendingEnd, Removal
-from actors.group.types import Outcome
-from actors.group.watchdog import MAX_MEMBERS
-from actors.offsets.history.journal import Journal
-from actors.offsets.history.journal_entry import (
+from muster.actors.group.codec.primitives import Writer
+from muster.actors.group.events import Cause, PendingEnd, Removal
+from muster.actors.group.types import Outcome
+from muster.actors.group.watchdog import MAX_MEMBERS
+from muster.actors.offsets.history.journal import Journal
+from muster.actors.offsets.history.journal_entry import (
     MAX_PARTITIONS,
     Ending,
     RebalanceEntry,

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 from kio.schema.errors import ErrorCode
 
-from actors.group.codec.primitives import Writer
-from actors.group.coordinator import Phase
-from actors.group.errors import CorruptRecord
-from actors.group.events import PartitionLoaded, RecordsSkipped
-from actors.group.messages import DeleteGroups, DescribeGroups, ListGroups
-from actors.group.state import GroupState
-from actors.group.types import Record
+from muster.actors.group.codec.primitives import Writer
+from muster.actors.group.coordinator import Phase
+from muster.actors.group.errors import CorruptRecord
+from muster.actors.group.events import PartitionLoaded, RecordsSkipped
+from muster.actors.group.messages import DeleteGroups, DescribeGroups, ListGroups
+from muster.actors.group.state import GroupState
+from muster.actors.group.types import Record
 from tests.group.driver import Driver, G, assignment, beat, commit, error_of, fetch, join, leave, subscription, sync
 
 Make = Callable[..., Driver]

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 from kio.schema.errors import ErrorCode
 
-from actors.group.codec.records import CommittedOffset, OffsetKey
-from actors.group.events import GroupDeleted, OffsetsCommitted, OffsetsDeleted, OffsetsExpired, RemovedOffset
-from actors.group.messages import DeleteGroups, OffsetDelete, OffsetFetch, OffsetFetchGroup
-from actors.group.state import GroupState
-from actors.group.types import GroupId
+from muster.actors.group.codec.records import CommittedOffset, OffsetKey
+from muster.actors.group.events import GroupDeleted, OffsetsCommitted, OffsetsDeleted, OffsetsExpired, RemovedOffset
+from muster.actors.group.messages import DeleteGroups, OffsetDelete, OffsetFetch, OffsetFetchGroup
+from muster.actors.group.state import GroupState
+from muster.actors.group.types import GroupId
 from tests.group.driver import HOST, Driver, G, commit, error_of, fetch, join, leave, subscription
 
 Make = Callable[..., Driver]

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 from kio.schema.errors import ErrorCode
 
-from actors.group.errors import translate
-from actors.group.events import AssignmentStored, GenerationCompleted, MemberExpired, MemberLeft, Removal
-from actors.group.messages import NO_MEMBER
-from actors.group.state import MAY_COME_FROM, Group, GroupState, IllegalMove
-from actors.group.types import GroupId
+from muster.actors.group.errors import translate
+from muster.actors.group.events import AssignmentStored, GenerationCompleted, MemberExpired, MemberLeft, Removal
+from muster.actors.group.messages import NO_MEMBER
+from muster.actors.group.state import MAY_COME_FROM, Group, GroupState, IllegalMove
+from muster.actors.group.types import GroupId
 from tests.group.driver import Driver, G, assignment, beat, commit, error_of, join, leave, sync
 
 Make = Callable[..., Driver]

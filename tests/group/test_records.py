@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.group.codec.consumer_protocol import assigned_partitions, subscribed_topics
-from actors.group.codec.primitives import Writer
-from actors.group.codec.records import (
+from muster.actors.group.codec.consumer_protocol import assigned_partitions, subscribed_topics
+from muster.actors.group.codec.primitives import Writer
+from muster.actors.group.codec.records import (
     CommittedOffset,
     GroupKey,
     GroupMetadata,
@@ -20,9 +20,9 @@ from actors.group.codec.records import (
     group_record,
     offset_record,
 )
-from actors.group.errors import CorruptRecord
-from actors.group.hard import HardState
-from actors.group.types import GroupId, MemberId, Record
+from muster.actors.group.errors import CorruptRecord
+from muster.actors.group.hard import HardState
+from muster.actors.group.types import GroupId, MemberId, Record
 from tests.group.driver import assignment, subscription
 
 OFFSET_KEY = OffsetKey(GroupId("g"), "t", 3)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from kio.schema.errors import ErrorCode
 
-from actors.group.messages import DeleteGroups
-from placement.mapping.registration import Kind, Registration, Withdrawal
+from muster.actors.group.messages import DeleteGroups
+from muster.placement.mapping.registration import Kind, Registration, Withdrawal
 from tests.group.driver import HOST, Driver, G, assignment, beat, commit, fetch, join, leave, sync
 
 Make = Callable[..., Driver]

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
 
-from actors.group.config import GroupConfig
-from actors.group.state import GroupState
-from actors.group.types import Token
+from muster.actors.group.config import GroupConfig
+from muster.actors.group.state import GroupState
+from muster.actors.group.types import Token
 from tests.group.driver import Driver, G, beat, commit, join, sync
 
 T = TypeVar("T")

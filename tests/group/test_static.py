@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from kio.schema.errors import ErrorCode
 
-from actors.group.messages import NO_MEMBER
-from actors.group.state import GroupState
+from muster.actors.group.messages import NO_MEMBER
+from muster.actors.group.state import GroupState
 from tests.group.driver import RANGE, ROUNDROBIN, Driver, beat, commit, join, leave, sync
 
 Make = Callable[..., Driver]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from actors.group import timers as timers_module
-from actors.group.config import GroupConfig
-from actors.group.timers import TimerKind, TimerName, Timers
+from muster.actors.group import timers as timers_module
+from muster.actors.group.config import GroupConfig
+from muster.actors.group.timers import TimerKind, TimerName, Timers
 from tests.group.driver import Driver, beat, leave
 
 A, B = TimerName(TimerKind.SESSION, "g", "a"), TimerName(TimerKind.SESSION, "g", "b")

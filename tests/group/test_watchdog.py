@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from actors.group.events import RebalanceMovedOn, RebalanceStuck
-from actors.group.state import GroupState
-from actors.group.watchdog import described
+from muster.actors.group.events import RebalanceMovedOn, RebalanceStuck
+from muster.actors.group.state import GroupState
+from muster.actors.group.watchdog import described
 from tests.group.driver import HOST, Driver, assignment, beat, commit, join, sync
 
 

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from actors.log import LogConfig, PartitionLog
+from muster.actors.log import LogConfig, PartitionLog
 from tests.log.support import TOPIC_ID
 
 KEYS = 20

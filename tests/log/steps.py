@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from actors.log import LogConfig, PartitionLog
-from actors.log.files.directory import Claim
-from actors.log.files.disk import Disk
+from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.files.directory import Claim
+from muster.actors.log.files.disk import Disk
 from tests.log.support import NOW_MS, TOPIC_ID
 
 

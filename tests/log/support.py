@@ -10,10 +10,10 @@ from uuid import UUID
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from actors.log import LogConfig, PartitionLog
-from actors.log.files.disk import DISK, Disk
-from actors.wire import codec
-from placement.view import ClusterView, Endpoint, Topic
+from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.files.disk import DISK, Disk
+from muster.actors.wire import codec
+from muster.placement.view import ClusterView, Endpoint, Topic
 
 TOPIC_ID = UUID("6f1d2a34-0000-4000-8000-000000000001")
 NOW_MS = 1_700_000_000_000

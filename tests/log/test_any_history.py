@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.log import LogConfig, PartitionLog, commit
-from actors.log.errors import OutOfOrderSequence, StorageError
-from actors.log.format.records import Record
+from muster.actors.log import LogConfig, PartitionLog, commit
+from muster.actors.log.errors import OutOfOrderSequence, StorageError
+from muster.actors.log.format.records import Record
 from tests.log.steps import Broken, Clock, SteppingDisk, opened
 from tests.log.support import NOW_MS, run
 from tests.log.test_cleaner import Pairs, keyed

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from actors.log import LogConfig, PartitionLog, commit
-from actors.log.errors import NotLeader, StorageError
-from actors.log.files.append_times import ENTRY, AppendTimes
-from actors.log.files.disk import DISK, Disk
+from muster.actors.log import LogConfig, PartitionLog, commit
+from muster.actors.log.errors import NotLeader, StorageError
+from muster.actors.log.files.append_times import ENTRY, AppendTimes
+from muster.actors.log.files.disk import DISK, Disk
 from tests.log.support import NOW_MS, TOPIC_ID, client_batch, lose_what_is_not_synced, run, segment_files
 
 SMALL = LogConfig(segment_bytes=300)

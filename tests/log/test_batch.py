@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
-from actors.log import LogError
-from actors.log.errors import (
+from muster.actors.log import LogError
+from muster.actors.log.errors import (
     CorruptMessage,
     InvalidRecord,
     InvalidTimestamp,
@@ -22,9 +22,9 @@ from actors.log.errors import (
     UnsupportedCompression,
     UnsupportedMessageFormat,
 )
-from actors.log.format import batch, compression
-from actors.log.format.batch import HEADER, HEADER_BYTES, check_client_batch, iter_headers, read_header
-from actors.log.format.records import build_batch, read_records
+from muster.actors.log.format import batch, compression
+from muster.actors.log.format.batch import HEADER, HEADER_BYTES, check_client_batch, iter_headers, read_header
+from muster.actors.log.format.records import build_batch, read_records
 from tests.log.support import GZIP, LZ4, NONE, NOW_MS, SNAPPY, ZSTD, client_batch
 
 LIMIT = 1 << 20

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from actors.log import LogConfig, PartitionLog
-from actors.log.errors import InvalidRecord, OutOfOrderSequence, StorageError
-from actors.log.format.batch import crc_matches, iter_headers
-from actors.log.upkeep.compaction import delete_horizon_ms
+from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.errors import InvalidRecord, OutOfOrderSequence, StorageError
+from muster.actors.log.format.batch import crc_matches, iter_headers
+from muster.actors.log.upkeep.compaction import delete_horizon_ms
 from tests.log.steps import Clock, content, latest, opened
 from tests.log.support import GZIP, LZ4, NONE, NOW_MS, SNAPPY, ZSTD, client_batch, run, segment_files
 

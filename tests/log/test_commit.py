@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.log import commit
-from actors.log.errors import MessageTooLarge, NotLeader, OutOfOrderSequence, StorageError
-from actors.log.files.disk import Disk
-from actors.log.format.batch import iter_headers
+from muster.actors.log import commit
+from muster.actors.log.errors import MessageTooLarge, NotLeader, OutOfOrderSequence, StorageError
+from muster.actors.log.files.disk import Disk
+from muster.actors.log.format.batch import iter_headers
 from tests.log.support import LogConfig, client_batch, open_log, run, segment_files
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from actors.log import LogConfig, PartitionLog, commit
-from actors.log.errors import StorageError
-from actors.log.files.disk import Disk
+from muster.actors.log import LogConfig, PartitionLog, commit
+from muster.actors.log.errors import StorageError
+from muster.actors.log.files.disk import Disk
 from tests.log.support import client_batch, open_log, run
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EMFILE)
@@ -59,7 +59,7 @@ def test_appends(
     tmp_path: Path, call: str, code: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit, "RETRY_AFTER_S", 0.0)
-    caplog.set_level(logging.WARNING, "actors.log.trouble")
+    caplog.set_level(logging.WARNING, "muster.actors.log.trouble")
 
     def batch(number: int) -> bytes:
         return client_batch(1, producer=(5, 0, number), value=b"%d" % number * 50)
@@ -87,7 +87,7 @@ def test_appends(
         await again.close()
 
     run(main())
-    lines = [record.message for record in caplog.records if record.name == "actors.log.trouble"]
+    lines = [record.message for record in caplog.records if record.name == "muster.actors.log.trouble"]
     assert [os.strerror(code) in line for line in lines] == [True, False], lines
     assert "all is well again" in lines[1]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from actors.log import LogConfig, PartitionLog
-from actors.log.errors import FencedEpoch, NotLeader
-from actors.log.files import recovery
-from actors.log.files.directory import Claim
-from actors.log.files.disk import Disk
-from actors.log.format.batch import stamp
+from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.errors import FencedEpoch, NotLeader
+from muster.actors.log.files import recovery
+from muster.actors.log.files.directory import Claim
+from muster.actors.log.files.disk import Disk
+from muster.actors.log.format.batch import stamp
 from tests.log.support import client_batch, open_log, run, segment_files
 
 SMALL = LogConfig(segment_bytes=1000)

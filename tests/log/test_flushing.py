@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.config import MusterConfig, log_config, offsets_log_config
-from actors.log import LogConfig, PartitionLog
-from actors.log.errors import StorageError
-from actors.log.files.disk import Disk
+from muster.actors.config import MusterConfig, log_config, offsets_log_config
+from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.errors import StorageError
+from muster.actors.log.files.disk import Disk
 from tests.log.support import client_batch, open_log, run
 
 

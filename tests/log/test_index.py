@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from actors.log import LogConfig, PartitionLog
-from actors.log.errors import OutOfOrderSequence
-from actors.log.files import snapshot
-from actors.log.files.disk import DISK, Disk
-from actors.log.files.index import CACHE, Head, IndexCache, SparseIndex, read_entries
-from actors.log.files.segment import Segment
-from actors.log.producers import ProducerEntry, WrittenBatch
+from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.errors import OutOfOrderSequence
+from muster.actors.log.files import snapshot
+from muster.actors.log.files.disk import DISK, Disk
+from muster.actors.log.files.index import CACHE, Head, IndexCache, SparseIndex, read_entries
+from muster.actors.log.files.segment import Segment
+from muster.actors.log.producers import ProducerEntry, WrittenBatch
 from tests.log.support import NOW_MS, client_batch, open_log, run, segment_files
 
 SMALL = LogConfig(segment_bytes=700, index_interval_bytes=150)

@@ -7,7 +7,7 @@ import random
 import sys
 from pathlib import Path
 
-from actors.log import PartitionLog
+from muster.actors.log import PartitionLog
 from tests.log.kept_up import KEYS, config, now_ms
 from tests.log.support import TOPIC_ID, run
 

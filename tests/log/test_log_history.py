@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors.log.history import LogHistory
+from muster.actors.log.history import LogHistory
 from tests.log.support import NOW_MS, client_batch, request, run, view_of
 from tests.log.test_service import FLIGHTS, OTHER, Cluster
 from tests.table_rows import table_rows
@@ -168,7 +168,7 @@ def test_without_a_folder_for_the_table_all_is_served_and_said_once(
         await cluster.close()
 
     def said() -> list[str]:
-        return [record.message for record in caplog.records if record.name == "actors.runtime.event_writer"]
+        return [record.message for record in caplog.records if record.name == "muster.actors.runtime.event_writer"]
 
     with caplog.at_level(logging.ERROR):
         run(main())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from actors.log import LogConfig
-from actors.wire.codec import ErrorCode
+from muster.actors.log import LogConfig
+from muster.actors.wire.codec import ErrorCode
 from tests.log.support import run
 from tests.test_offsets_shell import Shell, commit, committed
 

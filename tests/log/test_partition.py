@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.log import LogConfig, PartitionLog
-from actors.log.errors import OffsetOutOfRange, OutOfOrderSequence, RecordListTooLarge
-from actors.log.format.batch import iter_headers
+from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.errors import OffsetOutOfRange, OutOfOrderSequence, RecordListTooLarge
+from muster.actors.log.format.batch import iter_headers
 from tests.log.support import GZIP, NOW_MS, ZSTD, client_batch, open_log, run, segment_files
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from actors.log.errors import InvalidProducerEpoch, OutOfOrderSequence
-from actors.log.format.batch import MAX_SEQUENCE, BatchHeader, read_header
-from actors.log.producers import ProducerStates
+from muster.actors.log.errors import InvalidProducerEpoch, OutOfOrderSequence
+from muster.actors.log.format.batch import MAX_SEQUENCE, BatchHeader, read_header
+from muster.actors.log.producers import ProducerStates
 from tests.log.support import client_batch
 
 

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from actors.log import LogConfig
-from actors.log.errors import OutOfOrderSequence, StorageError
+from muster.actors.log import LogConfig
+from muster.actors.log.errors import OutOfOrderSequence, StorageError
 from tests.log.support import TOPIC_ID, client_batch, lose_what_is_not_synced, open_log, run, segment_files
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.log import LogConfig, PartitionLog
-from actors.log.errors import NotLeader, OffsetOutOfRange, PolicyViolation
-from actors.log.files.manifest import Manifest
-from actors.log.partition import HIGH_WATERMARK
+from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.errors import NotLeader, OffsetOutOfRange, PolicyViolation
+from muster.actors.log.files.manifest import Manifest
+from muster.actors.log.partition import HIGH_WATERMARK
 from tests.log.steps import Clock, SteppingDisk, content, opened
 from tests.log.support import NOW_MS, client_batch, run, segment_files
 

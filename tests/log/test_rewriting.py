@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.log import LogConfig, PartitionLog, commit
-from actors.log.errors import LogError, NotLeader
-from actors.log.files import loading, recovery
-from actors.log.files.directory import Claim
+from muster.actors.log import LogConfig, PartitionLog, commit
+from muster.actors.log.errors import LogError, NotLeader
+from muster.actors.log.files import loading, recovery
+from muster.actors.log.files.directory import Claim
 from tests.log.steps import Broken, Gate, SteppingDisk, content, latest, opened
 from tests.log.support import run
 from tests.log.test_cleaner import keyed

@@ -11,11 +11,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from actors.log import LogConfig, LogService, partitions, routing
-from actors.log.format.batch import iter_headers
-from actors.log.partition import PartitionLog
-from actors.wire.codec import ErrorCode
-from placement.view import ClusterView, Topic
+from muster.actors.log import LogConfig, LogService, partitions, routing
+from muster.actors.log.format.batch import iter_headers
+from muster.actors.log.partition import PartitionLog
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.view import ClusterView, Topic
 from tests.log.support import GZIP, NOW_MS, client_batch, request, response, run, view_of
 
 FLIGHTS = Topic(name="flights", topic_id=UUID(int=1), partitions=3)

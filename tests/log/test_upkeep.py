@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from actors.log.partition import PartitionLog
-from actors.log.upkeep.schedule import Upkeep
+from muster.actors.log.partition import PartitionLog
+from muster.actors.log.upkeep.schedule import Upkeep
 from tests.log.support import run
 
 NEVER_MS = 10**9

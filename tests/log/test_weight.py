@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from actors.log import LogConfig, PartitionLog
-from actors.log.errors import NotLeader
-from actors.log.format.batch import iter_headers
-from actors.log.weight import weigh, weights
+from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.errors import NotLeader
+from muster.actors.log.format.batch import iter_headers
+from muster.actors.log.weight import weigh, weights
 from tests.log.support import TOPIC_ID, client_batch, open_log, run
 
 SMALL = LogConfig(segment_bytes=700, index_interval_bytes=150)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from placement.view import ClusterView
+from muster.placement.view import ClusterView
 from pytest_muster.bound import bound
 from tests.muster_process import Muster, eventually
 

@@ -13,17 +13,17 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from actors.group.config import GroupConfig
-from actors.log import LogConfig, LogService, PartitionLog
-from actors.log.server import LogServer
-from actors.offsets.partition import OffsetsPartition
-from actors.runtime.process import now_ms
-from actors.wire.server import Handler, Server
-from placement.epochs import next_epoch, take_actor_epoch, when_superseded
-from placement.mapping.registration import Statement
-from placement.topics import TopicRegistry
-from placement.view import OFFSETS_TOPIC, ClusterView
-from placement.zookeeper.client import ZooKeeperClient, connect
+from muster.actors.group.config import GroupConfig
+from muster.actors.log import LogConfig, LogService, PartitionLog
+from muster.actors.log.server import LogServer
+from muster.actors.offsets.partition import OffsetsPartition
+from muster.actors.runtime.process import now_ms
+from muster.actors.wire.server import Handler, Server
+from muster.placement.epochs import next_epoch, take_actor_epoch, when_superseded
+from muster.placement.mapping.registration import Statement
+from muster.placement.topics import TopicRegistry
+from muster.placement.view import OFFSETS_TOPIC, ClusterView
+from muster.placement.zookeeper.client import ZooKeeperClient, connect
 
 SECRET = b"the secret of the two copies"
 CONFIG = LogConfig(segment_bytes=20_000)

@@ -10,10 +10,10 @@ from itertools import count
 import psutil
 import pytest
 
-from actors.wire.channel import Channel, connect
-from actors.wire.codec import ErrorCode
-from placement.hashing import partition_for
-from placement.view import OFFSETS_TOPIC, ClusterView, Endpoint, Topic
+from muster.actors.wire.channel import Channel, connect
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.hashing import partition_for
+from muster.placement.view import OFFSETS_TOPIC, ClusterView, Endpoint, Topic
 from tests.muster_process import eventually
 from tests.nodes.bench import SETTLED_S, Bench, RayNode
 from tests.nodes.files import counted, unchanged

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from actors.log.files.manifest import Manifest, manifests
-from actors.log.files.segment import SegmentName
-from actors.log.format.batch import iter_headers
+from muster.actors.log.files.manifest import Manifest, manifests
+from muster.actors.log.files.segment import SegmentName
+from muster.actors.log.format.batch import iter_headers
 
 Counted = Mapping[str, bytes]
 """Bytes by file name."""

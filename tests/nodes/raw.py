@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.wire import codec, envelope
-from actors.wire.channel import Channel
-from actors.wire.codec import ErrorCode
-from placement.view import Topic
+from muster.actors.wire import codec, envelope
+from muster.actors.wire.channel import Channel
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.view import Topic
 from tests.log.support import client_batch
 
 _CONTEXT = envelope.write_context("127.0.0.1", "1-1", "User:ANONYMOUS")

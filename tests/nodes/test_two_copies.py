@@ -19,14 +19,14 @@ from pathlib import Path
 
 import pytest
 
-from actors.log import PartitionLog
-from actors.runtime.process import now_ms
-from actors.wire.channel import Channel, ChannelLost, connect
-from actors.wire.codec import ErrorCode
-from placement.epochs import next_epoch
-from placement.topics import TopicRegistry
-from placement.view import OFFSETS_TOPIC, Endpoint, Topic
-from placement.zookeeper.client import ZooKeeperClient
+from muster.actors.log import PartitionLog
+from muster.actors.runtime.process import now_ms
+from muster.actors.wire.channel import Channel, ChannelLost, connect
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.epochs import next_epoch
+from muster.placement.topics import TopicRegistry
+from muster.placement.view import OFFSETS_TOPIC, Endpoint, Topic
+from muster.placement.zookeeper.client import ZooKeeperClient
 from pytest_muster.bound import bound
 from tests.nodes.copy import CONFIG, SECRET
 from tests.nodes.files import counted, unchanged

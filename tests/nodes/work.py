@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from placement.rendezvous import choose
+from muster.placement.rendezvous import choose
 from tests.cluster.groups import PARTITIONS, create, generation, until_read, working
 from tests.cluster.members import ConfluentMember, Producer, everything
 from tests.nodes.bench import Bench
@@ -66,7 +66,15 @@ def _groups(fresh: Callable[[str], str]) -> list[str]:
 
 
 def drain(bench: Bench, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gateway.cli.main", "drain", *arguments, "--storage", str(bench.muster.storage)]
+    command = [
+        sys.executable,
+        "-m",
+        "muster.gateway.cli.main",
+        "drain",
+        *arguments,
+        "--storage",
+        str(bench.muster.storage),
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=200, env=bench.muster.environment)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from placement.hashing import partition_for
-from placement.mapping.registration import Kind, Registration
+from muster.placement.hashing import partition_for
+from muster.placement.mapping.registration import Kind, Registration
 
 OFFSETS_PARTITIONS = 4
 GROUPS = ("billing", "dashboard", "archive", "a:b/c", "")

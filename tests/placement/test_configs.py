@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from placement.configs import ConfigRegistry
-from placement.epochs import Superseded, take_controller_epoch
-from placement.layout import DEFAULT_BROKER
-from placement.topics import TopicRegistry, UnknownTopic
-from placement.view import DynamicConfigs
-from placement.zookeeper.client import ZooKeeperClient
+from muster.placement.configs import ConfigRegistry
+from muster.placement.epochs import Superseded, take_controller_epoch
+from muster.placement.layout import DEFAULT_BROKER
+from muster.placement.topics import TopicRegistry, UnknownTopic
+from muster.placement.view import DynamicConfigs
+from muster.placement.zookeeper.client import ZooKeeperClient
 
 LONG = "a group / with ünusual characters " * 20
 

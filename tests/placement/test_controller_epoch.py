@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from placement.epochs import (
+from muster.placement.epochs import (
     ActorEpoch,
     Superseded,
     current_state,
@@ -17,9 +17,9 @@ from placement.epochs import (
     take_controller_epoch,
     when_superseded,
 )
-from placement.layout import TOPICS
-from placement.topics import TopicExists, TopicRegistry, UnknownTopic
-from placement.zookeeper.client import ZooKeeperClient, connect
+from muster.placement.layout import TOPICS
+from muster.placement.topics import TopicExists, TopicRegistry, UnknownTopic
+from muster.placement.zookeeper.client import ZooKeeperClient, connect
 
 WAIT_S = 30
 

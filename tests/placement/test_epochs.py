@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from placement.epochs import (
+from muster.placement.epochs import (
     MAX_PRODUCER_ID,
     ProducerIdsExhausted,
     UnknownPartition,
@@ -16,9 +16,9 @@ from placement.epochs import (
     next_epoch,
     next_producer_id_block,
 )
-from placement.layout import PRODUCER_ID_BLOCK, encode_producer_id_block
-from placement.topics import TopicRegistry
-from placement.zookeeper.client import ZooKeeperClient, connect
+from muster.placement.layout import PRODUCER_ID_BLOCK, encode_producer_id_block
+from muster.placement.topics import TopicRegistry
+from muster.placement.zookeeper.client import ZooKeeperClient, connect
 
 CALLERS, EACH = 6, 15
 

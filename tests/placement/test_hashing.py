@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.hashing import java_string_hash, partition_for
+from muster.placement.hashing import java_string_hash, partition_for
 
 # group id, String.hashCode, partition of 50, partition of 3
 JVM_VECTORS = [

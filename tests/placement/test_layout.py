@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement import layout
-from placement.layout import BrokerNode, ControllerNode, Malformed, PartitionState
-from placement.view import Topic
+from muster.placement import layout
+from muster.placement.layout import BrokerNode, ControllerNode, Malformed, PartitionState
+from muster.placement.view import Topic
 
 NAMES = st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=3)
 

@@ -9,8 +9,8 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement import leaders as dealing
-from placement.leaders import Leaders, Partitions, deal
+from muster.placement import leaders as dealing
+from muster.placement.leaders import Leaders, Partitions, deal
 
 NODES = "abcd"
 

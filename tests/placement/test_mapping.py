@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.layout import Malformed
-from placement.mapping.nodes import (
+from muster.placement.layout import Malformed
+from muster.placement.mapping.nodes import (
     MAX_SEGMENT,
     Undecodable,
     canonical_host,
@@ -26,7 +26,7 @@ from placement.mapping.nodes import (
     kop_path,
     registration_path,
 )
-from placement.zookeeper.client import ZooKeeperClient
+from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.placement.strategies import TEXTS, registration
 
 

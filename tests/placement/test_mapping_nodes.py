@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from placement.layout import CLIENT_GROUP_ID
-from placement.mapping.nodes import encode_registration, registration_path
-from placement.mapping.repair import Node
-from placement.mapping.writes import LARGEST_NODE_BYTES, MappingNodes, Outcome, WriteIf, fence_of
-from placement.zookeeper.client import ZooKeeperClient, connect
+from muster.placement.layout import CLIENT_GROUP_ID
+from muster.placement.mapping.nodes import encode_registration, registration_path
+from muster.placement.mapping.repair import Node
+from muster.placement.mapping.writes import LARGEST_NODE_BYTES, MappingNodes, Outcome, WriteIf, fence_of
+from muster.placement.zookeeper.client import ZooKeeperClient, connect
 from tests.placement.strategies import registration
 from tests.zookeeper_fixture import eventually
 
@@ -222,7 +222,7 @@ def test_a_batch_never_exceeds_what_zookeeper_takes(nodes: MappingNodes, zk: Zoo
 def test_what_was_seen_of_the_nodes_above_need_not_be_true(
     nodes: MappingNodes, zk: ZooKeeperClient, seen: set[str], there: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("placement.mapping.writes.CREATED_AT_ONCE", 110)
+    monkeypatch.setattr("muster.placement.mapping.writes.CREATED_AT_ONCE", 110)
     if there:
         zk.ensure_path(FOLDER)
     wanted = {f"{PATH}-{number}": b"%d" % number for number in range(250)}
@@ -258,7 +258,7 @@ def test_a_creation_without_reading_moves_the_fence_that_a_late_removal_checks(
 def test_creations_are_sent_while_the_next_ones_are_awaited(
     nodes: MappingNodes, zk: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("placement.mapping.writes._SORTED_TOGETHER", 10)
+    monkeypatch.setattr("muster.placement.mapping.writes._SORTED_TOGETHER", 10)
     create(nodes, PATH, OLD)
 
     def coming() -> Iterator[tuple[str, bytes]]:

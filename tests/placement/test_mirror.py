@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.runtime.zookeeper import EmbeddedZooKeeper
-from placement.zookeeper.client import ZooKeeperClient, client, connect
-from placement.zookeeper.mirror import Mirror
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
+from muster.placement.zookeeper.client import ZooKeeperClient, client, connect
+from muster.placement.zookeeper.mirror import Mirror
 from tests.zookeeper_fixture import eventually
 
 ROOT = "/client_group_id"

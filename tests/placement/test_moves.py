@@ -8,8 +8,8 @@ from collections.abc import Collection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.moves import Roster, home, moves
-from placement.rendezvous import choose
+from muster.placement.moves import Roster, home, moves
+from muster.placement.rendezvous import choose
 
 NEW = "new"
 nodes_before = st.sets(st.sampled_from("abcdefg"), min_size=1).map(sorted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData, Transaction
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from placement.zookeeper.multi import MultiWrite
+from muster.placement.zookeeper.multi import MultiWrite
 
 
 def test_a_transaction_is_what_kazoo_would_send() -> None:

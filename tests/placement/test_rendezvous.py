@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.rendezvous import choose, rank
+from muster.placement.rendezvous import choose, rank
 
 PINNED = ["2", "1", "0", "0", "2", "1", "1", "1"]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.mapping.nodes import (
+from muster.placement.mapping.nodes import (
     client_path,
     encode_host,
     encode_registration,
@@ -18,8 +18,8 @@ from placement.mapping.nodes import (
     kop_path,
     registration_path,
 )
-from placement.mapping.registration import Registration
-from placement.mapping.repair import Node, Plan, Planning, Suspect, plan
+from muster.placement.mapping.registration import Registration
+from muster.placement.mapping.repair import Node, Plan, Planning, Suspect, plan
 from tests.placement.strategies import GROUPS, OFFSETS_PARTITIONS, partition_of, registration, registrations
 
 ALL = frozenset(range(OFFSETS_PARTITIONS))
@@ -223,7 +223,7 @@ def test_a_coordinator_without_members_that_is_not_active_wipes_nothing() -> Non
 
 def test_a_plan_is_whole_however_far_it_was_told_and_whatever_came_between(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who acts on it while it is made may fail in the middle; what it says of ZooKeeper is still true."""
-    monkeypatch.setattr("placement.mapping.repair._UNITS_TOGETHER", 1)
+    monkeypatch.setattr("muster.placement.mapping.repair._UNITS_TOGETHER", 1)
     everyone = [registration("billing", host=f"10.0.0.{number}") for number in range(4)]
     whole = make(everyone, {})
     calls = 0

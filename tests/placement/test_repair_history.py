@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.mapping import comparison
-from placement.mapping.nodes import is_registration_path, registration_path
-from placement.mapping.registration import Registration
-from placement.mapping.repair import NOTHING, Memory, Node, Plan, Planning, Suspect, plan
+from muster.placement.mapping import comparison
+from muster.placement.mapping.nodes import is_registration_path, registration_path
+from muster.placement.mapping.registration import Registration
+from muster.placement.mapping.repair import NOTHING, Memory, Node, Plan, Planning, Suspect, plan
 from tests.placement.strategies import GROUPS, OFFSETS_PARTITIONS, partition_of, registration, registrations
 from tests.placement.test_repair import ALL, Store, as_nodes, by_partition, unique
 

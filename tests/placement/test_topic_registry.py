@@ -11,12 +11,12 @@ from uuid import uuid4
 import pytest
 from kazoo.exceptions import BadVersionError
 
-from actors.runtime.zookeeper import EmbeddedZooKeeper
-from placement import topics
-from placement.epochs import next_epoch
-from placement.topics import InvalidPartitions, InvalidTopic, TopicExists, TopicRegistry, UnknownTopic
-from placement.view import Topic
-from placement.zookeeper.client import ZooKeeperClient, connect
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
+from muster.placement import topics
+from muster.placement.epochs import next_epoch
+from muster.placement.topics import InvalidPartitions, InvalidTopic, TopicExists, TopicRegistry, UnknownTopic
+from muster.placement.view import Topic
+from muster.placement.zookeeper.client import ZooKeeperClient, connect
 
 
 def test_a_topic_is_found_as_it_was_created(zk: ZooKeeperClient) -> None:

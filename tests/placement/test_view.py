@@ -8,7 +8,7 @@ from collections import Counter
 from functools import partial
 from uuid import UUID
 
-from placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
+from muster.placement.view import OFFSETS_TOPIC, Broker, ClusterView, Endpoint, Topic
 
 FLIGHTS = Topic(name="flights", topic_id=UUID(int=1), partitions=6)
 OFFSETS = Topic(name=OFFSETS_TOPIC, topic_id=UUID(int=2), partitions=50, internal=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
-from actors.runtime.zookeeper import EmbeddedZooKeeper
-from placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, client, connect
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
+from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, client, connect
 
 
 def test_an_outage_is_two_lines_and_bounded_waiting(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from actors.runtime.zookeeper import EmbeddedZooKeeper
-from placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
-from placement.zookeeper.ephemeral import EphemeralNode
-from placement.zookeeper.outages import Connectivity, connectivity
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
+from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
+from muster.placement.zookeeper.ephemeral import EphemeralNode
+from muster.placement.zookeeper.outages import Connectivity, connectivity
 from tests.zookeeper_fixture import eventually as eventually_within
 from tests.zookeeper_sessions import end_sessions, password
 
@@ -148,7 +148,7 @@ def test_who_is_told_by_an_error_gets_no_line(caplog: pytest.LogCaptureFixture) 
 def test_a_long_outage_makes_nobody_wait_for_long(
     server: EmbeddedZooKeeper, connected: Callable[[], ZooKeeperClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("placement.zookeeper.client._LONG_AWAY_S", 0.5)
+    monkeypatch.setattr("muster.placement.zookeeper.client._LONG_AWAY_S", 0.5)
     zk = connected()
     server.stop()
     with pytest.raises(ZooKeeperUnreachable, match=r"within 0\.7 s"):

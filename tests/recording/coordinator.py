@@ -11,10 +11,10 @@ import os
 import sys
 from pathlib import Path
 
-from actors.config import MusterConfig
-from actors.offsets.history.group_history import GroupHistory
-from actors.runtime.process import now_ms
-from actors.wire.codec import ErrorCode
+from muster.actors.config import MusterConfig
+from muster.actors.offsets.history.group_history import GroupHistory
+from muster.actors.runtime.process import now_ms
+from muster.actors.wire.codec import ErrorCode
 from tests.test_offsets_shell import Shell, commit, join_with
 
 PROPERTIES = {"metrics.commits.flush.ms": "300", "metrics.events.flush.ms": "3600000"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.group.events import CommittedPartition, OffsetsCommitted, RemovedOffset
-from actors.group.types import GroupId, MemberId
-from actors.offsets.history.commit_window import CommitWindow, Kind
+from muster.actors.group.events import CommittedPartition, OffsetsCommitted, RemovedOffset
+from muster.actors.group.types import GroupId, MemberId
+from muster.actors.offsets.history.commit_window import CommitWindow, Kind
 
 G = GroupId("billing")
 

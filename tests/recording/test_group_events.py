@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.group.config import GroupConfig
-from actors.group.messages import DeleteGroups
-from actors.offsets.history.group_events import GroupEvents
-from actors.tables.schemas import TABLES
-from actors.tables.schemas.groups import GROUP_EVENTS
+from muster.actors.group.config import GroupConfig
+from muster.actors.group.messages import DeleteGroups
+from muster.actors.offsets.history.group_events import GroupEvents
+from muster.actors.tables.schemas import TABLES
+from muster.actors.tables.schemas.groups import GROUP_EVENTS
 from tests.group.driver import HOST, Driver, G, join, leave
 
 CONFIG = GroupConfig(group_initial_rebalance_delay_ms=0)

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from actors.config import MusterConfig
-from actors.offsets.history.group_history import GroupHistory
-from actors.runtime.process import now_ms
-from actors.wire.codec import ErrorCode
+from muster.actors.config import MusterConfig
+from muster.actors.offsets.history.group_history import GroupHistory
+from muster.actors.runtime.process import now_ms
+from muster.actors.wire.codec import ErrorCode
 from tests.recording.coordinator import Recorded
 from tests.recording.history import held_at
 from tests.table_rows import table_rows

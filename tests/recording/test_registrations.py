@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from actors.group.config import GroupConfig
-from actors.offsets.history.registrations import Row, row_of, snapshot_rows
-from actors.tables.schemas import TABLES
-from actors.tables.schemas.groups import REGISTRATIONS
-from placement.mapping.registration import Position, Registration
+from muster.actors.group.config import GroupConfig
+from muster.actors.offsets.history.registrations import Row, row_of, snapshot_rows
+from muster.actors.tables.schemas import TABLES
+from muster.actors.tables.schemas.groups import REGISTRATIONS
+from muster.placement.mapping.registration import Position, Registration
 from tests.group.driver import Driver, commit, join, leave
 from tests.recording.history import held_at, intervals
 

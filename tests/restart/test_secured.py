@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.cli.main import cli
+from muster.gateway.cli.main import cli
 from tests.muster_process import Muster, eventually
 
 pytestmark = pytest.mark.cluster

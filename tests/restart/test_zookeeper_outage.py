@@ -21,12 +21,12 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.runtime.zookeeper import EmbeddedZooKeeper
-from placement.epochs import current_state
-from placement.hashing import partition_for
-from placement.layout import CLIENT_GROUP_ID, CONTROLLER, broker_path
-from placement.view import OFFSETS_TOPIC
-from placement.zookeeper.client import ZooKeeperClient, connect
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
+from muster.placement.epochs import current_state
+from muster.placement.hashing import partition_for
+from muster.placement.layout import CLIENT_GROUP_ID, CONTROLLER, broker_path
+from muster.placement.view import OFFSETS_TOPIC
+from muster.placement.zookeeper.client import ZooKeeperClient, connect
 from tests.cluster.groups import PARTITIONS, create, until_read, working
 from tests.cluster.members import ConfluentMember, Gap, Producer, committed_offsets
 from tests.muster_process import Muster, eventually

@@ -13,7 +13,7 @@ import re
 from typing import Any, Protocol
 from uuid import UUID
 
-from actors.wire.codec import ErrorCode
+from muster.actors.wire.codec import ErrorCode
 from tests.group.driver import assignment, subscription
 
 WIDTH = 112

@@ -9,11 +9,11 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from kio.schema.errors import ErrorCode
 
-from actors.config import MusterConfig, group_config
-from actors.group.codec import adapters
-from actors.group.coordinator import Coordinator
-from actors.group.types import GroupId, Token
-from actors.wire import codec
+from muster.actors.config import MusterConfig, group_config
+from muster.actors.group.codec import adapters
+from muster.actors.group.coordinator import Coordinator
+from muster.actors.group.types import GroupId, Token
+from muster.actors.wire import codec
 from tests.group.driver import Driver
 from tests.scenarios.language import Scenario
 from tests.scenarios.log_text import describe

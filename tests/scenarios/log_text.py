@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.group.codec.records import (
+from muster.actors.group.codec.records import (
     NO_TIMESTAMP,
     CommittedOffset,
     GroupMetadata,
@@ -12,7 +12,7 @@ from actors.group.codec.records import (
     decode_key,
     decode_value,
 )
-from actors.group.types import Record
+from muster.actors.group.types import Record
 
 
 def describe(record: Record, began_ms: int) -> str:

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Protocol
 from uuid import UUID
 
-from actors.wire import codec
+from muster.actors.wire import codec
 from tests.group.driver import assignment, subscription
 from tests.scenarios.language import Request
 from tests.scenarios.values import Called, Ref, ScenarioError

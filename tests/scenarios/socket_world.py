@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from actors.wire import codec
-from actors.wire.codec import ErrorCode
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode
 from tests.scenarios.play import TOPICS, Answer
 from tests.scenarios.values import ScenarioError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from placement.zookeeper.client import ZooKeeperClient
+from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.gateway.conftest import zk, zk_hosts, zookeeper
 from tests.gateway.serving import serving
 from tests.scenarios.core_world import BROKER

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.zookeeper.client import ZooKeeperClient
+from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.gateway.conftest import zk, zk_hosts, zookeeper
 from tests.gateway.serving import serving
 from tests.scenarios.core_world import BROKER

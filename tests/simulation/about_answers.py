@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.messages import (
+from muster.actors.group.messages import (
     DeleteGroupsResponse,
     JoinGroup,
     OffsetCommitResponse,
     OffsetDeleteResponse,
     SyncGroup,
 )
-from actors.group.state import GroupState
-from actors.group.timers import TimerKind, TimerName
-from actors.group.types import Token
+from muster.actors.group.state import GroupState
+from muster.actors.group.timers import TimerKind, TimerName
+from muster.actors.group.types import Token
 from tests.simulation.actor import Asked, Step, StepKind
 from tests.simulation.broken import Broken
 from tests.simulation.view import View

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.codec.consumer_protocol import assigned_partitions
-from actors.group.codec.records import GroupKey, GroupMetadata, decode_key, decode_value
-from actors.group.messages import JoinGroupResponse, SyncGroup, SyncGroupResponse
-from actors.group.state import GroupState
+from muster.actors.group.codec.consumer_protocol import assigned_partitions
+from muster.actors.group.codec.records import GroupKey, GroupMetadata, decode_key, decode_value
+from muster.actors.group.messages import JoinGroupResponse, SyncGroup, SyncGroupResponse
+from muster.actors.group.state import GroupState
 from tests.simulation.actor import Asked, Step, StepKind
 from tests.simulation.broken import Broken
 from tests.simulation.ledger import Told

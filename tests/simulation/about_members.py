@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.apis.join import NEW_MEMBER_JOIN_TIMEOUT_MS
-from actors.group.events import MemberExpired, MemberLeft, Removal
-from actors.group.messages import (
+from muster.actors.group.apis.join import NEW_MEMBER_JOIN_TIMEOUT_MS
+from muster.actors.group.events import MemberExpired, MemberLeft, Removal
+from muster.actors.group.messages import (
     HeartbeatResponse,
     JoinGroup,
     JoinGroupResponse,
@@ -16,8 +16,8 @@ from actors.group.messages import (
     Response,
     SyncGroupResponse,
 )
-from actors.group.timers import TimerKind, TimerName
-from actors.group.types import GroupId, MemberId
+from muster.actors.group.timers import TimerKind, TimerName
+from muster.actors.group.types import GroupId, MemberId
 from tests.simulation.actor import Step, StepKind
 from tests.simulation.broken import Broken
 from tests.simulation.offsets_ledger import PERHAPS

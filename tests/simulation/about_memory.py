@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from actors.group.codec.consumer_protocol import assigned_partitions
-from actors.group.codec.records import CommittedOffset, GroupMetadata, OffsetKey
-from actors.group.state import GroupState
-from actors.group.timers import TimerKind
-from actors.group.types import GroupId, MemberId
-from placement.mapping.registration import Kind
+from muster.actors.group.codec.consumer_protocol import assigned_partitions
+from muster.actors.group.codec.records import CommittedOffset, GroupMetadata, OffsetKey
+from muster.actors.group.state import GroupState
+from muster.actors.group.timers import TimerKind
+from muster.actors.group.types import GroupId, MemberId
+from muster.placement.mapping.registration import Kind
 from tests.simulation.actor import Step, StepKind
 from tests.simulation.broken import Broken
 from tests.simulation.log import decoded

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.codec.records import CommittedOffset, OffsetKey, decode_key, decode_value, offset_record
-from actors.group.messages import FetchedOffset, OffsetFetch, OffsetFetchResponse
-from actors.group.state import GroupState
-from actors.group.types import GroupId
+from muster.actors.group.codec.records import CommittedOffset, OffsetKey, decode_key, decode_value, offset_record
+from muster.actors.group.messages import FetchedOffset, OffsetFetch, OffsetFetchResponse
+from muster.actors.group.state import GroupState
+from muster.actors.group.types import GroupId
 from tests.simulation.actor import Asked, Step, StepKind
 from tests.simulation.broken import Broken
 from tests.simulation.offsets_ledger import Change, Key

@@ -14,14 +14,14 @@ from enum import Enum
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.codec import adapters
-from actors.group.config import GroupConfig
-from actors.group.coordinator import Coordinator, Phase
-from actors.group.messages import Request, Response
-from actors.group.state import IllegalMove
-from actors.group.types import Outcome, Token, WriteId
-from actors.wire import codec
-from placement.client import Context
+from muster.actors.group.codec import adapters
+from muster.actors.group.config import GroupConfig
+from muster.actors.group.coordinator import Coordinator, Phase
+from muster.actors.group.messages import Request, Response
+from muster.actors.group.state import IllegalMove
+from muster.actors.group.types import Outcome, Token, WriteId
+from muster.actors.wire import codec
+from muster.placement.client import Context
 from tests.simulation.broken import Broken
 from tests.simulation.log import SimulatedLog
 from tests.simulation.schedule import Event, Schedule

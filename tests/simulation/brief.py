@@ -8,9 +8,9 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.codec.consumer_protocol import assigned_partitions
-from actors.group.codec.records import UnknownKey, decode_key, decode_value
-from actors.group.types import Record
+from muster.actors.group.codec.consumer_protocol import assigned_partitions
+from muster.actors.group.codec.records import UnknownKey, decode_key, decode_value
+from muster.actors.group.types import Record
 
 _SILENT: tuple[Any, ...] = (None, "", (), -1, b"")
 _SILENT_SINGLES = (False, ErrorCode.none)

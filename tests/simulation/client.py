@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from actors.group.codec.primitives import Writer
+from muster.actors.group.codec.primitives import Writer
 from tests.simulation.network import Network, Then
 from tests.simulation.schedule import Schedule
 

@@ -11,8 +11,15 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.codec.adapters import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, OFFSET_FETCH, SYNC_GROUP
-from actors.group.codec.consumer_protocol import assigned_partitions, subscribed_topics
+from muster.actors.group.codec.adapters import (
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    SYNC_GROUP,
+)
+from muster.actors.group.codec.consumer_protocol import assigned_partitions, subscribed_topics
 from tests.simulation.client import (
     AGES,
     STATIC_AGES,

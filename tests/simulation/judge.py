@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.messages import Heartbeat, OffsetCommit, OffsetDelete, Request, SyncGroup
-from actors.group.state import GroupState
-from actors.group.types import MemberId
+from muster.actors.group.messages import Heartbeat, OffsetCommit, OffsetDelete, Request, SyncGroup
+from muster.actors.group.state import GroupState
+from muster.actors.group.types import MemberId
 from tests.simulation.shots import GroupShot, Shots
 
 E = ErrorCode

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.messages import Heartbeat, JoinGroup, JoinGroupResponse, OffsetCommit, SyncGroup
-from actors.group.state import GroupState
-from actors.group.types import GroupId, MemberId
-from placement.mapping.registration import Position, Registration, Withdrawal
+from muster.actors.group.messages import Heartbeat, JoinGroup, JoinGroupResponse, OffsetCommit, SyncGroup
+from muster.actors.group.state import GroupState
+from muster.actors.group.types import GroupId, MemberId
+from muster.placement.mapping.registration import Position, Registration, Withdrawal
 from tests.simulation.actor import Step, StepKind
 from tests.simulation.offsets_ledger import OffsetsLedger
 from tests.simulation.shots import GroupShot

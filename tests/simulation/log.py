@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 
-from actors.group.codec.records import GroupKey, GroupMetadata, Key, UnknownKey, Value, decode_key, decode_value
-from actors.group.types import GroupId, Record, WriteId
+from muster.actors.group.codec.records import GroupKey, GroupMetadata, Key, UnknownKey, Value, decode_key, decode_value
+from muster.actors.group.types import GroupId, Record, WriteId
 
 
 @dataclass(frozen=True, slots=True)

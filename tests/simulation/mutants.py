@@ -13,14 +13,14 @@ from unittest.mock import patch
 
 from kio.schema.errors import ErrorCode
 
-from actors.group import coordinator, expiry, hard, membership, rebalance, state, static
-from actors.group.apis import admin, heartbeat, join, leave, offsets, sync
-from actors.group.errors import Refused
-from actors.group.messages import Heartbeat, SyncGroupResponse
-from actors.group.registry import Registry
-from actors.group.shard import Shard, session_timer, sync_timer
-from actors.group.state import Group, GroupState, Member
-from actors.group.timers import TimerKind, Timers
+from muster.actors.group import coordinator, expiry, hard, membership, rebalance, state, static
+from muster.actors.group.apis import admin, heartbeat, join, leave, offsets, sync
+from muster.actors.group.errors import Refused
+from muster.actors.group.messages import Heartbeat, SyncGroupResponse
+from muster.actors.group.registry import Registry
+from muster.actors.group.shard import Shard, session_timer, sync_timer
+from muster.actors.group.state import Group, GroupState, Member
+from muster.actors.group.timers import TimerKind, Timers
 
 E = ErrorCode
 Change = tuple[Any, str, Any]

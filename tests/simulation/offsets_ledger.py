@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.messages import (
+from muster.actors.group.messages import (
     DeleteGroups,
     DeleteGroupsResponse,
     OffsetCommit,
@@ -18,7 +18,7 @@ from actors.group.messages import (
     OffsetFetchResponse,
     Response,
 )
-from actors.group.types import GroupId, Token
+from muster.actors.group.types import GroupId, Token
 from tests.simulation.actor import Asked, Step, StepKind
 
 Key = tuple[GroupId, str, int]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from actors.group.state import Group, GroupState, Member
-from actors.group.types import GroupId, MemberId, Token
+from muster.actors.group.state import Group, GroupState, Member
+from muster.actors.group.types import GroupId, MemberId, Token
 
 
 class MemberShot(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.group.codec import adapters
+from muster.actors.group.codec import adapters
 from tests.simulation.client import AGES, Client, Surroundings, assignment, commit_body, fetch_body, subscription
 
 GARBAGE = b"\x00\x01\xff\xff"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.group.coordinator import Coordinator
-from actors.group.expiry import EXPIRY_TIMER
-from actors.group.types import GroupId
+from muster.actors.group.coordinator import Coordinator
+from muster.actors.group.expiry import EXPIRY_TIMER
+from muster.actors.group.types import GroupId
 from tests.simulation.actor import Actor
 from tests.simulation.ledger import Incarnation, Ledger
 from tests.simulation.log import SimulatedLog
@@ -32,7 +32,7 @@ class View:
 
     @property
     def timers(self) -> Any:
-        """actors.group.timers.Timers."""
+        """muster.actors.group.timers.Timers."""
         return self.core._shard.timers
 
     def expiry_walk_ms(self) -> int | None:

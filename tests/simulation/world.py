@@ -7,10 +7,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from actors.group.config import GroupConfig
-from actors.group.messages import SyncGroup
-from actors.group.state import GroupState
-from actors.group.types import GroupId
+from muster.actors.group.config import GroupConfig
+from muster.actors.group.messages import SyncGroup
+from muster.actors.group.state import GroupState
+from muster.actors.group.types import GroupId
 from tests.simulation.actor import Actor, Step, StepKind
 from tests.simulation.brief import brief
 from tests.simulation.broken import Broken

@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.tables.parquet import write_whole
-from actors.tables.reading import folder_of
-from actors.tables.schemas import TABLES, time_column_of
-from actors.tables.schemas.groups import REGISTRATIONS
-from actors.tables.schemas.offsets import COMMITS
-from actors.tables.schemas.samples import SAMPLES
+from muster.actors.tables.parquet import write_whole
+from muster.actors.tables.reading import folder_of
+from muster.actors.tables.schemas import TABLES, time_column_of
+from muster.actors.tables.schemas.groups import REGISTRATIONS
+from muster.actors.tables.schemas.offsets import COMMITS
+from muster.actors.tables.schemas.samples import SAMPLES
 from tests.spark.rows import NOON, at
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.session import local_session
+from muster.spark.session import local_session
 
 
 @pytest.fixture(scope="session")

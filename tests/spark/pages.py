@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spark.answer import Answer, Column, Shown
+from muster.spark.answer import Answer, Column, Shown
 
 
 def section(name: str, *rows: dict[str, Any], columns: Sequence[str] = ()) -> Shown:

@@ -9,8 +9,8 @@ import json
 import sys
 from pathlib import Path
 
-from actors.runtime.java import java_environment
-from gateway.cli.lifecycle.own_ray import OwnRay
+from muster.actors.runtime.java import java_environment
+from muster.gateway.cli.lifecycle.own_ray import OwnRay
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from actors.tables.schemas import TABLES
-from spark.jobs.job import Section
+from muster.actors.tables.schemas import TABLES
+from muster.spark.jobs.job import Section
 
 NOON = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 

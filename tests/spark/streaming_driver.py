@@ -15,9 +15,9 @@ from typing import NoReturn
 
 from pyspark.sql import DataFrame
 
-from spark.session import local_session
-from spark.streaming.output import BatchFolders
-from spark.streaming.stream import default_output, run_stream
+from muster.spark.session import local_session
+from muster.spark.streaming.output import BatchFolders
+from muster.spark.streaming.stream import default_output, run_stream
 
 
 def die() -> NoReturn:

@@ -15,13 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 
-from spark import command
-from spark.answer import Answer, JobFailed, answer_of
-from spark.jobs.job import Job, Options, Plot, Section
-from spark.progress import Progress
-from spark.render.report_page import render_answers
-from spark.render.showing import print_answers, to_json
-from spark.request import BadRequest, Request
+from muster.spark import command
+from muster.spark.answer import Answer, JobFailed, answer_of
+from muster.spark.jobs.job import Job, Options, Plot, Section
+from muster.spark.progress import Progress
+from muster.spark.render.report_page import render_answers
+from muster.spark.render.showing import print_answers, to_json
+from muster.spark.request import BadRequest, Request
 
 NOON = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 OPTIONS = Options(now=NOON, timezone="Europe/Berlin", groups=frozenset({"billing"}))
@@ -154,7 +154,7 @@ def test_of_what_is_too_much_to_fetch_the_plots_have_what_they_draw(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Six groups over ten hours; the rows that are fetched end in the first."""
-    monkeypatch.setattr("spark.answer.MOST_ROWS", 100)
+    monkeypatch.setattr("muster.spark.answer.MOST_ROWS", 100)
     minutes = spark.range(600).selectExpr("timestamp_seconds(60 * id) AS bucket", "id")
     rows = minutes.selectExpr("bucket", "EXPLODE(SEQUENCE(0, 5)) AS number", "id").selectExpr(
         "bucket", "NULLIF(CONCAT('g-', number), 'g-3') AS group", "IF(id % 7 = 3, number, 0) AS bytes"

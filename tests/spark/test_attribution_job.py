@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.tables.schemas.cluster import LIFECYCLE
-from actors.tables.schemas.groups import REGISTRATIONS
-from actors.tables.schemas.offsets import COMMITS
-from actors.tables.schemas.samples import SAMPLES
-from spark.jobs.attribution import JOB, reasons, shares
-from spark.jobs.attribution_drift import drift
-from spark.jobs.attribution_holes import holes, restarts, volumes
-from spark.jobs.job import Options
+from muster.actors.tables.schemas.cluster import LIFECYCLE
+from muster.actors.tables.schemas.groups import REGISTRATIONS
+from muster.actors.tables.schemas.offsets import COMMITS
+from muster.actors.tables.schemas.samples import SAMPLES
+from muster.spark.jobs.attribution import JOB, reasons, shares
+from muster.spark.jobs.attribution_drift import drift
+from muster.spark.jobs.attribution_holes import holes, restarts, volumes
+from muster.spark.jobs.job import Options
 from tests.spark.rows import answer, at, picked, table
 
 Row = dict[str, Any]

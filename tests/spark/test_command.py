@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from spark import answer, command, signals
-from spark.answer import Answer, Column, JobFailed, Shown, spark_errors_in_one_line
-from spark.jobs import JOBS
-from spark.jobs.job import Options
-from spark.render.showing import print_answers
-from spark.request import Request
+from muster.spark import answer, command, signals
+from muster.spark.answer import Answer, Column, JobFailed, Shown, spark_errors_in_one_line
+from muster.spark.jobs import JOBS
+from muster.spark.jobs.job import Options
+from muster.spark.render.showing import print_answers
+from muster.spark.request import Request
 
 NOON = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.tables.schemas.samples import SAMPLES
 from demo.consumption import BUCKET_SECONDS, Consumption, GatewayTotal, GroupPartition, GroupTotal, Sent, Unattributed
-from spark.answer import answer_of
-from spark.jobs.consumption import (
+from muster.actors.tables.schemas.samples import SAMPLES
+from muster.spark.answer import answer_of
+from muster.spark.jobs.consumption import (
     JOB,
     chargeback,
     local_rates,
@@ -29,9 +29,9 @@ from spark.jobs.consumption import (
     sent_per_step,
     unattributed,
 )
-from spark.jobs.job import Options
-from spark.render.showing import to_json
-from spark.tables import read_table, schema_of
+from muster.spark.jobs.job import Options
+from muster.spark.render.showing import to_json
+from muster.spark.tables import read_table, schema_of
 from tests.spark.arrivals import write_samples
 from tests.spark.rows import NOON
 

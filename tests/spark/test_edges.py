@@ -18,14 +18,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from actors.tables.hours import TableDamaged
-from actors.tables.parquet import write_whole
-from actors.tables.rollup import hour_folder
-from actors.tables.schemas import TABLES, time_column_of
-from spark.answer import Shown, answer_of, tables_of
-from spark.jobs import JOBS
-from spark.jobs.attribution_holes import holes, volumes
-from spark.jobs.job import Job, Options
+from muster.actors.tables.hours import TableDamaged
+from muster.actors.tables.parquet import write_whole
+from muster.actors.tables.rollup import hour_folder
+from muster.actors.tables.schemas import TABLES, time_column_of
+from muster.spark.answer import Shown, answer_of, tables_of
+from muster.spark.jobs import JOBS
+from muster.spark.jobs.attribution_holes import holes, volumes
+from muster.spark.jobs.job import Job, Options
 
 Row = dict[str, Any]
 ZONE = "America/New_York"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.jobs.failover import JOB, moves, outages, per_kind, per_node
-from spark.jobs.job import Options
+from muster.spark.jobs.failover import JOB, moves, outages, per_kind, per_node
+from muster.spark.jobs.job import Options
 from tests.spark.rows import NOON, answer, at, collected, nothing, picked, table
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.jobs.job import Options
-from spark.jobs.lag import JOB, gone, over_time, per_group, per_member, per_partition
+from muster.spark.jobs.job import Options
+from muster.spark.jobs.lag import JOB, gone, over_time, per_group, per_member, per_partition
 from tests.spark.rows import NOON, answer, at, collected, nothing, picked, table
 
 NOW_S = 600

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.out import CannotWrite, check_file, check_folder, require_parts, said, whole_folder, write_file
+from muster.spark.out import CannotWrite, check_file, check_folder, require_parts, said, whole_folder, write_file
 
 
 def test_a_file_is_replaced_whole_and_a_link_to_it_stays(tmp_path: Path) -> None:

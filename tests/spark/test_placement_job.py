@@ -11,17 +11,17 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from actors.tables.schemas.cluster import LIFECYCLE
-from actors.tables.schemas.groups import GROUP_EVENTS, REGISTRATIONS
-from actors.tables.schemas.offsets import COMMITS
-from actors.tables.schemas.samples import SAMPLES
-from placement import hashing
-from placement.rendezvous import choose
-from spark.jobs.job import Options
-from spark.jobs.placement import JOB
-from spark.jobs.placement_skew import long_loads, skew
-from spark.jobs.placement_what_if import scenarios
-from spark.jobs.shared import java_hash
+from muster.actors.tables.schemas.cluster import LIFECYCLE
+from muster.actors.tables.schemas.groups import GROUP_EVENTS, REGISTRATIONS
+from muster.actors.tables.schemas.offsets import COMMITS
+from muster.actors.tables.schemas.samples import SAMPLES
+from muster.placement import hashing
+from muster.placement.rendezvous import choose
+from muster.spark.jobs.job import Options
+from muster.spark.jobs.placement import JOB
+from muster.spark.jobs.placement_skew import long_loads, skew
+from muster.spark.jobs.placement_what_if import scenarios
+from muster.spark.jobs.shared import java_hash
 from tests.spark.rows import answer, at, collected, picked, table
 
 Row = dict[str, Any]

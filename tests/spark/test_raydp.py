@@ -20,13 +20,13 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from actors.tables.schemas.samples import SAMPLES
-from spark.answer import answer_of
-from spark.jobs import JOBS
-from spark.jobs.job import Options
-from spark.priority import NICENESS
-from spark.render.showing import to_json
-from spark.tables import read_table
+from muster.actors.tables.schemas.samples import SAMPLES
+from muster.spark.answer import answer_of
+from muster.spark.jobs import JOBS
+from muster.spark.jobs.job import Options
+from muster.spark.priority import NICENESS
+from muster.spark.render.showing import to_json
+from muster.spark.tables import read_table
 from tests.spark.arrivals import write_commits, write_registrations, write_samples
 
 START_S = 120
@@ -95,7 +95,7 @@ def driver(cluster: Cluster, storage: Path, job: str, stderr: int, **wishes: Any
     where = {"ray_address": cluster.address, "ray_token_path": str(cluster.token_path)}
     request = json.dumps({"storage": str(storage), "jobs": [job], "options": {}, **where, **wishes})
     return subprocess.Popen(
-        [sys.executable, "-m", "spark.command", request],
+        [sys.executable, "-m", "muster.spark.command", request],
         stdout=subprocess.PIPE,
         stderr=stderr,
         text=True,

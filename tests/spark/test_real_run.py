@@ -21,11 +21,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
-from placement.hashing import partition_for
-from spark.answer import answer_of
-from spark.jobs import JOBS
-from spark.jobs.job import Options
-from spark.render.showing import to_json
+from muster.placement.hashing import partition_for
+from muster.spark.answer import answer_of
+from muster.spark.jobs import JOBS
+from muster.spark.jobs.job import Options
+from muster.spark.render.showing import to_json
 from tests.cluster.members import ConfluentMember, KafkaPythonMember, Member, Producer
 from tests.muster_process import Muster, eventually
 

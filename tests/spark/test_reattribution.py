@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from actors.tables.schemas.groups import REGISTRATIONS
-from actors.tables.schemas.samples import SAMPLES
-from spark.jobs.reattribution import per_group, per_reason, reattributed, relabelled, tenures
+from muster.actors.tables.schemas.groups import REGISTRATIONS
+from muster.actors.tables.schemas.samples import SAMPLES
+from muster.spark.jobs.reattribution import per_group, per_reason, reattributed, relabelled, tenures
 from tests.spark.rows import NOON, answer, at, picked, table
 
 Row = dict[str, Any]

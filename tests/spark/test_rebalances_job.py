@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from actors.tables.parquet import write_whole
-from actors.tables.rollup import hour_folder
-from actors.tables.schemas.rebalances import REBALANCES_SCHEMA
-from spark.jobs.job import Options
-from spark.jobs.rebalances import JOB, culprits, longest, lost_by_partition, over_time, per_cause, per_group
-from spark.jobs.shared.membership import FlapRules, comings_and_goings, flapping, returns
-from spark.jobs.storms import StormRules, storms
-from spark.tables import read_table
+from muster.actors.tables.parquet import write_whole
+from muster.actors.tables.rollup import hour_folder
+from muster.actors.tables.schemas.rebalances import REBALANCES_SCHEMA
+from muster.spark.jobs.job import Options
+from muster.spark.jobs.rebalances import JOB, culprits, longest, lost_by_partition, over_time, per_cause, per_group
+from muster.spark.jobs.shared.membership import FlapRules, comings_and_goings, flapping, returns
+from muster.spark.jobs.storms import StormRules, storms
+from muster.spark.tables import read_table
 from tests.spark.rows import NOON, answer, at, collected, nothing, picked, table
 
 JOINED, LEFT, EXPIRED = "member joined", "member left", "session expired"

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from spark.answer import Answer, Shown
-from spark.jobs.job import Options, Plot
-from spark.render.report_page import render_answers
+from muster.spark.answer import Answer, Shown
+from muster.spark.jobs.job import Options, Plot
+from muster.spark.render.report_page import render_answers
 from tests.spark.pages import answer, section, standing
 from tests.spark.rows import NOON
 

@@ -11,15 +11,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from actors.runtime.terminal import printable
-from spark.answer import Answer, Plotted, Shown
-from spark.jobs.job import Options, Plot
-from spark.render import plots
-from spark.render.page_tables import shared_beginnings, shortened
-from spark.render.report_page import LEAD_ROWS, render_answers
-from spark.render.screens import QUESTIONS
-from spark.render.screens.screen import Level, Screen
-from spark.units import cell_in, number_ticks, time_ticks
+from muster.actors.runtime.terminal import printable
+from muster.spark.answer import Answer, Plotted, Shown
+from muster.spark.jobs.job import Options, Plot
+from muster.spark.render import plots
+from muster.spark.render.page_tables import shared_beginnings, shortened
+from muster.spark.render.report_page import LEAD_ROWS, render_answers
+from muster.spark.render.screens import QUESTIONS
+from muster.spark.render.screens.screen import Level, Screen
+from muster.spark.units import cell_in, number_ticks, time_ticks
 from tests.spark.pages import answer, section, standing
 from tests.spark.rows import NOON
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.runtime import java
-from spark.session import SparkUnavailable, check_resources, local_session, raydp_session
+from muster.actors.runtime import java
+from muster.spark.session import SparkUnavailable, check_resources, local_session, raydp_session
 
 MIB = 1 << 20
 

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark import command
-from spark.jobs import JOBS
-from spark.jobs.job import Options
-from spark.request import Request
-from spark.sizing import Size, size_of
+from muster.spark import command
+from muster.spark.jobs import JOBS
+from muster.spark.jobs.job import Options
+from muster.spark.request import Request
+from muster.spark.sizing import Size, size_of
 
 HOUR_13 = datetime(2026, 5, 1, 13, tzinfo=UTC)
 

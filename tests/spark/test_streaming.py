@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.tables.hours import Manifest, manifest_of
-from actors.tables.schemas.groups import GROUP_EVENTS
-from actors.tables.schemas.offsets import COMMITS, END_OFFSETS
-from actors.tables.schemas.samples import SAMPLES
-from spark.jobs import JOBS
-from spark.jobs.job import Options, Section
-from spark.streaming import output
-from spark.streaming.checkpoint import Checkpoint, StreamRefused
-from spark.streaming.folds import BY_THE_MINUTE, samples_by_the_minute
-from spark.streaming.output import BatchFolders
-from spark.streaming.stream import default_output, run_stream, stream_sections
-from spark.tables import read_table
+from muster.actors.tables.hours import Manifest, manifest_of
+from muster.actors.tables.schemas.groups import GROUP_EVENTS
+from muster.actors.tables.schemas.offsets import COMMITS, END_OFFSETS
+from muster.actors.tables.schemas.samples import SAMPLES
+from muster.spark.jobs import JOBS
+from muster.spark.jobs.job import Options, Section
+from muster.spark.streaming import output
+from muster.spark.streaming.checkpoint import Checkpoint, StreamRefused
+from muster.spark.streaming.folds import BY_THE_MINUTE, samples_by_the_minute
+from muster.spark.streaming.output import BatchFolders
+from muster.spark.streaming.stream import default_output, run_stream, stream_sections
+from muster.spark.tables import read_table
 from tests.spark.arrivals import sample, write_commits, write_file, write_registrations, write_samples
 from tests.spark.rows import NOON, at, table
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.jobs import JOBS
-from spark.jobs.job import Options
-from spark.streaming.stream import default_output, run_stream, stream_sections
-from spark.tables import read_table
+from muster.spark.jobs import JOBS
+from muster.spark.jobs.job import Options
+from muster.spark.streaming.stream import default_output, run_stream, stream_sections
+from muster.spark.tables import read_table
 from tests.spark.arrivals import write_commits, write_registrations, write_samples
 
 OPTIONS = Options(top=100)

@@ -10,12 +10,12 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.tables.schemas.cluster import LIFECYCLE
-from actors.tables.schemas.samples import SAMPLES, SAMPLES_SCHEMA
-from actors.tables.spool import Sample, SampleStore
-from spark import tables
-from spark.jobs.consumption import per_group, per_partition
-from spark.tables import TableDamaged, damage_in, read_table, schema_of, stream_table
+from muster.actors.tables.schemas.cluster import LIFECYCLE
+from muster.actors.tables.schemas.samples import SAMPLES, SAMPLES_SCHEMA
+from muster.actors.tables.spool import Sample, SampleStore
+from muster.spark import tables
+from muster.spark.jobs.consumption import per_group, per_partition
+from muster.spark.tables import TableDamaged, damage_in, read_table, schema_of, stream_table
 from tests.tables.events import HOUR_MS, NOON_MS
 from tests.tables.making import merged, of_version, put, with_column, without
 

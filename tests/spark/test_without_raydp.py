@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from spark.session import SparkUnavailable, raydp_session
+from muster.spark.session import SparkUnavailable, raydp_session
 
 
 def test_it_says_what_goes_without(monkeypatch: pytest.MonkeyPatch) -> None:

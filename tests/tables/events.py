@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow.dataset as ds
 
-from actors.tables.events import EventStore
-from actors.tables.schemas.cluster import LIFECYCLE, LIFECYCLE_SCHEMA
+from muster.actors.tables.events import EventStore
+from muster.actors.tables.schemas.cluster import LIFECYCLE, LIFECYCLE_SCHEMA
 
 HOUR_MS = 3_600_000
 NOON_MS = 1_700_049_600_000  # 2023-11-15T12:00:00Z

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors.tables.store import SpooledStore
+from muster.actors.tables.store import SpooledStore
 
 
 class Killed(BaseException):

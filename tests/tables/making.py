@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.tables.parquet import write_whole
-from actors.tables.rollup import hour_folder
-from actors.tables.schemas.cluster import LIFECYCLE, LIFECYCLE_SCHEMA
+from muster.actors.tables.parquet import write_whole
+from muster.actors.tables.rollup import hour_folder
+from muster.actors.tables.schemas.cluster import LIFECYCLE, LIFECYCLE_SCHEMA
 from tests.tables.events import NOON_MS, event
 
 

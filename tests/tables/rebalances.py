@@ -12,9 +12,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from actors.group.events import Cause, PendingEnd, Removal
-from actors.group.types import MemberId, Who
-from actors.offsets.history.journal_entry import (
+from muster.actors.group.events import Cause, PendingEnd, Removal
+from muster.actors.group.types import MemberId, Who
+from muster.actors.offsets.history.journal_entry import (
     Ending,
     Gone,
     Pause,
@@ -25,7 +25,7 @@ from actors.offsets.history.journal_entry import (
     Wait,
     Waits,
 )
-from actors.tables.rebalances import RebalanceStore, encode
+from muster.actors.tables.rebalances import RebalanceStore, encode
 
 NOON_MS = 1_700_049_600_000  # 2023-11-15T12:00:00Z
 A = Who(MemberId("a-1"), "a", "10.0.0.7", None)

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from actors.tables import compaction
-from actors.tables.compaction import Outcome, Policy, compact
-from actors.tables.hours import listing
-from actors.tables.reading import files, read
-from actors.tables.schemas.cluster import LIFECYCLE
-from actors.tables.schemas.rebalances import REBALANCES
-from actors.tables.upkeep import TablesUpkeep
+from muster.actors.tables import compaction
+from muster.actors.tables.compaction import Outcome, Policy, compact
+from muster.actors.tables.hours import listing
+from muster.actors.tables.reading import files, read
+from muster.actors.tables.schemas.cluster import LIFECYCLE
+from muster.actors.tables.schemas.rebalances import REBALANCES
+from muster.actors.tables.upkeep import TablesUpkeep
 from tests.tables.events import HOUR_MS, NOON_MS, event
 from tests.tables.events import open_store as open_events
 from tests.tables.killing import die
@@ -294,7 +294,7 @@ def test_killed_while_readers_read(tmp_path: Path) -> None:
     for number in range(60):
         put(tmp_path, f"controller-{number}", [number], ts_ms=NOON_MS + number % 6 * HOUR_MS)
     code = (
-        "import sys, itertools; from pathlib import Path; from actors.tables.compaction import Policy, compact\n"
+        "import sys, itertools; from pathlib import Path; from muster.actors.tables.compaction import Policy, compact\n"
         "print('ready', flush=True)\n"
         f"for n in itertools.count({DUE_MS + DAY_MS}): compact(Path(sys.argv[1]), Policy(0, 10**9, None), lambda: n)"
     )

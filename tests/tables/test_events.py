@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.tables import events, folder, parquet
-from actors.tables.events import EventStore
+from muster.actors.tables import events, folder, parquet
+from muster.actors.tables.events import EventStore
 from tests.tables.events import HOUR_MS, NOON_MS, epochs, event, open_store, rows
 from tests.tables.killing import Killed, die, kill_at
 

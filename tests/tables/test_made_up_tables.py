@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from actors.tables.inspection import verify
-from actors.tables.schemas import TABLES
 from bench.tables import Made, make
+from muster.actors.tables.inspection import verify
+from muster.actors.tables.schemas import TABLES
 
 SAMPLES = 20_000
 HOURS = 2

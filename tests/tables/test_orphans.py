@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from actors.tables.orphans import adopt
+from muster.actors.tables.orphans import adopt
 from tests.tables import events
 from tests.tables.events import NOON_MS, event
 from tests.tables.killing import die

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from actors.tables import hours
-from actors.tables.hours import EXPIRED, Manifest
-from actors.tables.reading import TableDamaged, files, folder_of, read
-from actors.tables.schemas.cluster import LIFECYCLE, LIFECYCLE_SCHEMA
+from muster.actors.tables import hours
+from muster.actors.tables.hours import EXPIRED, Manifest
+from muster.actors.tables.reading import TableDamaged, files, folder_of, read
+from muster.actors.tables.schemas.cluster import LIFECYCLE, LIFECYCLE_SCHEMA
 from tests.tables.events import HOUR_MS, NOON_MS
 from tests.tables.making import merged, of_version, put, with_column, without
 

@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from actors.offsets.history.journal_entry import RebalanceEntry
-from actors.tables import parquet
-from actors.tables.rebalances import RebalanceStore, encode
-from actors.tables.schemas.rebalances import REBALANCES_SCHEMA
+from muster.actors.offsets.history.journal_entry import RebalanceEntry
+from muster.actors.tables import parquet
+from muster.actors.tables.rebalances import RebalanceStore, encode
+from muster.actors.tables.schemas.rebalances import REBALANCES_SCHEMA
 from tests.tables.killing import die
 from tests.tables.rebalances import NOON_MS, aborted, entry
 

@@ -10,7 +10,7 @@ from bench.report import Figures
 from bench.spark_runs import Cost, Run
 from bench.spark_scale import CHEAPEST_FIRST, planted_end_ms, tables_at
 from bench.spark_table import Pair, as_figures, markdown
-from spark.jobs import JOBS
+from muster.spark.jobs import JOBS
 
 MACHINE = {"cores": 2, "memory_gib": 8, "python": "3.11.0", "load_average_1min_before": 0.1}
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.tables import slots
-from actors.tables.folder import SpoolFolder
-from actors.tables.slots import COPY_BYTES, SEGMENT_BYTES, SLOT_BYTES, Counters, SlotFile, counters
-from actors.tables.spool import SampleStore
+from muster.actors.tables import slots
+from muster.actors.tables.folder import SpoolFolder
+from muster.actors.tables.slots import COPY_BYTES, SEGMENT_BYTES, SLOT_BYTES, Counters, SlotFile, counters
+from muster.actors.tables.spool import SampleStore
 from tests.tables.killing import die
 from tests.tables.test_spool import HOUR_MS, NOON_MS, begun, fetched, open_store, rows, runs
 
@@ -152,7 +152,7 @@ def test_a_slot_whose_line_was_not_written_whole_is_given_to_nobody_else(
     """Of the line all may be there but its end: then it counts, once, and as it began."""
     store, write = open_store(tmp_path), os.write
     with monkeypatch.context() as patch:
-        patch.setattr("actors.tables.folder.os.write", lambda fd, data: write(fd, data[:-1]))
+        patch.setattr("muster.actors.tables.folder.os.write", lambda fd, data: write(fd, data[:-1]))
         assert store.add(fetched(0, 9)) is None
     begun(store, fetched(10, 19)).extend(NOON_MS, 10, 1000, 20, 29)
     die(store)

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from actors.tables import recovery, spool
-from actors.tables.schemas.samples import SAMPLES_SCHEMA
-from actors.tables.spool import Run, Sample, SampleStore
+from muster.actors.tables import recovery, spool
+from muster.actors.tables.schemas.samples import SAMPLES_SCHEMA
+from muster.actors.tables.spool import Run, Sample, SampleStore
 from tests.tables.killing import Killed, die, kill_at
 
 HOUR_MS = 3_600_000
@@ -91,7 +91,9 @@ def test_on_a_full_disk_runs_go_on_and_none_begins_so_that_a_kill_costs_only_wha
     store = open_store(tmp_path)
     run = begun(store, fetched(0, 9))
     with monkeypatch.context() as patch:
-        patch.setattr("actors.tables.folder.os.write", lambda fd, data: _raise(OSError(28, "No space left on device")))
+        patch.setattr(
+            "muster.actors.tables.folder.os.write", lambda fd, data: _raise(OSError(28, "No space left on device"))
+        )
         assert run.extend(NOON_MS, 10, 1000, 10, 19)
         assert store.add(fetched(0, 9, partition=1)) is None
     assert begun(store, fetched(20, 29)) is run
@@ -256,7 +258,9 @@ def test_a_living_copy_and_another_gateway_keep_their_spools(tmp_path: Path) -> 
 def test_a_full_disk_delays_but_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("actors.tables.folder.os.write", lambda fd, data: _raise(OSError(28, "No space left on device")))
+        patch.setattr(
+            "muster.actors.tables.folder.os.write", lambda fd, data: _raise(OSError(28, "No space left on device"))
+        )
         store.add(fetched(0, 9))
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", lambda self, target: _raise(OSError(28, "No space left on device")))

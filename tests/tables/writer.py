@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from actors.tables.spool import Run, Sample, SampleStore
+from muster.actors.tables.spool import Run, Sample, SampleStore
 
 
 def sample(offset: int, *, pending: bool) -> Sample:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from actors.wire import envelope
-from actors.wire.channel import Channel, ChannelLost, connect
-from actors.wire.server import Peer, Server
-from placement.client import Context
-from placement.mapping.registration import Kind, Registration, Withdrawal
-from placement.view import Endpoint
+from muster.actors.wire import envelope
+from muster.actors.wire.channel import Channel, ChannelLost, connect
+from muster.actors.wire.server import Peer, Server
+from muster.placement.client import Context
+from muster.placement.mapping.registration import Kind, Registration, Withdrawal
+from muster.placement.view import Endpoint
 
 CONTEXT = envelope.write_context("10.0.0.7", "1-5", "User:ANONYMOUS")
 REGISTRATION = Registration(

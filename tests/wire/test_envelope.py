@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.wire import envelope
-from placement.mapping.registration import Kind, Position, Registration, Statement, Withdrawal
+from muster.actors.wire import envelope
+from muster.placement.mapping.registration import Kind, Position, Registration, Statement, Withdrawal
 
 NAME = st.text(max_size=20)  # any character, lone surrogates and line ends too
 MAYBE = st.none() | NAME

@@ -1,6 +1,6 @@
 import pytest
 
-from actors.wire.framing import Framer, FrameTooLarge, framed
+from muster.actors.wire.framing import Framer, FrameTooLarge, framed
 
 WIRE = framed(b"one") + framed(b"") + framed(b"three", b"four")
 FRAMES = [b"one", b"", b"threefour"]

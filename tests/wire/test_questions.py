@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from actors.wire import envelope
-from actors.wire.channel import Channel, ChannelLost, NotSent, connect
-from actors.wire.envelope import Kind
-from actors.wire.questions import Questions
-from actors.wire.server import Peer, Server
-from placement.client import Context
+from muster.actors.wire import envelope
+from muster.actors.wire.channel import Channel, ChannelLost, NotSent, connect
+from muster.actors.wire.envelope import Kind
+from muster.actors.wire.questions import Questions
+from muster.actors.wire.server import Peer, Server
+from muster.placement.client import Context
 
 
 class Actor:

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from actors.wire import codec
-from actors.wire.bounds import nested_entity
-from gateway import apis  # noqa: F401  (registers them)
-from gateway.listener.registry import APIS
+from muster.actors.wire import codec
+from muster.actors.wire.bounds import nested_entity
+from muster.gateway import apis  # noqa: F401  (registers them)
+from muster.gateway.listener.registry import APIS
 
 FLEXIBLE = [
     (key, version)

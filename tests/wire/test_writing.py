@@ -18,9 +18,9 @@ from kio.schema.index import api_key_map
 from kio.serial import entity_writer
 from kio.serial._implicit_defaults import get_tagged_field_default
 
-from actors.wire import codec
-from actors.wire.bounds import nested_entity
-from actors.wire.writing import MissingField, Unwritable, writer
+from muster.actors.wire import codec
+from muster.actors.wire.bounds import nested_entity
+from muster.actors.wire.writing import MissingField, Unwritable, writer
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _RANGES = {

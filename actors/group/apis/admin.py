@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.events import GroupDeleted, OffsetsDeleted
-from actors.group.membership import forget_group
-from actors.group.messages import (
+from muster.actors.group.events import GroupDeleted, OffsetsDeleted
+from muster.actors.group.membership import forget_group
+from muster.actors.group.messages import (
     OPERATIONS_NOT_ASKED,
     DeletedGroup,
     DeleteGroups,
@@ -24,10 +24,10 @@ from actors.group.messages import (
     ListGroups,
     ListGroupsResponse,
 )
-from actors.group.shard import Shard
-from actors.group.simple import withdraw_all
-from actors.group.state import Group, GroupState, Member
-from actors.group.types import GroupId, Token
+from muster.actors.group.shard import Shard
+from muster.actors.group.simple import withdraw_all
+from muster.actors.group.state import Group, GroupState, Member
+from muster.actors.group.types import GroupId, Token
 
 CLASSIC = "classic"
 NOT_FOUND_FROM = 6

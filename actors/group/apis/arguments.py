@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.config import GroupConfig
-from actors.group.errors import Refused
-from actors.group.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetDelete, Request, SyncGroup
-from placement.client import Context
+from muster.actors.group.config import GroupConfig
+from muster.actors.group.errors import Refused
+from muster.actors.group.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetDelete, Request, SyncGroup
+from muster.placement.client import Context
 
 PROTOCOL_MANDATORY_FROM = 5
 """SyncGroup version (KIP-559)."""

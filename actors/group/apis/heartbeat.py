@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.errors import Refused
-from actors.group.events import Cause, Removal
-from actors.group.membership import check_member, evict, meet
-from actors.group.messages import Heartbeat, HeartbeatResponse
-from actors.group.rebalance import after_removal
-from actors.group.shard import Shard
-from actors.group.state import GroupState
-from actors.group.types import GroupId, MemberId, Token
-from placement.client import Context
+from muster.actors.group.errors import Refused
+from muster.actors.group.events import Cause, Removal
+from muster.actors.group.membership import check_member, evict, meet
+from muster.actors.group.messages import Heartbeat, HeartbeatResponse
+from muster.actors.group.rebalance import after_removal
+from muster.actors.group.shard import Shard
+from muster.actors.group.state import GroupState
+from muster.actors.group.types import GroupId, MemberId, Token
+from muster.placement.client import Context
 
 
 def heartbeat(shard: Shard, request: Heartbeat, context: Context, token: Token) -> None:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.codec.records import GroupMetadata
-from actors.group.errors import Refused, translate
-from actors.group.events import (
+from muster.actors.group.codec.records import GroupMetadata
+from muster.actors.group.errors import Refused, translate
+from muster.actors.group.events import (
     Cause,
     MemberAdded,
     MemberJoined,
@@ -22,14 +22,14 @@ from actors.group.events import (
     RebalanceAborted,
     Removal,
 )
-from actors.group.membership import check_member, evict, fail_parked, forget_group, forget_pending, meet, park
-from actors.group.messages import NO_MEMBER, JoinGroup, JoinGroupResponse
-from actors.group.rebalance import after_removal, complete_if_all_joined, joined_response, prepare_or_advance
-from actors.group.shard import Shard, pending_timer, session_timer
-from actors.group.state import Group, GroupState, Member, Parked
-from actors.group.static import replace_member
-from actors.group.types import GroupId, MemberId, Token, Who
-from placement.client import Context
+from muster.actors.group.membership import check_member, evict, fail_parked, forget_group, forget_pending, meet, park
+from muster.actors.group.messages import NO_MEMBER, JoinGroup, JoinGroupResponse
+from muster.actors.group.rebalance import after_removal, complete_if_all_joined, joined_response, prepare_or_advance
+from muster.actors.group.shard import Shard, pending_timer, session_timer
+from muster.actors.group.state import Group, GroupState, Member, Parked
+from muster.actors.group.static import replace_member
+from muster.actors.group.types import GroupId, MemberId, Token, Who
+from muster.placement.client import Context
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a new member's first join may be parked. Hard-coded in Kafka too."""

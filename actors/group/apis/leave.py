@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.errors import Refused
-from actors.group.events import Cause, MemberLeft, PendingEnd
-from actors.group.membership import check_member, drop, forget_pending
-from actors.group.messages import LeaveGroup, LeaveGroupResponse, LeavingMember, LeftMember
-from actors.group.rebalance import complete_if_all_joined, prepare
-from actors.group.shard import Shard
-from actors.group.state import Group, GroupState, Member
-from actors.group.types import Token
-from placement.client import Context
+from muster.actors.group.errors import Refused
+from muster.actors.group.events import Cause, MemberLeft, PendingEnd
+from muster.actors.group.membership import check_member, drop, forget_pending
+from muster.actors.group.messages import LeaveGroup, LeaveGroupResponse, LeavingMember, LeftMember
+from muster.actors.group.rebalance import complete_if_all_joined, prepare
+from muster.actors.group.shard import Shard
+from muster.actors.group.state import Group, GroupState, Member
+from muster.actors.group.types import Token
+from muster.placement.client import Context
 
 
 def leave(shard: Shard, request: LeaveGroup, context: Context, token: Token) -> None:

@@ -12,13 +12,13 @@ from collections.abc import Collection, Iterator
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.codec.consumer_protocol import PROTOCOL_TYPE
-from actors.group.codec.records import NO_TIMESTAMP as NO_STATE_TIMESTAMP
-from actors.group.codec.records import CommittedOffset, OffsetKey
-from actors.group.errors import Refused
-from actors.group.events import CommittedPartition, OffsetsCommitted, OffsetsDeleted
-from actors.group.membership import check_member, meet
-from actors.group.messages import (
+from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE
+from muster.actors.group.codec.records import NO_TIMESTAMP as NO_STATE_TIMESTAMP
+from muster.actors.group.codec.records import CommittedOffset, OffsetKey
+from muster.actors.group.errors import Refused
+from muster.actors.group.events import CommittedPartition, OffsetsCommitted, OffsetsDeleted
+from muster.actors.group.membership import check_member, meet
+from muster.actors.group.messages import (
     NO_TIMESTAMP,
     CommitPartition,
     CommitTopic,
@@ -36,11 +36,11 @@ from actors.group.messages import (
     PartitionError,
     TopicErrors,
 )
-from actors.group.shard import Shard
-from actors.group.simple import saw_simple
-from actors.group.state import Group, GroupState
-from actors.group.types import GroupId, Token
-from placement.client import Context
+from muster.actors.group.shard import Shard
+from muster.actors.group.simple import saw_simple
+from muster.actors.group.state import Group, GroupState
+from muster.actors.group.types import GroupId, Token
+from muster.placement.client import Context
 
 GROUP_ID_NOT_FOUND_FROM = 9
 MAX_METADATA_BYTES = 32_767

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.errors import Refused, translate
-from actors.group.events import AssignmentStored, Cause, MemberSynced
-from actors.group.membership import answer_sync, check_member, meet
-from actors.group.messages import SyncGroup, SyncGroupResponse
-from actors.group.rebalance import drop_assignments, prepare
-from actors.group.shard import Shard
-from actors.group.state import Group, GroupState, Member
-from actors.group.types import MemberId, Token
-from actors.group.watchdog import phase_over
-from placement.client import Context
+from muster.actors.group.errors import Refused, translate
+from muster.actors.group.events import AssignmentStored, Cause, MemberSynced
+from muster.actors.group.membership import answer_sync, check_member, meet
+from muster.actors.group.messages import SyncGroup, SyncGroupResponse
+from muster.actors.group.rebalance import drop_assignments, prepare
+from muster.actors.group.shard import Shard
+from muster.actors.group.state import Group, GroupState, Member
+from muster.actors.group.types import MemberId, Token
+from muster.actors.group.watchdog import phase_over
+from muster.placement.client import Context
 
 
 def sync(shard: Shard, request: SyncGroup, context: Context, token: Token) -> None:

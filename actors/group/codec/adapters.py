@@ -12,7 +12,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.messages import (
+from muster.actors.group.messages import (
     CommitPartition,
     CommitTopic,
     DeleteGroups,
@@ -45,8 +45,8 @@ from actors.group.messages import (
     TopicErrors,
     failed,
 )
-from actors.group.types import GroupId, MemberId
-from actors.wire import codec
+from muster.actors.group.types import GroupId, MemberId
+from muster.actors.wire import codec
 
 OFFSET_COMMIT = 8
 OFFSET_FETCH = 9

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from actors.group.codec.primitives import Reader
-from actors.group.errors import CorruptRecord
+from muster.actors.group.codec.primitives import Reader
+from muster.actors.group.errors import CorruptRecord
 
 PROTOCOL_TYPE = "connect"
 COOPERATIVE_FROM = 1

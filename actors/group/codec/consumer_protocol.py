@@ -5,8 +5,8 @@ Only what is needed is read: newer versions append fields (KIP-429, KIP-792).
 
 from __future__ import annotations
 
-from actors.group.codec.primitives import Reader
-from actors.group.errors import CorruptRecord
+from muster.actors.group.codec.primitives import Reader
+from muster.actors.group.errors import CorruptRecord
 
 PROTOCOL_TYPE = "consumer"
 OWNED_PARTITIONS_FROM = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Self
 
-from actors.group.errors import CorruptRecord
+from muster.actors.group.errors import CorruptRecord
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")

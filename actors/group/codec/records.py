@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from sys import intern
 from typing import NamedTuple
 
-from actors.group.codec.primitives import Reader, Writer
-from actors.group.errors import CorruptRecord
-from actors.group.types import GroupId, MemberId, Record
+from muster.actors.group.codec.primitives import Reader, Writer
+from muster.actors.group.errors import CorruptRecord
+from muster.actors.group.types import GroupId, MemberId, Record
 
 OFFSET_KEY_TYPES = (0, 1)
 GROUP_KEY_TYPE = 2

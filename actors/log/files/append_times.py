@@ -10,7 +10,7 @@ segment that holds it, and
 
 * the segment is found by the offset and the manifests, as for a read: an entry of a batch that was lost, or of a
   fenced writer, is at an offset that this segment does not hold;
-* no name of a segment is used twice, and in one segment an offset is written once (``actors.log.commit``): what
+* no name of a segment is used twice, and in one segment an offset is written once (``muster.actors.log.commit``): what
   takes the offset of a lost batch is in another segment;
 * an entry lies within one disk sector, so it is there as a whole or as zeros, and no batch was appended in 1970.
 
@@ -27,7 +27,7 @@ from collections.abc import Iterable
 from concurrent.futures import Executor
 from pathlib import Path
 
-from actors.log.files.disk import Disk
+from muster.actors.log.files.disk import Disk
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ import shutil
 from pathlib import Path
 from uuid import UUID
 
-from actors.log.errors import FencedEpoch, NotLeader, StorageError
-from actors.log.files.disk import sync_directory, write_atomically
+from muster.actors.log.errors import FencedEpoch, NotLeader, StorageError
+from muster.actors.log.files.disk import sync_directory, write_atomically
 
 _METADATA = "partition.metadata"
 _CLAIM = re.compile(r"leader-epoch-(\d{10})")

@@ -34,7 +34,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from actors.log.files.disk import Disk
+from muster.actors.log.files.disk import Disk
 
 SUFFIX = ".index"
 _MAGIC = b"MIDX"

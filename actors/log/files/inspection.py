@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from actors.log.errors import LogError
-from actors.log.files import directory as directories
-from actors.log.files import index as indexes
-from actors.log.files import loading, snapshot
-from actors.log.files.index import Head
-from actors.log.files.manifest import Manifest, manifests
-from actors.log.files.recovery_point import RecoveryPoint
-from actors.log.files.segment import SegmentName
-from actors.log.format.batch import HEADER, HEADER_BYTES, BatchHeader, crc_matches, is_plausible
+from muster.actors.log.errors import LogError
+from muster.actors.log.files import directory as directories
+from muster.actors.log.files import index as indexes
+from muster.actors.log.files import loading, snapshot
+from muster.actors.log.files.index import Head
+from muster.actors.log.files.manifest import Manifest, manifests
+from muster.actors.log.files.recovery_point import RecoveryPoint
+from muster.actors.log.files.segment import SegmentName
+from muster.actors.log.format.batch import HEADER, HEADER_BYTES, BatchHeader, crc_matches, is_plausible
 
 
 @dataclass(frozen=True, slots=True)

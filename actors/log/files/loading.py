@@ -6,7 +6,7 @@ segment                                 what is checked when the log is opened
 with an index file that is whole        the length of the file; the first and the last batch with their CRCs
 without one                             every batch: CRC, order, and that the next segment begins where it ends
 the one that was written to last        the same, but it may end earlier: torn, if nothing before the recovery point
-                                        (``actors.log.files.recovery_point``) is missing; else it is damaged
+                                        (``muster.actors.log.files.recovery_point``) is missing; else it is damaged
 ======================================  ===============================================================================
 
 What is damaged is a :meth:`Segment.lost`: its offsets are known and not served. Its file is renamed to
@@ -25,14 +25,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from actors.log.errors import CorruptSegment
-from actors.log.files import snapshot
-from actors.log.files.disk import Disk
-from actors.log.files.manifest import Manifest
-from actors.log.files.recovery_point import RecoveryPoint
-from actors.log.files.segment import Segment, SegmentName
-from actors.log.format.batch import BatchHeader
-from actors.log.producers import ProducerStates
+from muster.actors.log.errors import CorruptSegment
+from muster.actors.log.files import snapshot
+from muster.actors.log.files.disk import Disk
+from muster.actors.log.files.manifest import Manifest
+from muster.actors.log.files.recovery_point import RecoveryPoint
+from muster.actors.log.files.segment import Segment, SegmentName
+from muster.actors.log.format.batch import BatchHeader
+from muster.actors.log.producers import ProducerStates
 
 SET_ASIDE = ".corrupt"
 """Behind the name of a segment file that is set aside."""

@@ -6,8 +6,8 @@ then ``<keyword> <number>`` (a manifest of an older version has none), then ``<s
 segment, ascending, where the end is the offset behind its last batch.
 
 What the epoch wrote behind that is found in the directory: the segments that carry its number and a serial of at
-least ``first-serial``. A cleaned segment (see :class:`actors.log.files.segment.SegmentName`) counts only where it is
-listed. Why all of this is safe: ``actors.log.partition``.
+least ``first-serial``. A cleaned segment (see :class:`muster.actors.log.files.segment.SegmentName`) counts only where
+it is listed. Why all of this is safe: ``muster.actors.log.partition``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from actors.log.errors import StorageError
-from actors.log.files.disk import Disk
-from actors.log.files.segment import SegmentName
+from muster.actors.log.errors import StorageError
+from muster.actors.log.files.disk import Disk
+from muster.actors.log.files.segment import SegmentName
 
 _NAME = re.compile(r"segments-(\d{10})(\.new\.tmp)?")
 _LOG_START, _CLEANED, _FIRST_SERIAL = "log-start-offset", "cleaned-offset", "first-serial"

@@ -1,7 +1,7 @@
 """From the files in a partition's directory to the log in memory.
 
-What counts is in the highest manifest (``actors.log.files.manifest``); what its epoch wrote after that is scanned. Why:
-see ``actors.log.partition``.
+What counts is in the highest manifest (``muster.actors.log.files.manifest``); what its epoch wrote after that is
+scanned. Why: see ``muster.actors.log.partition``.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors.log.errors import FencedEpoch, StorageError
-from actors.log.files import loading, recovery_point
-from actors.log.files.directory import Claim
-from actors.log.files.disk import Disk
-from actors.log.files.loading import Loaded
-from actors.log.files.manifest import Manifest, is_leftover, manifests
-from actors.log.files.recovery_point import RecoveryPoint
-from actors.log.files.segment import Segment, SegmentName
-from actors.log.producers import ProducerStates
+from muster.actors.log.errors import FencedEpoch, StorageError
+from muster.actors.log.files import loading, recovery_point
+from muster.actors.log.files.directory import Claim
+from muster.actors.log.files.disk import Disk
+from muster.actors.log.files.loading import Loaded
+from muster.actors.log.files.manifest import Manifest, is_leftover, manifests
+from muster.actors.log.files.recovery_point import RecoveryPoint
+from muster.actors.log.files.segment import Segment, SegmentName
+from muster.actors.log.producers import ProducerStates
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +43,9 @@ _NO_MANIFEST = Manifest(-1, 0, {})
 def recover(directory: Path, epoch: int, claim: Claim, index_interval_bytes: int, disk: Disk) -> Recovered:
     """Steps 2 to 5 of taking a log over.
 
-    Damaged segments are set aside, the tail ends where it is torn: see ``actors.log.files.loading``. If the tail is
-    damaged, the log stays with the epoch before, so that the next opener finds it as this one did. FencedEpoch if a
-    newer epoch came in between. StorageError. OSError.
+    Damaged segments are set aside, the tail ends where it is torn: see ``muster.actors.log.files.loading``. If the tail
+    is damaged, the log stays with the epoch before, so that the next opener finds it as this one did. FencedEpoch if
+    a newer epoch came in between. StorageError. OSError.
     """
     files = _file_names(directory)  # before the manifests: an epoch writes its manifest before its first segment
     found = manifests(directory)

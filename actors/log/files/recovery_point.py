@@ -20,8 +20,8 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from actors.log.files.disk import Disk
-from actors.log.files.segment import SegmentName
+from muster.actors.log.files.disk import Disk
+from muster.actors.log.files.segment import SegmentName
 
 _NAME = re.compile(r"recovery-point-(\d{10})")
 _FIELDS = struct.Struct(">4sqqqqq")

@@ -1,4 +1,5 @@
-"""One segment file: its batches, found by its index (``actors.log.files.index``), each checked before it is given away.
+"""One segment file: its batches, found by its index (``muster.actors.log.files.index``), each checked before it is
+given away.
 
 The name is ``<base offset, 20 digits>.<leader epoch>.<serial>.log``: Kafka's tools, which take the digits before the
 first dot, read it. The serial counts the segments of one leader epoch, so that no name is ever used twice. All
@@ -17,11 +18,11 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from actors.log.errors import CorruptSegment
-from actors.log.files import index as indexes
-from actors.log.files.disk import DISK, Disk
-from actors.log.files.index import Head, SparseIndex
-from actors.log.format.batch import HEADER, HEADER_BYTES, BatchHeader, crc_matches, find_damage, is_plausible
+from muster.actors.log.errors import CorruptSegment
+from muster.actors.log.files import index as indexes
+from muster.actors.log.files.disk import DISK, Disk
+from muster.actors.log.files.index import Head, SparseIndex
+from muster.actors.log.format.batch import HEADER, HEADER_BYTES, BatchHeader, crc_matches, find_damage, is_plausible
 
 log = logging.getLogger(__name__)
 

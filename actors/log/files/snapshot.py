@@ -20,8 +20,8 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from actors.log.files.disk import Disk
-from actors.log.producers import ProducerEntry, WrittenBatch
+from muster.actors.log.files.disk import Disk
+from muster.actors.log.producers import ProducerEntry, WrittenBatch
 
 SUFFIX = ".snapshot"
 _MAGIC = b"MSNP"

@@ -7,7 +7,8 @@ Layout (Kafka documentation, "Record Batch"), big-endian, 61 bytes before the re
     producer_id i64 | producer_epoch i16 | base_sequence i32 | count i32
 
 ``length`` counts what follows it. The CRC-32C covers everything from ``attributes`` on, so that a broker can
-stamp offset and leader epoch without touching it. Records inside a batch are read in ``actors.log.format.records``.
+stamp offset and leader epoch without touching it. Records inside a batch are read in
+``muster.actors.log.format.records``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from actors.log.errors import (
+from muster.actors.log.errors import (
     CorruptMessage,
     InvalidRecord,
     InvalidTimestamp,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from actors.log.format.batch import CODEC_MASK, HEADER, HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader, Buffer, seal
-from actors.log.format.compression import compress, decompress
+from muster.actors.log.format.batch import CODEC_MASK, HEADER, HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader, Buffer, seal
+from muster.actors.log.format.compression import compress, decompress
 
 
 def recompressed(batch: Buffer, header: BatchHeader, codec: int) -> bytearray:

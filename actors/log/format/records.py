@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from actors.log.errors import CorruptMessage
-from actors.log.format.batch import (
+from muster.actors.log.errors import CorruptMessage
+from muster.actors.log.format.batch import (
     HEADER,
     HEADER_BYTES,
     LENGTH_OVERHEAD,
@@ -24,7 +24,7 @@ from actors.log.format.batch import (
     Buffer,
     seal,
 )
-from actors.log.format.compression import NO_COMPRESSION, compress, decompress
+from muster.actors.log.format.compression import NO_COMPRESSION, compress, decompress
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
 _NO_HEADERS: Headers = ()

@@ -3,8 +3,8 @@
 A run reads the keys of what is new since the last one (the dirty part), as many as fit into
 log.cleaner.dedupe.buffer.size, then copies the closed segments below, group by group, without what later records
 supersede. A group is as many neighbours as make one segment. Each becomes part of the log by itself
-(``actors.log.upkeep.rewriting``), from the oldest on: whatever a run leaves undone, no record is gone whose successor
-is not there, and no tombstone whose predecessors are. The last one also says how far the log is clean.
+(``muster.actors.log.upkeep.rewriting``), from the oldest on: whatever a run leaves undone, no record is gone whose
+successor is not there, and no tombstone whose predecessors are. The last one also says how far the log is clean.
 
 The work is done in one thread per process, which rests for as long as it works: the event loop shares the
 interpreter with it. It reads through file descriptors of its own.
@@ -27,14 +27,14 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
-from actors.log.commit import Committer
-from actors.log.config import LogConfig
-from actors.log.files import append_times, snapshot
-from actors.log.files.disk import Disk
-from actors.log.files.segment import NO_TIMESTAMP, Segment, SegmentName
-from actors.log.format.batch import BatchHeader, read_header
-from actors.log.upkeep.compaction import Compactor, KeyMap
-from actors.log.upkeep.rewriting import Change, Rewriter
+from muster.actors.log.commit import Committer
+from muster.actors.log.config import LogConfig
+from muster.actors.log.files import append_times, snapshot
+from muster.actors.log.files.disk import Disk
+from muster.actors.log.files.segment import NO_TIMESTAMP, Segment, SegmentName
+from muster.actors.log.format.batch import BatchHeader, read_header
+from muster.actors.log.upkeep.compaction import Compactor, KeyMap
+from muster.actors.log.upkeep.rewriting import Change, Rewriter
 
 log = logging.getLogger(__name__)
 

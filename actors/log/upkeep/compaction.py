@@ -15,10 +15,10 @@ import hashlib
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from actors.log.errors import InvalidRecord
-from actors.log.format.batch import CODEC_MASK, HEADER, HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader, Buffer, seal
-from actors.log.format.compression import NO_COMPRESSION, compress, decompress
-from actors.log.format.records import RawRecord, scan_records, with_timestamp_delta
+from muster.actors.log.errors import InvalidRecord
+from muster.actors.log.format.batch import CODEC_MASK, HEADER, HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader, Buffer, seal
+from muster.actors.log.format.compression import NO_COMPRESSION, compress, decompress
+from muster.actors.log.format.records import RawRecord, scan_records, with_timestamp_delta
 
 BYTES_PER_KEY = 160
 """What a key takes in a :class:`KeyMap`, measured: the dict's slot, 16 bytes of key, the offset."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from actors.log.config import LogConfig
-from actors.log.format.batch import Buffer, read_header
+from muster.actors.log.config import LogConfig
+from muster.actors.log.format.batch import Buffer, read_header
 
 _LONGEST_S = 3600.0
 

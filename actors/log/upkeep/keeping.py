@@ -8,13 +8,13 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
 
-from actors.log.errors import LogError, StorageError
-from actors.log.files import loading, snapshot
-from actors.log.files.directory import Claim
-from actors.log.files.disk import Disk
-from actors.log.files.recovery_point import RecoveryPoint, RecoveryPointFile
-from actors.log.files.segment import Segment
-from actors.log.format.batch import read_header
+from muster.actors.log.errors import LogError, StorageError
+from muster.actors.log.files import loading, snapshot
+from muster.actors.log.files.directory import Claim
+from muster.actors.log.files.disk import Disk
+from muster.actors.log.files.recovery_point import RecoveryPoint, RecoveryPointFile
+from muster.actors.log.files.segment import Segment
+from muster.actors.log.format.batch import read_header
 
 log = logging.getLogger(__name__)
 

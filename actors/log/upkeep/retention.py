@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from actors.log.commit import Committer
-from actors.log.config import FOR_EVER, LogConfig
-from actors.log.files.segment import NO_TIMESTAMP, Segment
-from actors.log.upkeep.rewriting import Change
+from muster.actors.log.commit import Committer
+from muster.actors.log.config import FOR_EVER, LogConfig
+from muster.actors.log.files.segment import NO_TIMESTAMP, Segment
+from muster.actors.log.upkeep.rewriting import Change
 
 
 def is_roll_due(writer: Committer, now_ms: int) -> bool:

@@ -8,9 +8,9 @@ and carried out in this order:
 3. the claim is looked at; only if it still holds
 4. memory follows, and what the manifest does not list any more is removed.
 
-Why that is safe beside a fenced twin: ``actors.log.partition``. A step that fails leaves everything in place; which
-of the two manifests is on the disk is then unknown, and the same to every reader. Nothing is removed until a later
-change has come to its end.
+Why that is safe beside a fenced twin: ``muster.actors.log.partition``. A step that fails leaves everything in place;
+which of the two manifests is on the disk is then unknown, and the same to every reader. Nothing is removed until a
+later change has come to its end.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors.log.commit import Committer
-from actors.log.errors import NotLeader, StorageError
-from actors.log.files.directory import Claim
-from actors.log.files.disk import Disk
-from actors.log.files.manifest import Manifest
-from actors.log.files.recovery import Recovered
-from actors.log.files.segment import Segment
+from muster.actors.log.commit import Committer
+from muster.actors.log.errors import NotLeader, StorageError
+from muster.actors.log.files.directory import Claim
+from muster.actors.log.files.disk import Disk
+from muster.actors.log.files.manifest import Manifest
+from muster.actors.log.files.recovery import Recovered
+from muster.actors.log.files.segment import Segment
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 
-from actors.log.errors import LogError, NotLeader
-from actors.log.partition import PartitionLog
+from muster.actors.log.errors import LogError, NotLeader
+from muster.actors.log.partition import PartitionLog
 
 log = logging.getLogger(__name__)
 

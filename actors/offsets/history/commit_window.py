@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from actors.group.events import OffsetsCommitted, RemovedOffset
+from muster.actors.group.events import OffsetsCommitted, RemovedOffset
 
 _Committer = tuple[int | None, str | None, str | None, str]
 """Generation, member id, client id, host."""

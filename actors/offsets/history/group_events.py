@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from actors.group import events
-from actors.group.events import Event
-from actors.group.types import GroupId, MemberId
+from muster.actors.group import events
+from muster.actors.group.events import Event
+from muster.actors.group.types import GroupId, MemberId
 
 Row = dict[str, Any]
 

@@ -11,17 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from actors.config import MusterConfig
-from actors.group.events import Event, GroupRestored, OffsetsCommitted, OffsetsDeleted, OffsetsExpired
-from actors.offsets.history.commit_window import CommitWindow, Kind
-from actors.offsets.history.group_events import GroupEvents
-from actors.offsets.history.open_windows import OpenWindows
-from actors.offsets.history.registrations import row_of, snapshot_rows
-from actors.offsets.partition import OffsetsPartition
-from actors.runtime.event_writer import EventWriter
-from actors.tables.schemas.groups import GROUP_EVENTS, REGISTRATIONS
-from actors.tables.schemas.offsets import COMMITS
-from placement.mapping.registration import Change
+from muster.actors.config import MusterConfig
+from muster.actors.group.events import Event, GroupRestored, OffsetsCommitted, OffsetsDeleted, OffsetsExpired
+from muster.actors.offsets.history.commit_window import CommitWindow, Kind
+from muster.actors.offsets.history.group_events import GroupEvents
+from muster.actors.offsets.history.open_windows import OpenWindows
+from muster.actors.offsets.history.registrations import row_of, snapshot_rows
+from muster.actors.offsets.partition import OffsetsPartition
+from muster.actors.runtime.event_writer import EventWriter
+from muster.actors.tables.schemas.groups import GROUP_EVENTS, REGISTRATIONS
+from muster.actors.tables.schemas.offsets import COMMITS
+from muster.placement.mapping.registration import Change
 
 
 class GroupHistory:
@@ -112,7 +112,7 @@ class _Events:
 
 
 class _Registrations:
-    """A :class:`actors.offsets.partition.StatementSink`."""
+    """A :class:`muster.actors.offsets.partition.StatementSink`."""
 
     def __init__(self, core: OffsetsPartition, storage: Path, config: MusterConfig, now_ms: Callable[[], int]) -> None:
         self._core = core

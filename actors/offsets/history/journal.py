@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.group import events
-from actors.group.codec.consumer_protocol import PROTOCOL_TYPE, owned_partitions
-from actors.group.events import Event, PendingEnd
-from actors.group.types import GroupId, MemberId, Who
-from actors.group.watchdog import MAX_MEMBERS
-from actors.offsets.history.journal_entry import (
+from muster.actors.group import events
+from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE, owned_partitions
+from muster.actors.group.events import Event, PendingEnd
+from muster.actors.group.types import GroupId, MemberId, Who
+from muster.actors.group.watchdog import MAX_MEMBERS
+from muster.actors.offsets.history.journal_entry import (
     MAX_PENDING,
     Ending,
     Gone,
@@ -27,7 +27,7 @@ from actors.offsets.history.journal_entry import (
     Wait,
     Waits,
 )
-from actors.offsets.history.stillness import Owned, Stillness, TopicPartition, owners_of
+from muster.actors.offsets.history.stillness import Owned, Stillness, TopicPartition, owners_of
 
 COOPERATIVE_STICKY = "cooperative-sticky"
 """The one cooperative assignor that Kafka's clients bring; known by name even while nobody owns anything."""

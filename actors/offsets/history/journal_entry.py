@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from actors.group.events import Cause, PendingEnd, Removal
-from actors.group.types import MemberId, Who
+from muster.actors.group.events import Cause, PendingEnd, Removal
+from muster.actors.group.types import MemberId, Who
 
 MAX_PENDING = 10
 MAX_PARTITIONS = 100
@@ -93,7 +93,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoodStill:
-    """Partitions that nobody of the group consumed; see ``actors.offsets.history.stillness`` for the rule."""
+    """Partitions that nobody of the group consumed; see ``muster.actors.offsets.history.stillness`` for the rule."""
 
     assigned: int
     """Partitions that were assigned when the rebalance began, or waited for a new owner."""

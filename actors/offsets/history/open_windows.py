@@ -2,7 +2,7 @@
 
 A mark is an empty file, created when the window opens and removed when its rows are in their spool; its modification
 time says when that was. The folder that holds the marks of a process is locked as a spool's is
-(:mod:`actors.tables.folder`), so nobody takes the window of a living process for lost.
+(:mod:`muster.actors.tables.folder`), so nobody takes the window of a living process for lost.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from actors.tables.folder import SpoolFolder, recover
+from muster.actors.tables.folder import SpoolFolder, recover
 
 _log = logging.getLogger(__name__)
 

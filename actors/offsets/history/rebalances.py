@@ -14,15 +14,15 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from actors.group.events import Event, RebalanceMovedOn, RebalanceStuck
-from actors.group.types import GroupId
-from actors.group.watchdog import described, on_one_line
-from actors.offsets.history.journal import Journal
-from actors.offsets.history.journal_entry import RebalanceEntry
-from actors.offsets.partition import OffsetsPartition
-from actors.runtime.event_writer import Flushing
-from actors.tables.rebalances import RebalanceStore, encode
-from actors.tables.schemas.rebalances import REBALANCES
+from muster.actors.group.events import Event, RebalanceMovedOn, RebalanceStuck
+from muster.actors.group.types import GroupId
+from muster.actors.group.watchdog import described, on_one_line
+from muster.actors.offsets.history.journal import Journal
+from muster.actors.offsets.history.journal_entry import RebalanceEntry
+from muster.actors.offsets.partition import OffsetsPartition
+from muster.actors.runtime.event_writer import Flushing
+from muster.actors.tables.rebalances import RebalanceStore, encode
+from muster.actors.tables.schemas.rebalances import REBALANCES
 
 log = logging.getLogger(__name__)
 

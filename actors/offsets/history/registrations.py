@@ -1,11 +1,11 @@
-"""Rows of the table ``registrations``; what they mean together is in :mod:`actors.tables.schemas.groups`. Pure."""
+"""Rows of the table ``registrations``. Pure. Their meaning is in :mod:`muster.actors.tables.schemas.groups`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from placement.mapping.registration import Change, Kind, Registration
+from muster.placement.mapping.registration import Change, Kind, Registration
 
 Row = dict[str, Any]
 

@@ -25,9 +25,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from actors.group.codec.consumer_protocol import assigned_partitions
-from actors.group.types import MemberId
-from actors.offsets.history.journal_entry import MAX_PARTITIONS, Pause, StoodStill
+from muster.actors.group.codec.consumer_protocol import assigned_partitions
+from muster.actors.group.types import MemberId
+from muster.actors.offsets.history.journal_entry import MAX_PARTITIONS, Pause, StoodStill
 
 TopicPartition = tuple[str, int]
 Owned = Mapping[MemberId, Collection[TopicPartition]]

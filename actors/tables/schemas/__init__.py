@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from actors.tables.schemas.base import time_column_of, version_of
-from actors.tables.schemas.cluster import (
+from muster.actors.tables.schemas.base import time_column_of, version_of
+from muster.actors.tables.schemas.cluster import (
     FAULTS,
     FAULTS_SCHEMA,
     LIFECYCLE,
@@ -16,10 +16,10 @@ from actors.tables.schemas.cluster import (
     REPAIRS,
     REPAIRS_SCHEMA,
 )
-from actors.tables.schemas.groups import GROUP_EVENTS, GROUP_EVENTS_SCHEMA, REGISTRATIONS, REGISTRATIONS_SCHEMA
-from actors.tables.schemas.offsets import COMMITS, COMMITS_SCHEMA, END_OFFSETS, END_OFFSETS_SCHEMA
-from actors.tables.schemas.rebalances import REBALANCES, REBALANCES_SCHEMA
-from actors.tables.schemas.samples import SAMPLES, SAMPLES_SCHEMA
+from muster.actors.tables.schemas.groups import GROUP_EVENTS, GROUP_EVENTS_SCHEMA, REGISTRATIONS, REGISTRATIONS_SCHEMA
+from muster.actors.tables.schemas.offsets import COMMITS, COMMITS_SCHEMA, END_OFFSETS, END_OFFSETS_SCHEMA
+from muster.actors.tables.schemas.rebalances import REBALANCES, REBALANCES_SCHEMA
+from muster.actors.tables.schemas.samples import SAMPLES, SAMPLES_SCHEMA
 
 __all__ = ["TABLES", "time_column_of", "version_of"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from actors.tables.schemas.base import MS_UTC, column, table
+from muster.actors.tables.schemas.base import MS_UTC, column, table
 
 REPAIRS = "repairs"
 LIFECYCLE = "lifecycle"

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from actors.tables.schemas.base import MS_UTC, column, table
+from muster.actors.tables.schemas.base import MS_UTC, column, table
 
 GROUP_EVENTS = "group_events"
 REGISTRATIONS = "registrations"

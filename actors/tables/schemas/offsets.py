@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from actors.tables.schemas.base import MS_UTC, column, table
+from muster.actors.tables.schemas.base import MS_UTC, column, table
 
 COMMITS = "commits"
 END_OFFSETS = "end_offsets"

@@ -1,14 +1,14 @@
 """``rebalances``: one row is one rebalance of one group, whether it led to a generation or not.
 
-:class:`actors.offsets.history.journal_entry.RebalanceEntry` has the same fields. (``offsets_partition``, ``epoch``,
-``number``) is unique.
+:class:`muster.actors.offsets.history.journal_entry.RebalanceEntry` has the same fields.
+(``offsets_partition``, ``epoch``, ``number``) is unique.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from actors.tables.schemas.base import MS_UTC, column, table
+from muster.actors.tables.schemas.base import MS_UTC, column, table
 
 REBALANCES = "rebalances"
 REBALANCES_VERSION = 1

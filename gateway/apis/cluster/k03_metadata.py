@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from actors.controller.admin import NewTopic
-from actors.wire.codec import ErrorCode, field
-from gateway.apis.admin import (
+from muster.actors.controller.admin import NewTopic
+from muster.actors.wire.codec import ErrorCode, field
+from muster.gateway.apis.admin import (
     CLUSTER_OPERATIONS,
     INTERNAL_TOPICS,
     TOPIC_OPERATIONS,
@@ -21,10 +21,10 @@ from gateway.apis.admin import (
     everywhere,
     name_error,
 )
-from gateway.listener.controller import ControllerUnavailable
-from gateway.listener.gateway import Gateway
-from gateway.listener.registry import Call, Reply, api
-from placement.view import ClusterView, Topic
+from muster.gateway.listener.controller import ControllerUnavailable
+from muster.gateway.listener.gateway import Gateway
+from muster.gateway.listener.registry import Call, Reply, api
+from muster.placement.view import ClusterView, Topic
 
 _FIRST_WITH_IDS = 12
 _CREATION_TIMEOUT_S = 5.0

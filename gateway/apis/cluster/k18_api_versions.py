@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from actors.wire import codec
-from actors.wire.codec import ErrorCode, field
-from gateway.listener.registry import APIS, Api, Call, Reply, api
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode, field
+from muster.gateway.listener.registry import APIS, Api, Call, Reply, api
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = 3

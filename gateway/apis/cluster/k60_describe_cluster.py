@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.wire.codec import ErrorCode, field
-from gateway.apis.admin import CLUSTER_OPERATIONS, authorized_operations
-from gateway.listener.registry import Call, Reply, api
+from muster.actors.wire.codec import ErrorCode, field
+from muster.gateway.apis.admin import CLUSTER_OPERATIONS, authorized_operations
+from muster.gateway.listener.registry import Call, Reply, api
 
 _BROKERS, _CONTROLLERS = 1, 2
 

@@ -1,8 +1,8 @@
 """What AlterConfigs and IncrementalAlterConfigs share: who may be altered, the controller's outcome, the answer.
 
 What is wrong with a request is said in the order of Kafka's ConfigAdminManager; what is wrong with the configs by
-``actors.config.altering``. All gateways share one configuration, so any of them alters any broker, where Kafka wants
-the broker itself to be asked.
+``muster.actors.config.altering``. All gateways share one configuration, so any of them alters any broker, where Kafka
+wants the broker itself to be asked.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from actors.config.altering import Alteration, Operation
-from actors.config.resources import ResourceType
-from actors.controller.admin import TopicOutcome
-from actors.wire.codec import ErrorCode
-from gateway.apis.admin import everywhere, name_error, refusal
-from gateway.listener.controller import ControllerUnavailable
-from gateway.listener.gateway import Gateway
-from gateway.listener.registry import Call, Reply
+from muster.actors.config.altering import Alteration, Operation
+from muster.actors.config.resources import ResourceType
+from muster.actors.controller.admin import TopicOutcome
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.admin import everywhere, name_error, refusal
+from muster.gateway.listener.controller import ControllerUnavailable
+from muster.gateway.listener.gateway import Gateway
+from muster.gateway.listener.registry import Call, Reply
 
 _SHOWN_S = 5.0
 """How long gateways are waited for: the request has no timeout of its own."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.config import (
+from muster.actors.config import (
     ConfigRow,
     describe_broker,
     describe_client_metrics,
@@ -20,13 +20,13 @@ from actors.config import (
     describe_offsets_topic,
     describe_topic,
 )
-from actors.config.resources import ResourceType
-from actors.wire.codec import ErrorCode, field
-from gateway.apis.admin import name_error
-from gateway.apis.configs.altering import broker_error
-from gateway.listener.gateway import Gateway
-from gateway.listener.registry import Call, Reply, api
-from placement.view import OFFSETS_TOPIC
+from muster.actors.config.resources import ResourceType
+from muster.actors.wire.codec import ErrorCode, field
+from muster.gateway.apis.admin import name_error
+from muster.gateway.apis.configs.altering import broker_error
+from muster.gateway.listener.gateway import Gateway
+from muster.gateway.listener.registry import Call, Reply, api
+from muster.placement.view import OFFSETS_TOPIC
 
 
 class _Refused(Exception):

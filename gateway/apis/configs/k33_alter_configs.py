@@ -5,9 +5,9 @@ v2 flexible. What is not named is no longer set; IncrementalAlterConfigs (44) is
 
 from __future__ import annotations
 
-from actors.config.altering import Alteration, Change, Operation
-from gateway.apis.configs.altering import alter
-from gateway.listener.registry import Call, Reply, api
+from muster.actors.config.altering import Alteration, Change, Operation
+from muster.gateway.apis.configs.altering import alter
+from muster.gateway.listener.registry import Call, Reply, api
 
 
 @api(33, "AlterConfigs", is_change=True)

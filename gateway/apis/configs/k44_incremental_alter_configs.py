@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.config.altering import Alteration, Change, Operation
-from gateway.apis.configs.altering import alter
-from gateway.listener.registry import Call, Reply, api
+from muster.actors.config.altering import Alteration, Change, Operation
+from muster.gateway.apis.configs.altering import alter
+from muster.gateway.listener.registry import Call, Reply, api
 
 
 @api(44, "IncrementalAlterConfigs", is_change=True)

@@ -7,10 +7,10 @@ loggers.
 
 from __future__ import annotations
 
-from actors.config.resources import ResourceType
-from actors.wire.codec import ErrorCode, field
-from gateway.listener.gateway import Gateway
-from gateway.listener.registry import Call, Reply, api
+from muster.actors.config.resources import ResourceType
+from muster.actors.wire.codec import ErrorCode, field
+from muster.gateway.listener.gateway import Gateway
+from muster.gateway.listener.registry import Call, Reply, api
 
 
 @api(74, "ListConfigResources")

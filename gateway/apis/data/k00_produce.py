@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from actors.log import routing
-from actors.wire import codec
-from actors.wire.channel import ChannelLost, NotSent
-from actors.wire.codec import ErrorCode, field, ms
-from gateway.apis.partitions import (
+from muster.actors.log import routing
+from muster.actors.wire import codec
+from muster.actors.wire.channel import ChannelLost, NotSent
+from muster.actors.wire.codec import ErrorCode, field, ms
+from muster.gateway.apis.partitions import (
     WRITE_GRACE_S,
     Named,
     ask,
@@ -26,10 +26,10 @@ from gateway.apis.partitions import (
     repeated,
     summarize,
 )
-from gateway.listener.complaints import BadRequest, Cause
-from gateway.listener.forward import Key
-from gateway.listener.registry import Call, Reply, api
-from placement.view import ClusterView
+from muster.gateway.listener.complaints import BadRequest, Cause
+from muster.gateway.listener.forward import Key
+from muster.gateway.listener.registry import Call, Reply, api
+from muster.placement.view import ClusterView
 
 PRODUCE = 0
 INTERNAL_VERSION = 13

@@ -15,12 +15,12 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from actors.wire import codec
-from actors.wire.channel import ChannelLost
-from actors.wire.codec import ErrorCode, field, ms
-from gateway.apis.partitions import Named, ask, by_topic, existence_error, named, owner_of, summarize
-from gateway.listener.forward import Key
-from gateway.listener.registry import Call, Reply, api
+from muster.actors.wire import codec
+from muster.actors.wire.channel import ChannelLost
+from muster.actors.wire.codec import ErrorCode, field, ms
+from muster.gateway.apis.partitions import Named, ask, by_topic, existence_error, named, owner_of, summarize
+from muster.gateway.listener.forward import Key
+from muster.gateway.listener.registry import Call, Reply, api
 
 FETCH = 1
 INTERNAL_VERSION = 16

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from actors.wire import codec
-from actors.wire.channel import ChannelLost
-from actors.wire.codec import ErrorCode, field
-from gateway.apis.partitions import Named, ask, by_topic, existence_error, named, owner_of, repeated
-from gateway.listener.forward import Key
-from gateway.listener.registry import Call, Reply, api
+from muster.actors.wire import codec
+from muster.actors.wire.channel import ChannelLost
+from muster.actors.wire.codec import ErrorCode, field
+from muster.gateway.apis.partitions import Named, ask, by_topic, existence_error, named, owner_of, repeated
+from muster.gateway.listener.forward import Key
+from muster.gateway.listener.registry import Call, Reply, api
 
 LIST_OFFSETS = 2
 INTERNAL_VERSION = 10

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from actors.wire import codec
-from actors.wire.channel import ChannelLost, NotSent
-from actors.wire.codec import ErrorCode, ms
-from gateway.apis.partitions import WRITE_GRACE_S, Named, ask, by_topic, existence_error, named, owner_of
-from gateway.listener.forward import Key
-from gateway.listener.registry import Call, Reply, api
+from muster.actors.wire import codec
+from muster.actors.wire.channel import ChannelLost, NotSent
+from muster.actors.wire.codec import ErrorCode, ms
+from muster.gateway.apis.partitions import WRITE_GRACE_S, Named, ask, by_topic, existence_error, named, owner_of
+from muster.gateway.listener.forward import Key
+from muster.gateway.listener.registry import Call, Reply, api
 
 DELETE_RECORDS = 21
 INTERNAL_VERSION = 2

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.wire.codec import ErrorCode, field
-from gateway.apis.transactions import tell
-from gateway.listener.controller import ControllerUnavailable
-from gateway.listener.registry import Call, Reply, api
+from muster.actors.wire.codec import ErrorCode, field
+from muster.gateway.apis.transactions import tell
+from muster.gateway.listener.controller import ControllerUnavailable
+from muster.gateway.listener.registry import Call, Reply, api
 
 _NO_ID, _NO_EPOCH = -1, -1
 

@@ -7,14 +7,14 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from actors.group.apis.arguments import check_arguments
-from actors.group.codec import adapters
-from actors.group.errors import Refused
-from actors.wire import codec
-from actors.wire.channel import ChannelLost
-from actors.wire.codec import ErrorCode
-from gateway.listener.registry import Call, Reply
-from placement.client import Context
+from muster.actors.group.apis.arguments import check_arguments
+from muster.actors.group.codec import adapters
+from muster.actors.group.errors import Refused
+from muster.actors.wire import codec
+from muster.actors.wire.channel import ChannelLost
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.listener.registry import Call, Reply
+from muster.placement.client import Context
 
 log = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from actors.wire import codec
-from actors.wire.codec import ErrorCode, field
-from gateway.apis.groups.forwarding import ask_coordinator, down_error, forward_whole, saw_group
-from gateway.apis.partition_errors import Errors, PartitionErrors, TopicKey
-from gateway.apis.partitions import existence_error, named
-from gateway.listener.registry import Call, Reply, api
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode, field
+from muster.gateway.apis.groups.forwarding import ask_coordinator, down_error, forward_whole, saw_group
+from muster.gateway.apis.partition_errors import Errors, PartitionErrors, TopicKey
+from muster.gateway.apis.partitions import existence_error, named
+from muster.gateway.listener.registry import Call, Reply, api
 
 OFFSET_COMMIT = 8
 NEWEST_BY_NAME = 9

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from actors.wire import codec
-from actors.wire.codec import ErrorCode, field
-from gateway.apis.groups.forwarding import ask_coordinator, down_error, forward_whole, saw_group
-from gateway.listener.gateway import Gateway
-from gateway.listener.registry import Call, Reply, api
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode, field
+from muster.gateway.apis.groups.forwarding import ask_coordinator, down_error, forward_whole, saw_group
+from muster.gateway.listener.gateway import Gateway
+from muster.gateway.listener.registry import Call, Reply, api
 
 OFFSET_FETCH = 9
 NEWEST_BY_NAME = 9

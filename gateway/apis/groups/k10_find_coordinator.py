@@ -15,9 +15,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from actors.wire.codec import ErrorCode, field
-from gateway.apis.transactions import NOT_SERVED, tell
-from gateway.listener.registry import Call, Reply, api
+from muster.actors.wire.codec import ErrorCode, field
+from muster.gateway.apis.transactions import NOT_SERVED, tell
+from muster.gateway.listener.registry import Call, Reply, api
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _WORDS = {

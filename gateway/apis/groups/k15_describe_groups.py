@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.wire import codec
-from actors.wire.codec import field
-from gateway.apis.groups.forwarding import ask_each, down_error
-from gateway.listener.registry import Call, Reply, api
+from muster.actors.wire import codec
+from muster.actors.wire.codec import field
+from muster.gateway.apis.groups.forwarding import ask_each, down_error
+from muster.gateway.listener.registry import Call, Reply, api
 
 DESCRIBE_GROUPS = 15
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 
-from actors.wire import codec
-from actors.wire.channel import Channel, ChannelLost
-from actors.wire.codec import ErrorCode
-from gateway.apis.groups.forwarding import ANSWER_S
-from gateway.listener.registry import Call, Reply, api
+from muster.actors.wire import codec
+from muster.actors.wire.channel import Channel, ChannelLost
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.groups.forwarding import ANSWER_S
+from muster.gateway.listener.registry import Call, Reply, api
 
 LIST_GROUPS = 16
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.wire import codec
-from gateway.apis.groups.forwarding import ask_each, down_error
-from gateway.listener.registry import Call, Reply, api
+from muster.actors.wire import codec
+from muster.gateway.apis.groups.forwarding import ask_each, down_error
+from muster.gateway.listener.registry import Call, Reply, api
 
 DELETE_GROUPS = 42
 

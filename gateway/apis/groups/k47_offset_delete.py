@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.wire import codec
-from actors.wire.codec import ErrorCode
-from gateway.apis.groups.forwarding import ask_coordinator, down_error
-from gateway.apis.partition_errors import PartitionErrors
-from gateway.apis.partitions import existence_error, named
-from gateway.listener.registry import Call, Reply, api
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.groups.forwarding import ask_coordinator, down_error
+from muster.gateway.apis.partition_errors import PartitionErrors
+from muster.gateway.apis.partitions import existence_error, named
+from muster.gateway.listener.registry import Call, Reply, api
 
 OFFSET_DELETE = 47
 VERSION = 0

@@ -7,10 +7,10 @@ once it is over, ILLEGAL_SASL_STATE, as in Kafka.
 
 from __future__ import annotations
 
-from actors.wire.codec import ErrorCode
-from gateway.listener.complaints import Cause
-from gateway.listener.registry import Call, Reply, api
-from gateway.security.session import SASL_HANDSHAKE
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.listener.complaints import Cause
+from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.security.session import SASL_HANDSHAKE
 
 
 @api(SASL_HANDSHAKE, "SaslHandshake")

@@ -6,8 +6,8 @@ Clients that mirror or manage ACLs (MirrorMaker 2, Terraform) take it as "there 
 
 from __future__ import annotations
 
-from actors.wire.codec import ErrorCode
-from gateway.listener.registry import Call, Reply, api
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.listener.registry import Call, Reply, api
 
 
 @api(29, "DescribeAcls")

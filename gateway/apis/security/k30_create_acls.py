@@ -5,8 +5,8 @@ v2 flexible | v3 user resource type
 
 from __future__ import annotations
 
-from gateway.apis.admin import SECURITY_DISABLED
-from gateway.listener.registry import Call, Reply, api
+from muster.gateway.apis.admin import SECURITY_DISABLED
+from muster.gateway.listener.registry import Call, Reply, api
 
 
 @api(30, "CreateAcls")

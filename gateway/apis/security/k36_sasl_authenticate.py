@@ -7,11 +7,11 @@ SaslHandshake v0 there is no place for an error, and it is only closed.
 
 from __future__ import annotations
 
-from actors.wire.codec import ErrorCode
-from gateway.listener.complaints import Cause
-from gateway.listener.registry import Call, Reply, api
-from gateway.security.mechanisms import AuthenticationFailed
-from gateway.security.session import SASL_AUTHENTICATE
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.listener.complaints import Cause
+from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.security.mechanisms import AuthenticationFailed
+from muster.gateway.security.session import SASL_AUTHENTICATE
 
 _NO_LIFETIME_MS = 0
 _TOO_LATE = "SaslAuthenticate request received after successful authentication"

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from actors.config import describe_topic, topic_config_errors
-from actors.controller.admin import NewTopic, TopicOutcome
-from actors.wire.codec import ErrorCode, ms
-from gateway.apis.admin import (
+from muster.actors.config import describe_topic, topic_config_errors
+from muster.actors.controller.admin import NewTopic, TopicOutcome
+from muster.actors.wire.codec import ErrorCode, ms
+from muster.gateway.apis.admin import (
     DUPLICATE_NAME,
     MAX_PARTITIONS_PER_REQUEST,
     TOO_MANY_PARTITIONS,
@@ -25,9 +25,9 @@ from gateway.apis.admin import (
     repeated,
     shown,
 )
-from gateway.listener.gateway import Gateway
-from gateway.listener.registry import Call, Reply, api
-from placement.view import ClusterView
+from muster.gateway.listener.gateway import Gateway
+from muster.gateway.listener.registry import Call, Reply, api
+from muster.placement.view import ClusterView
 
 _DEFAULT = -1
 

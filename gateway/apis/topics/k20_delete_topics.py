@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from actors.controller.admin import TopicOutcome
-from actors.wire.codec import ErrorCode, field, ms
-from gateway.apis.admin import DUPLICATE_NAME, answered, repeated, shown
-from gateway.listener.gateway import Gateway
-from gateway.listener.registry import Call, Reply, api
-from placement.view import ClusterView, Topic
+from muster.actors.controller.admin import TopicOutcome
+from muster.actors.wire.codec import ErrorCode, field, ms
+from muster.gateway.apis.admin import DUPLICATE_NAME, answered, repeated, shown
+from muster.gateway.listener.gateway import Gateway
+from muster.gateway.listener.registry import Call, Reply, api
+from muster.placement.view import ClusterView, Topic
 
 _FIRST_WITH_DISABLED_ERROR = 3
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.controller.admin import TopicOutcome
-from actors.wire.codec import ErrorCode, ms
-from gateway.apis.admin import (
+from muster.actors.controller.admin import TopicOutcome
+from muster.actors.wire.codec import ErrorCode, ms
+from muster.gateway.apis.admin import (
     DUPLICATE_NAME,
     MAX_PARTITIONS_PER_REQUEST,
     TOO_MANY_PARTITIONS,
@@ -19,10 +19,10 @@ from gateway.apis.admin import (
     repeated,
     shown,
 )
-from gateway.apis.topics.k19_create_topics import assignment_error
-from gateway.listener.gateway import Gateway
-from gateway.listener.registry import Call, Reply, api
-from placement.view import ClusterView, Topic
+from muster.gateway.apis.topics.k19_create_topics import assignment_error
+from muster.gateway.listener.gateway import Gateway
+from muster.gateway.listener.registry import Call, Reply, api
+from muster.placement.view import ClusterView, Topic
 
 
 @api(37, "CreatePartitions", is_change=True)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import click
 
-from actors.runtime import terminal
-from actors.wire.codec import ErrorCode
-from gateway.cli.coordinator import Coordinator
-from gateway.cli.errors import CliError
-from gateway.cli.groups import offsets, reset_undo
-from gateway.cli.groups.members import Member, described, in_words, require
-from gateway.cli.kafka import admin
-from gateway.cli.names import NAME
-from gateway.cli.output import counted, print_json
-from gateway.cli.running import bootstrap_servers, by_bootstrap
+from muster.actors.runtime import terminal
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.cli.coordinator import Coordinator
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.groups import offsets, reset_undo
+from muster.gateway.cli.groups.members import Member, described, in_words, require
+from muster.gateway.cli.kafka import admin
+from muster.gateway.cli.names import NAME
+from muster.gateway.cli.output import counted, print_json
+from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 
 LEAVE_GROUP = 13
 _LEAVE_GROUP_VERSION = 5

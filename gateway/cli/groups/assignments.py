@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 from typing import Any, Protocol
 
-from actors.group.codec import connect_protocol, consumer_protocol
-from gateway.cli.groups.offsets import Partition, name_of
-from gateway.cli.output import counted
+from muster.actors.group.codec import connect_protocol, consumer_protocol
+from muster.gateway.cli.groups.offsets import Partition, name_of
+from muster.gateway.cli.output import counted
 
 CONSUMER = consumer_protocol.PROTOCOL_TYPE
 

@@ -8,19 +8,19 @@ from typing import Any
 import click
 from confluent_kafka.admin import AdminClient
 
-from actors.runtime import terminal
-from actors.wire.codec import ErrorCode
-from gateway.cli.coordinator import Gateway
-from gateway.cli.errors import CliError
-from gateway.cli.groups.admin import delete, evict
-from gateway.cli.groups.describe import describe
-from gateway.cli.groups.history import history
-from gateway.cli.groups.reset import reset_offsets
-from gateway.cli.groups.reset_undo import PREFIX
-from gateway.cli.groups.waiting import waiting
-from gateway.cli.kafka import TIMEOUT_S, admin, refused
-from gateway.cli.output import print_json, print_table
-from gateway.cli.running import bootstrap_servers, by_bootstrap
+from muster.actors.runtime import terminal
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.cli.coordinator import Gateway
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.groups.admin import delete, evict
+from muster.gateway.cli.groups.describe import describe
+from muster.gateway.cli.groups.history import history
+from muster.gateway.cli.groups.reset import reset_offsets
+from muster.gateway.cli.groups.reset_undo import PREFIX
+from muster.gateway.cli.groups.waiting import waiting
+from muster.gateway.cli.kafka import TIMEOUT_S, admin, refused
+from muster.gateway.cli.output import print_json, print_table
+from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 
 LIST_GROUPS = 16
 _LIST_GROUPS_VERSION = 4

@@ -10,19 +10,19 @@ import click
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from actors.runtime import terminal
-from gateway.cli import http
-from gateway.cli.coordinator import Coordinator
-from gateway.cli.errors import CliError
-from gateway.cli.groups import assignments, offsets
-from gateway.cli.groups.assignments import CONSUMER
-from gateway.cli.groups.members import Group, described, unknown
-from gateway.cli.kafka import admin
-from gateway.cli.names import NAME
-from gateway.cli.output import print_json, print_table
-from gateway.cli.running import bootstrap_servers, by_bootstrap
-from gateway.cli.topics import end_offsets
-from gateway.http.group_lag import End, Owner, rows
+from muster.actors.runtime import terminal
+from muster.gateway.cli import http
+from muster.gateway.cli.coordinator import Coordinator
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.groups import assignments, offsets
+from muster.gateway.cli.groups.assignments import CONSUMER
+from muster.gateway.cli.groups.members import Group, described, unknown
+from muster.gateway.cli.kafka import admin
+from muster.gateway.cli.names import NAME
+from muster.gateway.cli.output import print_json, print_table
+from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
+from muster.gateway.cli.topics import end_offsets
+from muster.gateway.http.group_lag import End, Owner, rows
 
 _NO_SECONDS = "no lag in seconds: it is Muster's own and not told over Kafka's protocol; leave --bootstrap-server out"
 

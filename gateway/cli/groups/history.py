@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from actors.runtime import terminal
-from gateway.cli import http
-from gateway.cli.errors import CliError
-from gateway.cli.names import NAME
-from gateway.cli.output import print_json, print_table
-from gateway.cli.running import by_storage_or_address
+from muster.actors.runtime import terminal
+from muster.gateway.cli import http
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.names import NAME
+from muster.gateway.cli.output import print_json, print_table
+from muster.gateway.cli.running import by_storage_or_address
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_FOUND = 404

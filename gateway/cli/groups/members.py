@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from actors.wire.codec import ErrorCode
-from gateway.cli.coordinator import Coordinator
-from gateway.cli.errors import CliError
-from gateway.cli.output import counted
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.cli.coordinator import Coordinator
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.output import counted
 
 DESCRIBE_GROUPS = 15
 _DESCRIBE_GROUPS_VERSION = 5
@@ -28,7 +28,7 @@ class Member:
     subscription: bytes
     """What it joined with, of the protocol that was chosen."""
     assignment: bytes
-    """See :mod:`gateway.cli.groups.assignments`."""
+    """See :mod:`muster.gateway.cli.groups.assignments`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from actors.wire.codec import ErrorCode
-from gateway.cli.coordinator import Coordinator
-from gateway.cli.errors import CliError
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.cli.coordinator import Coordinator
+from muster.gateway.cli.errors import CliError
 
 OFFSET_COMMIT, OFFSET_FETCH, DELETE_GROUPS, OFFSET_DELETE = 8, 9, 42, 47
 _OFFSET_COMMIT_VERSION, _OFFSET_FETCH_VERSION, _DELETE_GROUPS_VERSION, _OFFSET_DELETE_VERSION = 7, 7, 2, 0

@@ -13,18 +13,18 @@ import click
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from actors.runtime import terminal
-from gateway.cli.coordinator import Coordinator
-from gateway.cli.errors import CliError
-from gateway.cli.groups import offsets, reset_options, reset_plan, reset_undo
-from gateway.cli.groups.assignments import CONSUMER
-from gateway.cli.groups.members import Group, check_empty, described
-from gateway.cli.groups.offsets import Committed, Partition, name_of
-from gateway.cli.groups.reset_plan import Bounds, Change, Choice
-from gateway.cli.kafka import TIMEOUT_S, admin, refused, result
-from gateway.cli.names import NAME
-from gateway.cli.output import counted, print_json, print_table
-from gateway.cli.running import bootstrap_servers, by_bootstrap
+from muster.actors.runtime import terminal
+from muster.gateway.cli.coordinator import Coordinator
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.groups import offsets, reset_options, reset_plan, reset_undo
+from muster.gateway.cli.groups.assignments import CONSUMER
+from muster.gateway.cli.groups.members import Group, check_empty, described
+from muster.gateway.cli.groups.offsets import Committed, Partition, name_of
+from muster.gateway.cli.groups.reset_plan import Bounds, Change, Choice
+from muster.gateway.cli.kafka import TIMEOUT_S, admin, refused, result
+from muster.gateway.cli.names import NAME
+from muster.gateway.cli.output import counted, print_json, print_table
+from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 
 T = TypeVar("T")
 _NAMED = 5

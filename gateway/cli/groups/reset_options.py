@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
-from gateway.cli.groups.offsets import Partition
+from muster.gateway.cli.groups.offsets import Partition
 
 LARGEST_OFFSET = (1 << 63) - 1
 Wanted = dict[str, list[int] | None]

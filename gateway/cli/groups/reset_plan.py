@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from gateway.cli.groups.offsets import Committed, Partition, name_of
+from muster.gateway.cli.groups.offsets import Committed, Partition, name_of
 
 
 class Bounds(NamedTuple):

@@ -18,12 +18,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from actors.wire.codec import ErrorCode
-from gateway.cli.coordinator import Coordinator
-from gateway.cli.errors import CliError
-from gateway.cli.groups import offsets
-from gateway.cli.groups.offsets import Committed, Partition, name_of
-from gateway.cli.groups.reset_plan import Change
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.cli.coordinator import Coordinator
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.groups import offsets
+from muster.gateway.cli.groups.offsets import Committed, Partition, name_of
+from muster.gateway.cli.groups.reset_plan import Change
 
 PREFIX = "__muster_undo."
 _NOTHING = 0

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from actors.runtime import terminal
-from gateway.cli import http
-from gateway.cli.output import print_json, print_table
-from gateway.cli.running import by_storage_or_address
+from muster.actors.runtime import terminal
+from muster.gateway.cli import http
+from muster.gateway.cli.output import print_json, print_table
+from muster.gateway.cli.running import by_storage_or_address
 
 _COLUMNS = ("GROUP", "STATE", "FOR (S)", "GOES ON IN (S)", "WAITS FOR", "CLIENT ID", "HOST", "INSTANCE ID")
 

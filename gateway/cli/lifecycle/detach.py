@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from actors.runtime import terminal
-from gateway.cli.errors import CliError
+from muster.actors.runtime import terminal
+from muster.gateway.cli.errors import CliError
 
 _READY = b"muster ready "
 _POLL_S = 0.1

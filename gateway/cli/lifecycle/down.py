@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 import psutil
 
-from gateway.cli.errors import CliError
-from gateway.cli.output import Progress
-from gateway.cli.running import connect_to_left
-from gateway.cli.storage import directory as storage
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.output import Progress
+from muster.gateway.cli.running import connect_to_left
+from muster.gateway.cli.storage import directory as storage
 
 _PAUSE_S = 0.1
 
@@ -60,7 +60,7 @@ def _stop_left(directory: Path, progress: Progress) -> bool:
             return False
         import ray
 
-        from gateway import cluster
+        from muster.gateway import cluster
 
         progress.step(f"stopping the actors that the killed muster up with pid {left.pid} left on {left.ray_address}")
         cluster.stop_cluster()

@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from actors.runtime import terminal
-from gateway.cli.errors import CliError
-from gateway.cli.names import NAME
-from gateway.cli.output import Progress, counted
-from gateway.cli.running import by_storage_or_address, connected
+from muster.actors.runtime import terminal
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.names import NAME
+from muster.gateway.cli.output import Progress, counted
+from muster.gateway.cli.running import by_storage_or_address, connected
 
 _POLL_S = 0.3
 _SHOWN = 6
@@ -36,7 +36,7 @@ def drain(node: str, undo: bool, timeout_s: float, directory: Path, address: str
     stays drained, also when Muster is restarted, until --undo or until its Ray is restarted.
     """
     with connected(directory, address), Progress() as progress:
-        from gateway import cluster
+        from muster.gateway import cluster
 
         try:
             found = node_of(node, cluster.cluster_status()["nodes"], undo=undo)

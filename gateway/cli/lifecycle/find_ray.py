@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from gateway.cli.errors import CliError
+from muster.gateway.cli.errors import CliError
 
 PRIVATE_PREFIX = "muster-ray-"
 """How the temporary directory of a Ray of Muster's own begins."""

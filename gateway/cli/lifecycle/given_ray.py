@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from gateway.cli.lifecycle import own_ray
+from muster.gateway.cli.lifecycle import own_ray
 
 _POLL_S = 0.5
 _RAY_PATIENCE = "RAY_gcs_rpc_server_reconnect_timeout_s"

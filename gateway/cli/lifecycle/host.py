@@ -1,4 +1,4 @@
-"""What the start-up commands of a host need (see cluster.yaml). Run as ``python -m gateway.cli.lifecycle.host``."""
+"""What a host's start-up commands need (see cluster.yaml). Run as ``python -m muster.gateway.cli.lifecycle.host``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import shlex
 
 import click
 
-from actors.runtime import terminal
-from actors.runtime.java import java_environment
+from muster.actors.runtime import terminal
+from muster.actors.runtime.java import java_environment
 
 
 @click.group()
@@ -15,7 +15,7 @@ def host() -> None:
     """Help for the start-up commands of a host."""
 
 
-@host.command(epilog='Example: eval "$(python -m gateway.cli.lifecycle.host java)"')
+@host.command(epilog='Example: eval "$(python -m muster.gateway.cli.lifecycle.host java)"')
 def java() -> None:
     """Print shell commands that put a Java for Spark's workers into the environment."""
     for name, value in java_environment().items():

@@ -1,7 +1,7 @@
 """A Ray of Muster's own: one node, private to one ``muster up``, gone with it.
 
 Nothing stays behind, even if we are killed: Ray binds its head processes to us (PR_SET_PDEATHSIG), and a
-watchdog (:mod:`gateway.cli.lifecycle.watchdog`) ends the rest and removes the temporary directory.
+watchdog (:mod:`muster.gateway.cli.lifecycle.watchdog`) ends the rest and removes the temporary directory.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from typing import Any
 
 import psutil
 
-from actors.runtime.ray_on_loopback import use_loopback, use_loopback_for
-from actors.runtime.settings import NAMESPACE
-from gateway.cli.errors import CliError
-from gateway.cli.lifecycle.find_ray import PRIVATE_PREFIX, find_ray
+import muster
+from muster.actors.runtime.ray_on_loopback import use_loopback, use_loopback_for
+from muster.actors.runtime.settings import NAMESPACE
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.lifecycle.find_ray import PRIVATE_PREFIX, find_ray
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class OwnRay:
 
 
 def connect(address: str, token_path: str | None) -> None:
-    """Connect to a Ray that runs already, ``auto``: see :mod:`gateway.cli.lifecycle.find_ray`.
+    """Connect to a Ray that runs already, ``auto``: see :mod:`muster.gateway.cli.lifecycle.find_ray`.
 
     CliError if there is none or it does not let us in.
     """
@@ -191,7 +192,7 @@ def _use_token_of_user() -> None:
 
 def make_importable() -> None:
     """Let Ray's workers import Muster also where it runs from a checkout that is not installed."""
-    root = str(Path(__file__).resolve().parents[3])
+    root = str(Path(muster.__file__).resolve().parents[1])
     if root not in site.getsitepackages():
         known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         os.environ["PYTHONPATH"] = os.pathsep.join([root, *(path for path in known if path and path != root)])

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import psutil
 
-from gateway.cli.errors import CliError
+from muster.gateway.cli.errors import CliError
 
 _FREE_PORTS = range(20_000, 32_000)
 """Below what systems give to outgoing connections, so that none takes a port between the look and its use."""

@@ -10,20 +10,20 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from actors.config import MusterConfig
-from actors.runtime.java import JavaNotFound, java_environment
-from actors.runtime.process import log_folder
-from actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings
-from actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError
-from gateway.cli.errors import CliError
-from gateway.cli.lifecycle import own_ray
-from gateway.cli.lifecycle.given_ray import GivenRay
-from gateway.cli.lifecycle.ports import Ports
-from gateway.cli.output import Progress, counted
-from gateway.cli.storage import directory as storage
-from gateway.security.credentials import CredentialsError
-from gateway.security.session import Sasl
-from placement.zookeeper import client as zookeeper
+from muster.actors.config import MusterConfig
+from muster.actors.runtime.java import JavaNotFound, java_environment
+from muster.actors.runtime.process import log_folder
+from muster.actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.lifecycle import own_ray
+from muster.gateway.cli.lifecycle.given_ray import GivenRay
+from muster.gateway.cli.lifecycle.ports import Ports
+from muster.gateway.cli.output import Progress, counted
+from muster.gateway.cli.storage import directory as storage
+from muster.gateway.security.credentials import CredentialsError
+from muster.gateway.security.session import Sasl
+from muster.placement.zookeeper import client as zookeeper
 
 _ZOOKEEPER_TIMEOUT_S = 10
 _LOOPBACK = "127.0.0.1"
@@ -156,7 +156,7 @@ class Start:
 
     def _await_nodes(self, given: GivenRay, cluster_id: str) -> None:
         """As many as there should be, or those that came in time; all see the storage."""
-        from gateway.cli.storage.shared import check_every_node
+        from muster.gateway.cli.storage.shared import check_every_node
 
         if self._nodes > 1:
             self._progress.step(f"waiting for {self._nodes} nodes, {_NODES_TIMEOUT_S} s at most")
@@ -178,7 +178,7 @@ class Start:
         )
 
     def _cluster(self, settings: ClusterSettings) -> ClusterReady:
-        from gateway import cluster  # imports ray, which reads its environment only then
+        from muster.gateway import cluster  # imports ray, which reads its environment only then
 
         self._progress.step("starting controller, log actors, reconciler and gateways")
         try:
@@ -200,7 +200,7 @@ class Start:
 
     def _stop_cluster(self, namespace: str) -> None:
         """In order; nothing where Ray cannot be asked."""
-        from gateway import cluster
+        from muster.gateway import cluster
 
         if self._given is None or self._given.answers:
             cluster.stop_cluster(namespace)

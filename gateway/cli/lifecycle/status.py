@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from actors.runtime import terminal
-from gateway.cli.output import print_json, print_table
-from gateway.cli.running import by_storage_or_address, status_of
+from muster.actors.runtime import terminal
+from muster.gateway.cli.output import print_json, print_table
+from muster.gateway.cli.running import by_storage_or_address, status_of
 
 
 @click.command(epilog="Example: muster status --storage ./muster-data --json")

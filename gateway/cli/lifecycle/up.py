@@ -12,13 +12,13 @@ from typing import Any
 
 import click
 
-from actors.runtime import terminal
-from gateway.cli.errors import CliError, StopRequested
-from gateway.cli.lifecycle.detach import detach
-from gateway.cli.names import NAME
-from gateway.cli.options import read_config
-from gateway.cli.output import Progress
-from gateway.cli.storage import directory as storage
+from muster.actors.runtime import terminal
+from muster.gateway.cli.errors import CliError, StopRequested
+from muster.gateway.cli.lifecycle.detach import detach
+from muster.gateway.cli.names import NAME
+from muster.gateway.cli.options import read_config
+from muster.gateway.cli.output import Progress
+from muster.gateway.cli.storage import directory as storage
 
 _STOPPING = "stopping; a second signal ends at once"
 
@@ -82,7 +82,7 @@ def up(
         detach(log_file)
     with Progress() as progress, _stopping_on_signals() as signals, contextlib.ExitStack() as undo:
         try:
-            from gateway.cli.lifecycle.start import Start
+            from muster.gateway.cli.lifecycle.start import Start
 
             start = Start(config, address, progress, undo, nodes=nodes or 1)
             ready = start.run()

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from gateway.cli.spark.process import become_spark, spark_options
+from muster.gateway.cli.spark.process import become_spark, spark_options
 
 JOBS = ("consumption", "lag", "rebalances", "attribution", "placement", "failover")
-"""Those of :mod:`spark.jobs`, which the gateway's package does not import."""
+"""Those of :mod:`muster.spark.jobs`, which the gateway's package does not import."""
 
 
 @click.command(

@@ -1,8 +1,8 @@
 """How ``muster spark`` and ``muster report`` reach Spark: they become the process that runs it.
 
 The gateway's package does not import that of the jobs; what they share is the request, a JSON object on the command
-line of ``python -m spark.command``. By taking its place (exec), signals, the terminal and the exit code need nobody
-in between.
+line of ``python -m muster.spark.command``. By taking its place (exec), signals, the terminal and the exit code need
+nobody in between.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from gateway.cli.errors import CliError
-from gateway.cli.lifecycle import own_ray
-from gateway.cli.names import NAME
-from gateway.cli.running import by_storage_or_address, state_of
-from gateway.cli.times import Moment, Size, Zone
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.lifecycle import own_ray
+from muster.gateway.cli.names import NAME
+from muster.gateway.cli.running import by_storage_or_address, state_of
+from muster.gateway.cli.times import Moment, Size, Zone
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -106,7 +106,7 @@ def become_spark(
     once: bool = False,
     **options: Any,
 ) -> NoReturn:
-    """Go on as ``python -m spark.command``. CliError if no cluster is found or the wishes contradict each other."""
+    """Go on as ``python -m muster.spark.command``. CliError if no cluster is found or options contradict each other."""
     start, end = options["start"], options["end"]
     if start is not None and end is not None and start >= end:
         raise CliError(f"--from {start.isoformat()} is not before --to {end.isoformat()}")
@@ -131,7 +131,9 @@ def become_spark(
     sys.stdout.flush()
     sys.stderr.flush()
     text = json.dumps(request, default=datetime.isoformat)
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "spark.command", text])  # -P: no folder spark of the user's
+    os.execv(
+        sys.executable, [sys.executable, "-P", "-m", "muster.spark.command", text]
+    )  # -P: no folder spark of the user's
 
 
 def _finite(context: click.Context, option: click.Parameter, value: float | None) -> float | None:

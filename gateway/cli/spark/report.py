@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gateway.cli.spark.process import become_spark, spark_options
+from muster.gateway.cli.spark.process import become_spark, spark_options
 
 
 @click.command(

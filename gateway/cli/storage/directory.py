@@ -22,7 +22,7 @@ from typing import Any
 
 import javaproperties
 
-from gateway.cli.errors import CliError
+from muster.gateway.cli.errors import CliError
 
 FORMAT_VERSION = 1
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
-from actors.log.files import inspection
-from actors.log.files.inspection import Report
-from actors.runtime import terminal
-from gateway.cli.errors import CliError
-from gateway.cli.output import counted, print_json, print_table
-from gateway.cli.storage import directory as storage
-from gateway.cli.storage.log_dump import dump
+from muster.actors.log.files import inspection
+from muster.actors.log.files.inspection import Report
+from muster.actors.runtime import terminal
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.output import counted, print_json, print_table
+from muster.gateway.cli.storage import directory as storage
+from muster.gateway.cli.storage.log_dump import dump
 
 _PARTITION = re.compile(r"(.+)-(\d+)")
 _COLUMNS = ("PARTITION", "SEGMENTS", "BATCHES", "RECORDS", "LOG START", "LOG END", "STATE")

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 import click
 
-from actors.log.errors import LogError
-from actors.log.files import inspection
-from actors.log.files.inspection import Batch
-from actors.log.format.batch import BatchHeader
-from actors.log.format.records import Record, read_records
-from actors.runtime import terminal
-from gateway.cli.errors import CliError
-from gateway.cli.output import print_json
-from gateway.cli.storage.offsets_records import decoded, in_words
-from placement.view import OFFSETS_TOPIC
+from muster.actors.log.errors import LogError
+from muster.actors.log.files import inspection
+from muster.actors.log.files.inspection import Batch
+from muster.actors.log.format.batch import BatchHeader
+from muster.actors.log.format.records import Record, read_records
+from muster.actors.runtime import terminal
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.output import print_json
+from muster.gateway.cli.storage.offsets_records import decoded, in_words
+from muster.placement.view import OFFSETS_TOPIC
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _NO_PRODUCER = -1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.group.codec.consumer_protocol import PROTOCOL_TYPE, assigned_partitions, subscribed_topics
-from actors.group.codec.records import (
+from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE, assigned_partitions, subscribed_topics
+from muster.actors.group.codec.records import (
     CommittedOffset,
     GroupMetadata,
     Key,
@@ -16,8 +16,8 @@ from actors.group.codec.records import (
     decode_key,
     decode_value,
 )
-from actors.group.errors import CorruptRecord
-from gateway.cli.groups import assignments
+from muster.actors.group.errors import CorruptRecord
+from muster.gateway.cli.groups import assignments
 
 
 def in_words(key: bytes | None, value: bytes | None) -> str | None:

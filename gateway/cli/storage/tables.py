@@ -11,13 +11,13 @@ from typing import Any
 
 import click
 
-from actors.config import MusterConfig
-from actors.runtime import terminal
-from actors.tables.compaction import Policy, compact
-from actors.tables.inspection import Summary, foreign, summary, verify
-from actors.tables.schemas import TABLES
-from gateway.cli.errors import CliError
-from gateway.cli.output import counted, print_json, print_table
+from muster.actors.config import MusterConfig
+from muster.actors.runtime import terminal
+from muster.actors.tables.compaction import Policy, compact
+from muster.actors.tables.inspection import Summary, foreign, summary, verify
+from muster.actors.tables.schemas import TABLES
+from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.output import counted, print_json, print_table
 
 _COLUMNS = ("TABLE", "ROWS", "FILES", "BYTES", "OLDEST", "NEWEST")
 

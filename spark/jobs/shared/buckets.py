@@ -2,7 +2,7 @@
 
 A local day has 23 or 25 hours when the clocks change, and the hour that comes twice is two hours: what is counted
 is elapsed time, never the wall clock. Nothing here depends on the session's time zone but :func:`local_label`,
-which wants it to be UTC as :mod:`spark.session` sets it.
+which wants it to be UTC as :mod:`muster.spark.session` sets it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kafka's partition of a group as a column: :func:`placement.hashing.partition_for` in Spark's own functions."""
+"""Kafka's partition of a group as a column: :func:`muster.placement.hashing.partition_for` in Spark's own functions."""
 
 from __future__ import annotations
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from actors.group.events import Removal
+from muster.actors.group.events import Removal
 
 CLIENT = ["group", "group_instance_id", "client_id", "host"]
 LEFT = "left"
-"""Why a member went, if it asked to; else a value of :class:`actors.group.events.Removal`."""
+"""Why a member went, if it asked to; else a value of :class:`muster.actors.group.events.Removal`."""
 REPLACED = "replaced"
 """A static member came back under a new member id: nobody waited for it."""
 

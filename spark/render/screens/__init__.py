@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spark.render.screens import attribution, consumption, failover, lag, placement, rebalances
-from spark.render.screens.screen import Question
+from muster.spark.render.screens import attribution, consumption, failover, lag, placement, rebalances
+from muster.spark.render.screens.screen import Question
 
 QUESTIONS: tuple[Question, ...] = (
     lag.QUESTION,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark.answer import Answer
-from spark.jobs.attribution_holes import INTERNAL
-from spark.render.screens.screen import Lead, Level, Question, Row, Screen, rows_of
+from muster.spark.answer import Answer
+from muster.spark.jobs.attribution_holes import INTERNAL
+from muster.spark.render.screens.screen import Lead, Level, Question, Row, Screen, rows_of
 
 TOLERABLE_SHARE = 0.01
 """Of the bytes whose group could not be told, before somebody should look."""

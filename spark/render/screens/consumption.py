@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from spark.answer import Answer
-from spark.render.screens.screen import Lead, Level, Question, Row, Screen, counted, is_cut, listed, named, rows_of
-from spark.units import cell_in
+from muster.spark.answer import Answer
+from muster.spark.render.screens.screen import (
+    Lead,
+    Level,
+    Question,
+    Row,
+    Screen,
+    counted,
+    is_cut,
+    listed,
+    named,
+    rows_of,
+)
+from muster.spark.units import cell_in
 
 NOBODY = "(no group)"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from spark.answer import Answer
-from spark.render.screens.screen import Lead, Level, Question, Screen, counted, listed, rows_of
-from spark.units import lasting
+from muster.spark.answer import Answer
+from muster.spark.render.screens.screen import Lead, Level, Question, Screen, counted, listed, rows_of
+from muster.spark.units import lasting
 
 _COLUMNS = (
     Lead(name="actor", label="actor"),

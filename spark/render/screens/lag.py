@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spark.answer import Answer
-from spark.jobs.lag import RULES
-from spark.jobs.lag_verdicts import ENDED, OK, REWIND, STALLED, STOPPED, WARNING
-from spark.render.screens.screen import Lead, Level, Question, Row, Screen, counted, is_cut, listed, named, rows_of
-from spark.units import lasting
+from muster.spark.answer import Answer
+from muster.spark.jobs.lag import RULES
+from muster.spark.jobs.lag_verdicts import ENDED, OK, REWIND, STALLED, STOPPED, WARNING
+from muster.spark.render.screens.screen import (
+    Lead,
+    Level,
+    Question,
+    Row,
+    Screen,
+    counted,
+    is_cut,
+    listed,
+    named,
+    rows_of,
+)
+from muster.spark.units import lasting
 
 _BAD = (REWIND, STALLED, STOPPED)
 _BEHIND_S = RULES.recent_ms / 1000

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from spark.answer import Answer
-from spark.render.screens.screen import Lead, Level, Question, Row, Screen, rows_of
-from spark.units import cell_in
+from muster.spark.answer import Answer
+from muster.spark.render.screens.screen import Lead, Level, Question, Row, Screen, rows_of
+from muster.spark.units import cell_in
 
 SKEWED_MAX_OVER_MEAN = 2.0
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spark.answer import Answer
-from spark.render.screens.screen import Lead, Level, Question, Row, Screen, counted, listed, named, rows_of
+from muster.spark.answer import Answer
+from muster.spark.render.screens.screen import Lead, Level, Question, Row, Screen, counted, listed, named, rows_of
 
 _COLUMNS = (
     Lead(name="group", label="group"),

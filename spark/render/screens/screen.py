@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from actors.runtime.terminal import printable
-from spark.answer import Answer
+from muster.actors.runtime.terminal import printable
+from muster.spark.answer import Answer
 
 Row = Mapping[str, Any]
 

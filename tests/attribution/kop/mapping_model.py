@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from placement.mapping.nodes import kop_path
-from placement.mapping.registration import Registration
-from placement.mapping.repair import NOTHING, Node, Plan, Suspect, plan
+from muster.placement.mapping.nodes import kop_path
+from muster.placement.mapping.registration import Registration
+from muster.placement.mapping.repair import NOTHING, Node, Plan, Suspect, plan
 
 OFFSETS_PARTITION = 7
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.wire.codec import ErrorCode
-from placement.view import Topic
+from muster.actors.wire.codec import ErrorCode
+from muster.placement.view import Topic
 from tests.gateway.group_client import Member, find
 from tests.gateway.serving import Client, Serving
 from tests.gateway.test_data_apis import fetch, produce

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.wire.codec import ErrorCode
-from gateway.listener.proxy_protocol import Source, write_header
-from gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, write
-from placement.view import Topic
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.listener.proxy_protocol import Source, write_header
+from muster.gateway.security.credentials import SCRAM_MECHANISMS, ScramCredential, write
+from muster.placement.view import Topic
 from tests.attribution.kop.served import join, read, settled
 from tests.attribution.kop.served import write as produce
 from tests.gateway.group_client import Fresh, find

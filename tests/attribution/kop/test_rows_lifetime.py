@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from actors.group.coordinator import Phase
-from gateway.attribution.kop import ROOT, node_path
-from placement.mapping.repair import Node
+from muster.actors.group.coordinator import Phase
+from muster.gateway.attribution.kop import ROOT, node_path
+from muster.placement.mapping.repair import Node
 from tests.attribution.kop.counting import KopCounters
 from tests.attribution.kop.rules import Kop, Ours, SchemeThree
 from tests.attribution.kop.world import SESSION_MS, TOPIC, Connection, Member, World

@@ -15,14 +15,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from actors.offsets.mapping_writer import MappingWriter
-from actors.runtime.process import now_ms
-from actors.runtime.zookeeper import EmbeddedZooKeeper
-from actors.wire.codec import ErrorCode
-from gateway.attribution.kop import KopRule
-from gateway.kop.store import ZooKeeperStore
-from placement.view import Topic
-from placement.zookeeper.client import connect
+from muster.actors.offsets.mapping_writer import MappingWriter
+from muster.actors.runtime.process import now_ms
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.attribution.kop import KopRule
+from muster.gateway.kop.store import ZooKeeperStore
+from muster.placement.view import Topic
+from muster.placement.zookeeper.client import connect
 from tests.attribution.kop.counting import KopCounters
 from tests.attribution.kop.served import books, join, read, served, settled, write
 from tests.gateway.group_client import Fresh, Member, find

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from actors.config import MusterConfig
-from gateway.listener.server import GatewayServer
-from placement.view import Broker, ClusterView, Topic
-from placement.zookeeper.client import ZooKeeperClient
+from muster.actors.config import MusterConfig
+from muster.gateway.listener.server import GatewayServer
+from muster.placement.view import Broker, ClusterView, Topic
+from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.gateway.serving import Client, Serving, new_gateway, serving
 
 NAMES = "ABC"

@@ -1,7 +1,7 @@
 """Brokers A, B and C, clients and a coordinator in virtual time; every rule sees the same events and labels each fetch.
 
-The coordinator is the real core (``actors.group.Coordinator``) whichever rule listens: members join, beat, leave and
-expire in it. What KoP's own coordinator would do differently is told in the tests that need it.
+The coordinator is the real core (``muster.actors.group.Coordinator``) whichever rule listens: members join, beat, leave
+and expire in it. What KoP's own coordinator would do differently is told in the tests that need it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from actors.group.coordinator import Coordinator
-from actors.group.messages import JoinGroupResponse, Request
-from actors.group.types import Token
-from gateway.attribution.kop import java_address
-from placement.client import ANONYMOUS, Context
-from placement.mapping.nodes import canonical_host
-from placement.mapping.registration import Registration, Statement, Withdrawal
+from muster.actors.group.coordinator import Coordinator
+from muster.actors.group.messages import JoinGroupResponse, Request
+from muster.actors.group.types import Token
+from muster.gateway.attribution.kop import java_address
+from muster.placement.client import ANONYMOUS, Context
+from muster.placement.mapping.nodes import canonical_host
+from muster.placement.mapping.registration import Registration, Statement, Withdrawal
 from tests.group.driver import Driver, assignment, beat, commit, fetch, join, leave, sync
 
 TOPIC = "t"
