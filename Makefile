@@ -59,28 +59,25 @@ $(STAMP):
 	cp requirements.lock $(STAMP)
 
 demo: setup
-	$(PYTHON) -m demo.run
+	$(PYTHON) -m examples.demo.run
 
-# Each starts a Muster of its own, most of them with more processes than two cores take beside other tests.
-RECOVERY := tests/nodes tests/restart tests/cluster/test_standby.py tests/cluster/test_failover.py \
-  tests/cluster/test_mapping.py tests/chaos/test_planted_bugs.py tests/cli/test_lifecycle.py tests/test_pytest_plugin.py
-
-# A Spark on a Ray, a real run, drivers and JVMs killed, a browser: one after the other.
-SPARK_APART := $(addprefix tests/spark/test_,raydp.py real_run.py streaming_killed.py report_browser.py) tests/cli/test_spark_stream.py
-# Whatever starts a JVM for Spark: two of them here, instead of one in each worker of make test.
-SPARK := tests/spark tests/cli/test_spark_command.py
+# A test belongs to the target of its mark; what has no mark is make test's. tests/house/test_targets.py holds it to that.
+PYTEST := $(PYTHON) -m pytest --max-worker-restart 0
 
 test: setup
-	$(PYTHON) -m pytest -n 3 --dist loadscope --max-worker-restart 0 $(addprefix --ignore=,$(RECOVERY) $(SPARK) $(SPARK_APART))
+	$(PYTEST) -n 3 -m "not (recovery or spark or spark_apart or planted or conformance)"
 
+# Two JVMs of Spark here, instead of one in each worker of make test.
 test-spark: setup
-	$(PYTHON) -m pytest -n 2 --dist loadfile --max-worker-restart 0 $(SPARK) $(addprefix --ignore=,$(SPARK_APART))
+	$(PYTEST) -n 2 -m "spark and not spark_apart"
 
+# A Spark on a Ray, a real run, drivers and JVMs killed, a browser: one after the other.
 test-spark-apart: setup
-	$(PYTHON) -m pytest $(SPARK_APART)
+	$(PYTEST) -m spark_apart
 
+# Each starts a Muster of its own, most of them with more processes than two cores take beside other tests.
 test-recovery: setup
-	$(PYTHON) -m pytest -n 2 --dist loadscope --max-worker-restart 0 $(RECOVERY) tests/nodes/draining.py tests/nodes/cut_off.py
+	$(PYTEST) -n 2 -m recovery
 
 TOX ?=
 TOX_VENV := .cache/tox-venv
@@ -90,29 +87,29 @@ test-versions: setup
 	$(TOX_VENV)/bin/tox run $(TOX)
 
 conformance: setup
-	$(PYTHON) -m pytest -n 2 --dist loadfile conformance $(CONFORMANCE)
+	$(PYTEST) -n 2 -m conformance tests/conformance $(CONFORMANCE)
 
 bench-groups: setup
-	$(PYTHON) -m bench.groups
+	$(PYTHON) -m benchmarks.groups
 
 bench-log: setup
-	$(PYTHON) -m bench.log
+	$(PYTHON) -m benchmarks.log
 
 bench-failover: setup
-	$(PYTHON) -m bench.failover
+	$(PYTHON) -m benchmarks.failover
 
 bench-attribution: setup
-	$(PYTHON) -m bench.attribution
+	$(PYTHON) -m benchmarks.attribution
 
 bench-fetch-cost: setup
-	$(PYTHON) -m bench.fetch_cost
+	$(PYTHON) -m benchmarks.fetch_cost
 
 MILLIONS ?= 50
 bench-spark: setup
-	$(PYTHON) -m bench.spark_scale --samples $(MILLIONS)
+	$(PYTHON) -m benchmarks.spark.scale --samples $(MILLIONS)
 
 bench-spark-beside: setup
-	$(PYTHON) -m bench.spark_beside
+	$(PYTHON) -m benchmarks.spark.beside
 
 SEEDS ?= 1000
 FIRST ?= 200
@@ -122,10 +119,10 @@ simulate: setup
 SEED ?= 1
 MINUTES ?= 3
 chaos: setup
-	$(PYTHON) -m chaos --seed $(SEED) --minutes $(MINUTES)
+	$(PYTHON) -m tests.chaos --seed $(SEED) --minutes $(MINUTES)
 
 chaos-planted: setup
-	$(PYTHON) -m pytest tests/chaos/planted_cluster.py
+	$(PYTEST) -m planted
 
 lint: setup
 	$(PYTHON) -m ruff check .

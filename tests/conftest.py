@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from xdist.remote import Producer
@@ -15,27 +14,31 @@ from muster.placement.hashing import partition_for
 _numbers = itertools.count(1)
 
 
-_SHARING = ("cluster", "nodes", "spark")
-"""Folders whose tests share something dear: a Muster, several nodes, a Spark."""
+_SHARING = ("cluster", "nodes")
+"""Folders whose tests share something that is slow to start: a Muster, several Ray nodes."""
 
 
 _LONG = ("nodes", "cluster", "restart", "chaos", "cli", "spark")
 """Folders whose tests begin first, so that no worker is alone with them at the end."""
 
 
+def _folder(nodeid: str) -> str:
+    """``cluster`` of tests/cluster/consumer_groups/test_group_admin.py."""
+    return nodeid.removeprefix("tests/").partition("/")[0]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long ones first, in that order."""
     folders = dict(zip(_LONG, range(len(_LONG)), strict=True))
-    items.sort(key=lambda item: folders.get(item.path.parent.name, len(folders)))
+    items.sort(key=lambda item: folders.get(_folder(item.nodeid), len(folders)))
 
 
 class _Scheduling(LoadScopeScheduling):
     """What shares a fixture runs in one worker: the folders of ``_SHARING``, elsewhere a module."""
 
     def _split_scope(self, nodeid: str) -> str:
-        module = nodeid.partition("::")[0]
-        folder = Path(module).parent.name
-        return folder if folder in _SHARING else module
+        folder = _folder(nodeid)
+        return folder if folder in _SHARING else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)

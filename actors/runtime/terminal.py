@@ -1,4 +1,5 @@
-"""What commands write to a terminal or a pipe: the only way out (tests/test_terminal.py holds every module to it).
+"""What commands write to a terminal or a pipe: the only way out (tests/runtime/test_terminal.py holds every module to
+it).
 
 Much of it was chosen by clients: names of groups, topics, members, hosts, metadata. What is not printable (an escape
 sequence, a line break in a name, a letter that turns text around) and what the stream's encoding lacks is written as

@@ -56,7 +56,7 @@ class Run(Row):
     def extend(self, ts_ms: int, messages: int, size_bytes: int, first_offset: int, last_offset: int) -> bool:
         """Count one more sample, and have it safe; False, and nothing, if it does not go on, or the run is over.
 
-        It is over with its hour, and with a flush. All that is fetched comes by here: see ``bench.fetch_cost``.
+        It is over with its hour, and with a flush. All that is fetched comes by here: see ``benchmarks.fetch_cost``.
         """
         with self._lock:
             if first_offset != self.last_offset + 1 or ts_ms >= self._until_ms or not self._slots.is_open:

@@ -1,6 +1,6 @@
 """Tables in docs/ that come from the code: ``python -m muster.gateway.docs.generate`` rewrites them all.
 
-A page has the part to rewrite between two markers. tests/test_generated_docs.py fails when a page is behind.
+A page has the part to rewrite between two markers. tests/house/test_generated_docs.py fails when a page is behind.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The arithmetic of ``python -m bench.attribution``: it must see every kind of wrong count."""
+"""The arithmetic of ``python -m benchmarks.attribution``: it must see every kind of wrong count."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from bench.attribution.cases import CASES
-from bench.attribution.report import Result
-from bench.attribution.truth import Books, Group, Outcome, Place, Truth, compare, differences, largest_error
+from benchmarks.attribution.cases import CASES
+from benchmarks.attribution.report import Result
+from benchmarks.attribution.truth import Books, Group, Outcome, Place, Truth, compare, differences, largest_error
 
 PLACE, OTHER = ("t", 0), ("t", 1)
 RECEIVED: Counter[tuple[Group, Place]] = Counter({("a", PLACE): 600, ("b", PLACE): 400, (None, OTHER): 100})

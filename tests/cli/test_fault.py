@@ -11,7 +11,7 @@ import pytest
 
 from muster.gateway.cli import main
 from tests.cli.conftest import Muster, one_line
-from tests.test_docs import PAGES, command_lines
+from tests.house.test_docs import PAGES, command_lines
 
 NOBODY = "http://127.0.0.1:1"
 

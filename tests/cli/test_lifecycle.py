@@ -16,6 +16,8 @@ import pytest
 
 from tests.cli.conftest import ROOT, Muster
 
+pytestmark = pytest.mark.recovery
+
 START_S = 120
 END_S = 45
 

@@ -16,6 +16,8 @@ import pytest
 from tests.cli.conftest import ROOT
 from tests.spark.arrivals import write_samples
 
+pytestmark = pytest.mark.spark_apart
+
 PATIENCE_S = 300
 """Spark has a low priority (:mod:`muster.spark.priority`), and other tests run beside it."""
 

@@ -15,7 +15,7 @@ from prometheus_client.samples import Sample
 
 from muster.placement.layout import CLIENT_GROUP_ID
 from muster.placement.zookeeper.client import ZooKeeperClient, connect
-from tests.cluster.members import AiokafkaMember, ConfluentMember, KafkaPythonMember, Producer
+from tests.cluster.consumer_groups.members import AiokafkaMember, ConfluentMember, KafkaPythonMember, Producer
 from tests.muster_process import Muster, eventually
 
 pytestmark = pytest.mark.cluster

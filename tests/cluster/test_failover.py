@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient
 from muster.placement.hashing import partition_for
 from muster.placement.layout import CLIENT_GROUP_ID
 from muster.placement.zookeeper.client import connect
-from tests.cluster.groups import PARTITIONS, WAIT_S, create, until_read, working
-from tests.cluster.members import (
+from tests.cluster.consumer_groups.groups import PARTITIONS, WAIT_S, create, until_read, working
+from tests.cluster.consumer_groups.members import (
     AiokafkaMember,
     ConfluentMember,
     Gap,
@@ -34,7 +34,7 @@ from tests.muster_process import Muster, eventually
 from tests.recording.history import held_at
 from tests.table_rows import table_rows
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.recovery, pytest.mark.cluster]
 
 COUNT = 600
 

@@ -12,12 +12,12 @@ import pytest
 from muster.placement.hashing import partition_for
 from muster.placement.mapping.nodes import encode_registration, registration_path
 from muster.placement.zookeeper.client import connect
-from tests.cluster.members import ConfluentMember
+from tests.cluster.consumer_groups.members import ConfluentMember
 from tests.cluster.test_failover import create, working
 from tests.muster_process import Muster, eventually
 from tests.placement.strategies import registration
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.recovery, pytest.mark.cluster, pytest.mark.timeout(120)]
 
 WAIT_S = 30
 OFFSETS_PARTITIONS = 50

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_muster import RunningMuster, TopicNotCreated
 from tests.muster_process import Muster
-from tests.users_environment import run_pytest
+from tests.plugin.users_environment import run_pytest
 
 pytestmark = pytest.mark.cluster
 

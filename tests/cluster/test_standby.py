@@ -12,12 +12,12 @@ import pytest
 from muster.actors.wire.codec import ErrorCode
 from muster.placement.hashing import partition_for
 from muster.placement.view import Topic
-from tests.cluster.groups import WAIT_S, create
+from tests.cluster.consumer_groups.groups import WAIT_S, create
 from tests.gateway.group_client import DESCRIBE_GROUPS, FIND_COORDINATOR, HEARTBEAT, UNKNOWN_ID, Member
 from tests.gateway.serving import Client
 from tests.muster_process import Muster, eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.recovery, pytest.mark.cluster, pytest.mark.timeout(240)]
 
 RETRIABLE = {
     ErrorCode.none,

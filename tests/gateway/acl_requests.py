@@ -1,4 +1,4 @@
-"""Requests about ACLs, and what Kafka answers without an authorizer; conformance/test_acls.py asks Kafka itself."""
+"""ACL requests, and what Kafka answers without an authorizer; tests/conformance/test_acls.py asks Kafka itself."""
 
 from __future__ import annotations
 

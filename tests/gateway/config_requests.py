@@ -1,4 +1,4 @@
-"""Requests that alter configs, and what Kafka 4 answers; conformance/test_configs.py asks Kafka itself."""
+"""Requests that alter configs, and what Kafka 4 answers; tests/conformance/test_configs.py asks Kafka itself."""
 
 from __future__ import annotations
 

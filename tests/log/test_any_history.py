@@ -18,7 +18,7 @@ from muster.actors.log.errors import OutOfOrderSequence, StorageError
 from muster.actors.log.format.records import Record
 from tests.log.steps import Broken, Clock, SteppingDisk, opened
 from tests.log.support import NOW_MS, run
-from tests.log.test_cleaner import Pairs, keyed
+from tests.log.upkeep.test_cleaner import Pairs, keyed
 
 KEYS = 12
 STEPS = 60

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.marks import mark_folder
 from tests.nodes.bench import Bench, bench
 
 _PROPERTIES = {
@@ -15,6 +16,11 @@ _PROPERTIES = {
     "node.settle.ms": "2000",
     "fault.injection.enable": "true",
 }
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_folder(items, __file__, "recovery")
 
 
 @pytest.fixture(scope="package")

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from muster.placement.rendezvous import choose
-from tests.cluster.groups import PARTITIONS, create, generation, until_read, working
-from tests.cluster.members import ConfluentMember, Producer, everything
+from tests.cluster.consumer_groups.groups import PARTITIONS, create, generation, until_read, working
+from tests.cluster.consumer_groups.members import ConfluentMember, Producer, everything
 from tests.nodes.bench import Bench
 
 COUNT = 300

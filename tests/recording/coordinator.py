@@ -15,7 +15,7 @@ from muster.actors.config import MusterConfig
 from muster.actors.offsets.history.group_history import GroupHistory
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire.codec import ErrorCode
-from tests.test_offsets_shell import Shell, commit, join_with
+from tests.offsets.test_offsets_shell import Shell, commit, join_with
 
 PROPERTIES = {"metrics.commits.flush.ms": "300", "metrics.events.flush.ms": "3600000"}
 

@@ -18,10 +18,10 @@ from muster.actors.config import MusterConfig
 from muster.actors.offsets.history.group_history import GroupHistory
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire.codec import ErrorCode
+from tests.offsets.test_offsets_shell import GROUP, BrokenDisk, Shell, ask, commit, run
 from tests.recording.coordinator import Recorded
 from tests.recording.history import held_at
 from tests.table_rows import table_rows
-from tests.test_offsets_shell import GROUP, BrokenDisk, Shell, ask, commit, run
 
 SELDOM = {"metrics.commits.flush.ms": "3600000", "metrics.events.flush.ms": "3600000"}
 OFTEN = {"metrics.commits.flush.ms": "100", "metrics.events.flush.ms": "100"}

@@ -21,8 +21,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from tests.cluster.groups import generation
-from tests.cluster.members import ConfluentMember, Producer, committed_offsets, everything
+from tests.cluster.consumer_groups.groups import generation
+from tests.cluster.consumer_groups.members import ConfluentMember, Producer, committed_offsets, everything
 from tests.muster_process import Muster, eventually
 
 pytestmark = pytest.mark.cluster

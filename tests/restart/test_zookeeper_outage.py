@@ -27,8 +27,8 @@ from muster.placement.hashing import partition_for
 from muster.placement.layout import CLIENT_GROUP_ID, CONTROLLER, broker_path
 from muster.placement.view import OFFSETS_TOPIC
 from muster.placement.zookeeper.client import ZooKeeperClient, connect
-from tests.cluster.groups import PARTITIONS, create, until_read, working
-from tests.cluster.members import ConfluentMember, Gap, Producer, committed_offsets
+from tests.cluster.consumer_groups.groups import PARTITIONS, create, until_read, working
+from tests.cluster.consumer_groups.members import ConfluentMember, Gap, Producer, committed_offsets
 from tests.muster_process import Muster, eventually
 from tests.zookeeper_sessions import end_sessions
 

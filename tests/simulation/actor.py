@@ -22,8 +22,8 @@ from muster.actors.group.state import IllegalMove
 from muster.actors.group.types import Outcome, Token, WriteId
 from muster.actors.wire import codec
 from muster.placement.client import Context
-from tests.simulation.broken import Broken
 from tests.simulation.log import SimulatedLog
+from tests.simulation.planted.broken import Broken
 from tests.simulation.schedule import Event, Schedule
 from tests.simulation.shots import Shots, shoot
 

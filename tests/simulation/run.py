@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.simulation.broken import Broken
+from tests.simulation.planted.broken import Broken
 from tests.simulation.world import STEPS, World
 
 __all__ = ["STEPS", "Result", "replay_command", "run", "shorten"]

@@ -13,12 +13,12 @@ from muster.actors.group.state import GroupState
 from muster.actors.group.types import GroupId
 from tests.simulation.actor import Actor, Step, StepKind
 from tests.simulation.brief import brief
-from tests.simulation.broken import Broken
 from tests.simulation.consumer import Consumer, Stage
-from tests.simulation.invariants import check_all
-from tests.simulation.judge import verdict
 from tests.simulation.ledger import Ledger
 from tests.simulation.network import Network
+from tests.simulation.planted.broken import Broken
+from tests.simulation.rules.invariants import check_all
+from tests.simulation.rules.judge import verdict
 from tests.simulation.schedule import Schedule
 from tests.simulation.strangers import Administrator, Liar, SimpleConsumer, Stranger
 from tests.simulation.view import View

@@ -6,6 +6,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from muster.spark.session import local_session
+from tests.marks import mark_folder
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_folder(items, __file__, "spark")
 
 
 @pytest.fixture(scope="session")

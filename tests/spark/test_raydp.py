@@ -29,6 +29,8 @@ from muster.spark.render.showing import to_json
 from muster.spark.tables import read_table
 from tests.spark.arrivals import write_commits, write_registrations, write_samples
 
+pytestmark = pytest.mark.spark_apart
+
 START_S = 120
 END_S = 60
 

@@ -26,7 +26,7 @@ from muster.spark.answer import answer_of
 from muster.spark.jobs import JOBS
 from muster.spark.jobs.job import Options
 from muster.spark.render.showing import to_json
-from tests.cluster.members import ConfluentMember, KafkaPythonMember, Member, Producer
+from tests.cluster.consumer_groups.members import ConfluentMember, KafkaPythonMember, Member, Producer
 from tests.muster_process import Muster, eventually
 
 TOPIC, PARTITIONS, OFFSETS_PARTITIONS = "flights", 3, 4
@@ -46,7 +46,7 @@ PATIENCE_S = 400
 """For the run and all jobs, which the first test waits for."""
 Sections = dict[str, list[dict[str, Any]]]
 
-pytestmark = pytest.mark.timeout(PATIENCE_S)
+pytestmark = [pytest.mark.spark_apart, pytest.mark.timeout(PATIENCE_S)]
 
 
 @dataclass

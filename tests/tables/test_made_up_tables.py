@@ -1,4 +1,4 @@
-"""The tables that bench.tables makes: as the schemas say, the same for a seed, with what is planted in them."""
+"""The tables that benchmarks.tables makes: as the schemas say, the same for a seed, with what is planted in them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from bench.tables import Made, make
+from benchmarks.tables import Made, make
 from muster.actors.tables.inspection import verify
 from muster.actors.tables.schemas import TABLES
 

@@ -1,4 +1,4 @@
-"""What bench.spark_scale says of its runs: ratios, the limit, what is not known; tables kept for the next run."""
+"""What benchmarks.spark.scale says of its runs: ratios, the limit, what is not known; tables kept for the next run."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.report import Figures
-from bench.spark_runs import Cost, Run
-from bench.spark_scale import CHEAPEST_FIRST, planted_end_ms, tables_at
-from bench.spark_table import Pair, as_figures, markdown
+from benchmarks.report import Figures
+from benchmarks.spark.runs import Cost, Run
+from benchmarks.spark.scale import CHEAPEST_FIRST, planted_end_ms, tables_at
+from benchmarks.spark.table import Pair, as_figures, markdown
 from muster.spark.jobs import JOBS
 
 MACHINE = {"cores": 2, "memory_gib": 8, "python": "3.11.0", "load_average_1min_before": 0.1}

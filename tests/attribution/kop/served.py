@@ -9,9 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from muster.actors.wire.codec import ErrorCode
 from muster.placement.view import Topic
+from tests.gateway.apis.test_data_apis import fetch, produce
 from tests.gateway.group_client import Member, find
 from tests.gateway.serving import Client, Serving
-from tests.gateway.test_data_apis import fetch, produce
 from tests.group.driver import assignment
 from tests.log.support import client_batch
 from tests.zookeeper_fixture import eventually

@@ -25,9 +25,9 @@ from muster.placement.view import Topic
 from muster.placement.zookeeper.client import connect
 from tests.attribution.kop.counting import KopCounters
 from tests.attribution.kop.served import books, join, read, served, settled, write
+from tests.gateway.apis.test_data_apis import FETCH, fetch_body
 from tests.gateway.group_client import Fresh, Member, find
 from tests.gateway.serving import Serving, serving
-from tests.gateway.test_data_apis import FETCH, fetch_body
 from tests.zookeeper_fixture import eventually
 
 PROPERTIES = {"group.initial.rebalance.delay.ms": "0"}

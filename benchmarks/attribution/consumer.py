@@ -1,0 +1,415 @@
+"""Consumers as the libraries make them on the wire: one connection for the group, others to fetch over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.attribution.truth import Group, Place
+from benchmarks.attribution.world import OFFSET_COMMIT, Link, World, committed
+from benchmarks.client import Lost
+from benchmarks.members import HEARTBEAT, JOIN_GROUP, PROTOCOL, SYNC_GROUP, assignment, subscription
+from muster.actors.group.codec.consumer_protocol import assigned_partitions
+from muster.actors.wire.codec import ErrorCode
+
+FETCH, OFFSET_FETCH, LEAVE_GROUP = (1, 12), (9, 7), (13, 4)
+HEARTBEAT_S = 0.5
+"""Also how often offsets are committed. Shorter than in real life, as is everything here."""
+_SESSION_MS, _REBALANCE_MS = 30_000, 30_000
+_MAX_WAIT_MS = 250
+_MAX_BYTES = 8 << 20
+_RETRY_S = 0.2
+_LAST_COMMIT_S = 60
+_COMES_BACK = (ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation, ErrorCode.unknown_member_id)
+
+
+class Refused(Exception):
+    """The coordinator answered with an error; try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How fast a consumer reads."""
+
+    pace_s: float
+    """Between an answer and the next request on one connection."""
+    fetch_bytes: int
+    """max.partition.fetch.bytes."""
+
+
+class Team:
+    """The consumers of one group, which all read one topic.
+
+    ``first`` are the offsets to begin with where nothing is committed. The leader deals ``partitions`` out in turn.
+    """
+
+    def __init__(
+        self, name: Group, topic: str, partitions: Sequence[int], first: Mapping[int, int] | None = None
+    ) -> None:
+        self.name = name
+        self.topic = topic
+        self.partitions = tuple(partitions)
+        self.positions: dict[Place, int] = {}
+        """How far the group has read each partition."""
+        self.first = dict(first or {})
+        self.consumers: list[Consumer] = []
+
+    def assign(self, members: Sequence[str]) -> dict[str, list[int]]:
+        ordered = sorted(members)
+        return {member: list(self.partitions[number :: len(ordered)]) for number, member in enumerate(ordered)}
+
+    def has_read(self, ends: Mapping[Place, int]) -> bool:
+        """Everything that was produced to its partitions."""
+        places = [(self.topic, partition) for partition in self.partitions]
+        return all(self.positions.get(place, 0) >= ends.get(place, 0) for place in places)
+
+
+class Consumer:
+    """One process: an address, a client id, a group. :meth:`start` it, and :meth:`stop` it."""
+
+    def __init__(self, world: World, team: Team, host: str, client_id: str | None, reading: Reading) -> None:
+        self._world = world
+        self._team = team
+        self._host = host
+        self._client_id = client_id
+        self._reading = reading
+        self._positions: dict[Place, int] = {}
+        self._fetch_links: dict[int, Link] = {}
+        self._fetching: asyncio.Task[None] | None = None
+        self._resting = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._reconnects = False
+        self._task: asyncio.Task[None] | None = None
+        self._bootstrap: Link | None = None
+        self._coordinator: Link | None = None
+        team.consumers.append(self)
+        for partition in team.partitions:
+            world.truth.expect(team.name, (team.topic, partition))
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def check(self) -> None:
+        """Raises what made it end."""
+        if self._task is not None and self._task.done():
+            self._task.result()
+
+    async def stop(self) -> None:
+        """Leave the group, close all connections. Raises what made it end before."""
+        self._stopping.set()
+        if self._task is not None:
+            await self._task
+
+    def reconnect(self) -> None:
+        """Have every connection closed and opened again, as after a network fault; membership and positions stay."""
+        self._reconnects = True
+
+    async def _heed(self) -> None:
+        """Reconnect, if that is wanted. Only between requests of the group."""
+        if self._reconnects:
+            self._reconnects = False
+            was_fetching = self._fetching is not None
+            await self._rest()
+            self._close_links()
+            if was_fetching:
+                self._go_on()
+
+    async def _run(self) -> None:
+        try:
+            await self._work()
+        finally:
+            await self._rest()
+            self._close_links()
+
+    async def _work(self) -> None:
+        """What it does until it is stopped."""
+        raise NotImplementedError
+
+    def _begin(self, positions: Mapping[Place, int]) -> None:
+        self._positions = dict(positions)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._resting.clear()
+        self._fetching = asyncio.get_running_loop().create_task(self._fetch())
+
+    async def _rest(self) -> None:
+        """Stop fetching, once the answers under way are there."""
+        fetching, self._fetching = self._fetching, None
+        if fetching is not None:
+            self._resting.set()
+            await fetching
+
+    def _close_links(self) -> None:
+        links = [*self._fetch_links.values(), self._bootstrap, self._coordinator]
+        self._fetch_links, self._bootstrap, self._coordinator = {}, None, None
+        for link in links:
+            if link is not None:
+                link.close()
+
+    async def _fetch(self) -> None:
+        """From all leaders side by side; all over when one of them is lost."""
+        while not self._resting.is_set() and self._positions:
+            led: dict[int, list[Place]] = {}
+            leaders = await self._world.leaders(topic for topic, _ in self._positions)
+            for place in self._positions.keys() & leaders.keys():
+                led.setdefault(leaders[place], []).append(place)
+            again = asyncio.Event()
+            await asyncio.gather(*(self._fetch_from(node, sorted(places), again) for node, places in led.items()))
+            if not self._resting.is_set():
+                await asyncio.sleep(_RETRY_S)
+
+    async def _fetch_from(self, gateway: int, places: list[Place], again: asyncio.Event) -> None:
+        try:
+            link = self._fetch_links.get(gateway)
+            if link is None or link.is_lost:
+                link = self._fetch_links[gateway] = await self._world.link(gateway, self._host, self._client_id)
+            while not (self._resting.is_set() or again.is_set()):
+                async with self._world.gate:
+                    answer = await link.call(FETCH, self._fetch_body(places))
+                if not self._take(link, answer):
+                    await asyncio.sleep(_RETRY_S)
+                    again.set()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._resting.wait(), self._reading.pace_s)
+        except (Lost, OSError):
+            again.set()
+
+    def _fetch_body(self, places: list[Place]) -> dict[str, Any]:
+        partitions = [
+            {
+                "partition": place[1],
+                "fetch_offset": self._positions[place],
+                "partition_max_bytes": self._reading.fetch_bytes,
+            }
+            for place in places
+        ]
+        return {
+            "max_wait": _MAX_WAIT_MS,
+            "min_bytes": 1,
+            "max_bytes": _MAX_BYTES,
+            "topics": [{"topic": self._team.topic, "partitions": partitions}],
+            "forgotten_topics_data": [],
+        }
+
+    def _take(self, link: Link, answer: Any) -> bool:
+        """Whether every partition was answered without an error."""
+        errors = False
+        for topic in answer.responses:
+            for item in topic.partitions:
+                place = (str(topic.topic), int(item.partition_index))
+                errors |= item.error_code is not ErrorCode.none
+                if item.records:
+                    position = link.received(self._team.name, place, item.records)
+                    self._positions[place] = position
+                    self._team.positions[place] = max(self._team.positions.get(place, 0), position)
+        return not errors
+
+    async def _coordination(self) -> Link:
+        """The connection to the coordinator; looked up over another one when there is none. Lost, OSError, Refused."""
+        assert self._team.name is not None
+        if self._coordinator is None or self._coordinator.is_lost:
+            if self._bootstrap is None or self._bootstrap.is_lost:
+                self._bootstrap = await self._world.link(None, self._host, self._client_id)
+            gateway = await self._bootstrap.find_coordinator(self._team.name)
+            if gateway is None:
+                raise Refused("FindCoordinator")
+            self._coordinator = await self._world.link(gateway, self._host, self._client_id)
+        return self._coordinator
+
+    async def _committed(self, places: Sequence[Place]) -> dict[Place, int]:
+        """Where to begin: what is committed, else what the team begins with. As :meth:`_coordination`."""
+        link = await self._coordination()
+        topics = [{"name": self._team.topic, "partition_indexes": [partition for _, partition in places]}]
+        answer = await link.call(OFFSET_FETCH, {"group_id": self._team.name, "topics": topics, "require_stable": False})
+        found = {(self._team.topic, item.partition_index): item for topic in answer.topics for item in topic.partitions}
+        if answer.error_code is not ErrorCode.none or any(item.error_code for item in found.values()):
+            raise Refused("OffsetFetch")
+        offsets = {place: int(item.committed_offset) for place, item in found.items()}
+        return {
+            place: offset if offset >= 0 else self._team.first.get(place[1], 0) for place, offset in offsets.items()
+        }
+
+    async def _commit(self, identity: Mapping[str, Any]) -> ErrorCode:
+        """All positions. As :meth:`_coordination`."""
+        if not self._positions:
+            return ErrorCode.none
+        link = await self._coordination()
+        answer = await link.call(OFFSET_COMMIT, {**identity, "topics": committed(self._positions)})
+        return next((p.error_code for topic in answer.topics for p in topic.partitions if p.error_code), ErrorCode.none)
+
+    async def _wait(self, duration_s: float) -> None:
+        """Until then, or until it is stopped."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), duration_s)
+
+
+class Member(Consumer):
+    """``subscribe()``: a member of the group, with an eager assignor."""
+
+    def __init__(self, world: World, team: Team, host: str, client_id: str | None, reading: Reading) -> None:
+        super().__init__(world, team, host, client_id, reading)
+        self._id = ""
+        self._generation = -1
+
+    async def _work(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                await self._join()
+                while not self._stopping.is_set() and await self._stays():
+                    await self._wait(HEARTBEAT_S)
+                    await self._heed()
+            except (Lost, OSError, Refused):
+                await self._wait(_RETRY_S)
+        await self._leave()
+
+    async def _join(self) -> None:
+        """Become stable, and begin to fetch. As :meth:`_coordination`."""
+        await self._rest()
+        link = await self._coordination()
+        joined = await link.call(JOIN_GROUP, self._join_body())
+        self._id = joined.member_id
+        if joined.error_code is ErrorCode.member_id_required:
+            joined = await link.call(JOIN_GROUP, self._join_body())
+        self._check("JoinGroup", joined.error_code)
+        self._generation = joined.generation_id
+        assignments = []
+        if joined.leader == joined.member_id:
+            dealt = self._team.assign([member.member_id for member in joined.members])
+            assignments = [
+                {"member_id": member, "assignment": assignment(self._team.topic, partitions, 0)}
+                for member, partitions in dealt.items()
+            ]
+        kind = {"protocol_type": "consumer", "protocol_name": PROTOCOL}
+        synced = await link.call(SYNC_GROUP, {**self._identity(), **kind, "assignments": assignments})
+        self._check("SyncGroup", synced.error_code)
+        places = sorted(assigned_partitions(synced.assignment) or ())
+        self._begin(await self._committed(places) if places else {})
+
+    async def _stays(self) -> bool:
+        """Heartbeat and commit; whether it still is a member of that generation."""
+        try:
+            beaten = await (await self._coordination()).call(HEARTBEAT, self._identity())
+            error = beaten.error_code
+            if error in (ErrorCode.none, ErrorCode.rebalance_in_progress):
+                if error is not ErrorCode.none:
+                    await self._rest()
+                error = await self._commit(self._commit_identity()) or error
+        except (Lost, OSError, Refused):
+            return True
+        if error is ErrorCode.not_coordinator and self._coordinator is not None:
+            self._coordinator.close()
+            self._coordinator = None
+        if error in (ErrorCode.unknown_member_id, ErrorCode.illegal_generation):
+            self._id = "" if error is ErrorCode.unknown_member_id else self._id
+        return error not in _COMES_BACK
+
+    async def _leave(self) -> None:
+        await self._rest()
+        with suppress(Lost, OSError, Refused):
+            await self._commit(self._commit_identity())
+            who = [{"member_id": self._id, "group_instance_id": None}]
+            await (await self._coordination()).call(LEAVE_GROUP, {"group_id": self._team.name, "members": who})
+
+    def _check(self, what: str, error: ErrorCode) -> None:
+        if error is ErrorCode.unknown_member_id:
+            self._id = ""
+        if error is ErrorCode.not_coordinator and self._coordinator is not None:
+            self._coordinator.close()
+            self._coordinator = None
+        if error is not ErrorCode.none:
+            raise Refused(f"{what} {error.name}")
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "group_id": self._team.name,
+            "generation_id": self._generation,
+            "member_id": self._id,
+            "group_instance_id": None,
+        }
+
+    def _commit_identity(self) -> dict[str, Any]:
+        identity = self._identity()
+        return {**identity, "generation_id_or_member_epoch": identity.pop("generation_id")}
+
+    def _join_body(self) -> dict[str, Any]:
+        return {
+            "group_id": self._team.name,
+            "session_timeout": _SESSION_MS,
+            "rebalance_timeout": _REBALANCE_MS,
+            "member_id": self._id,
+            "group_instance_id": None,
+            "protocol_type": "consumer",
+            "protocols": [{"name": PROTOCOL, "metadata": subscription(self._team.topic, 0)}],
+            "reason": None,
+        }
+
+
+class Simple(Consumer):
+    """``assign()`` with a group id: reads committed offsets, commits, is never a member."""
+
+    def __init__(
+        self,
+        world: World,
+        team: Team,
+        host: str,
+        client_id: str | None,
+        reading: Reading,
+        partitions: Sequence[int],
+        *,
+        asks_first: bool = True,
+    ) -> None:
+        """``asks_first``: begins at what is committed, not where the team begins."""
+        super().__init__(world, team, host, client_id, reading)
+        self._places = [(self._team.topic, partition) for partition in partitions]
+        self._asks_first = asks_first
+
+    async def _work(self) -> None:
+        begun = False
+        while not self._stopping.is_set():
+            try:
+                if not begun:
+                    first = {place: self._team.first.get(place[1], 0) for place in self._places}
+                    self._begin(await self._committed(self._places) if self._asks_first else first)
+                    begun = True
+            except (Lost, OSError, Refused):
+                pass
+            await self._commits()
+            await self._wait(HEARTBEAT_S)
+            await self._heed()
+        await self._rest()
+        async with asyncio.timeout(_LAST_COMMIT_S):
+            await self._commit_at_last()
+
+    async def _commit_at_last(self) -> None:
+        """Without one commit that is taken nothing on the wire names the group."""
+        while True:
+            if await self._commits():
+                return
+            await asyncio.sleep(_RETRY_S)
+
+    async def _commits(self) -> bool:
+        """Commit; whether the coordinator took it. It may have just been started for this group."""
+        try:
+            error = await self._commit(self._identity())
+        except (Lost, OSError, Refused):
+            return False
+        if error is ErrorCode.not_coordinator and self._coordinator is not None:
+            self._coordinator.close()
+            self._coordinator = None
+        return error is ErrorCode.none
+
+    def _identity(self) -> dict[str, Any]:
+        none = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+        return {"group_id": self._team.name, **none}
+
+
+class Nobody(Simple):
+    """``assign()`` and ``seek()`` without a commit: nothing on the wire names a group."""
+
+    async def _work(self) -> None:
+        self._begin({place: self._team.first.get(place[1], 0) for place in self._places})
+        await self._stopping.wait()

@@ -1,0 +1,160 @@
+"""The Muster that is asked: its books, and what is done to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+import psutil
+from kazoo.exceptions import NoNodeError, NotEmptyError
+from prometheus_client.parser import text_string_to_metric_families
+
+from benchmarks.attribution.truth import PENDING, Books
+from benchmarks.attribution.world import World
+from benchmarks.cluster import Cluster
+from benchmarks.failover import disconnect, settled
+from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
+from muster.gateway.cli.lifecycle import own_ray
+from muster.gateway.cli.storage import directory as storage
+from muster.placement.layout import CLIENT_GROUP_ID
+from muster.placement.zookeeper.client import connect
+
+GATEWAYS, OFFSETS_PARTITIONS = 3, 2
+"""Three gateways: the seed incident needs them, so that a partition can move to one that knows nothing."""
+_SCRAPE_S = 20.0
+_POLL_S = 0.5
+_END_S = 30.0
+_MARGIN_S = 3.0
+"""Beyond the wait for evidence: gateways give up once a second."""
+_COUNTED, _NAMELESS, _WAITING = (
+    "muster_group_fetch_bytes_total",
+    "muster_unattributed_fetch_bytes_total",
+    "muster_pending_fetch_bytes",
+)
+
+
+@dataclass
+class Muster:
+    """Made by :func:`running`."""
+
+    cluster: Cluster
+    zookeeper: EmbeddedZooKeeper
+    world: World
+    pending_s: float
+    _ended: Books = field(default_factory=Books)
+    """What gateways had counted that were killed since."""
+
+    async def books(self) -> Books:
+        """What all gateways have counted since the start. URLError."""
+        all_books = Books()
+        all_books.add(self._ended)
+        for url in self.cluster.metrics:
+            all_books.add(await asyncio.to_thread(_scrape, url))
+        return all_books
+
+    async def settled_books(self, prefix: str) -> Books:
+        """The same, once nothing waits for evidence in topics that begin so."""
+        deadline_s = asyncio.get_running_loop().time() + self.pending_s + _MARGIN_S
+        while True:
+            books = (await self.books()).of(prefix)
+            is_late = asyncio.get_running_loop().time() > deadline_s
+            if is_late or not any(amount for (reason, _), amount in books.reasons.items() if reason == PENDING):
+                return books
+            await asyncio.sleep(_POLL_S)
+
+    async def end_gateway(self, gateway: int, *, orderly: bool) -> None:
+        """SIGKILL, or SIGTERM, to a gateway; returns when it serves again. What it has counted is read before."""
+        name = f"gateway-{gateway}"
+        pid = await settled(name, None)
+        async with self.world.gate.shut():
+            self._ended.add(await asyncio.to_thread(_scrape, self.cluster.metrics[gateway - 1]))
+            self.world.kop_dies(gateway, orderly=orderly)
+            process = psutil.Process(pid)
+            process.send_signal(signal.SIGTERM if orderly else signal.SIGKILL)
+            await asyncio.to_thread(process.wait, _END_S)
+        await settled(name, pid)
+
+    async def kill_coordinator(self, offsets_partition: int) -> None:
+        """SIGKILL; returns when its own actor serves the partition again."""
+        name = f"offsets-{offsets_partition}"
+        pid = await settled(name, None)
+        os.kill(pid, signal.SIGKILL)
+        await settled(name, pid)
+
+    async def delete_mappings(self) -> None:
+        """Every znode below /client_group_id, KoP's too."""
+        await asyncio.to_thread(_delete_mappings, self.zookeeper.hosts)
+        self.world.kop_store.nodes.clear()
+
+    @asynccontextmanager
+    async def zookeeper_away(self) -> AsyncIterator[None]:
+        await asyncio.to_thread(self.zookeeper.stop)
+        self.world.kop_store.available = False
+        try:
+            yield
+        finally:
+            at = self.zookeeper
+            self.zookeeper = await asyncio.to_thread(EmbeddedZooKeeper.start, at.data_dir, at.port)
+            self.world.kop_store.available = True
+
+
+@contextmanager
+def running(folder: Path, pending_s: float) -> Iterator[Muster]:
+    """A Muster with a ZooKeeper in our hands, and this process in its Ray."""
+    properties = {
+        "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
+        "group.initial.rebalance.delay.ms": "1000",
+        "attribution.pending.ms": str(round(pending_s * 1000)),
+    }
+    zookeeper = EmbeddedZooKeeper.start(folder / "zookeeper")
+    muster = None
+    try:
+        with Cluster(folder, gateways=GATEWAYS, properties=properties, zookeeper=zookeeper.hosts) as cluster:
+            state = storage.read_state(cluster.storage)
+            assert state is not None
+            own_ray.connect(state.ray_address, state.ray_token_path)
+            muster = Muster(cluster, zookeeper, World(cluster.bootstrap), pending_s)
+            try:
+                yield muster
+            except BaseException:
+                click.echo("\n".join(cluster.complaints()[-20:]), err=True)
+                raise
+            finally:
+                disconnect()
+    finally:
+        (muster.zookeeper if muster is not None else zookeeper).stop()
+
+
+def _scrape(url: str) -> Books:
+    books = Books()
+    with urllib.request.urlopen(url, timeout=_SCRAPE_S) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+    for sample in (sample for family in families for sample in family.samples):
+        if sample.name not in (_COUNTED, _NAMELESS, _WAITING):
+            continue
+        place = (sample.labels["topic"], int(sample.labels["partition"]))
+        if sample.name == _COUNTED:
+            books.groups[sample.labels["group"], place] += int(sample.value)
+            books.evidence[sample.labels["evidence"], place] += int(sample.value)
+        else:
+            books.reasons[sample.labels.get("reason", PENDING), place] += int(sample.value)
+    return books
+
+
+def _delete_mappings(hosts: str) -> None:
+    zk = connect(hosts, timeout_s=_SCRAPE_S)
+    try:
+        for name in zk.get_children(CLIENT_GROUP_ID):
+            try:
+                zk.delete(f"{CLIENT_GROUP_ID}/{name}", recursive=True)
+            except (NoNodeError, NotEmptyError):
+                continue  # the reconciler is at work in it
+    finally:
+        zk.shut()

@@ -1,0 +1,397 @@
+"""``python -m benchmarks.fetch_cost``: what attribution costs a Fetch.
+
+One process has two gateways, one that attributes what it sends and one that does not, over the same log actor, which
+is a process of its own. Consumers, each with a group and a connection of its own, read forward through either in turn,
+in many short rounds, so that whatever else the machine does meets both. Two neighbouring rounds make one ratio; their
+median counts. How sure it is, its confidence interval says: of as many ratios as there are, whatever their
+distribution. The last two loads are not consumers: several connections of one client id read the same partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import multiprocessing
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection as Pipe
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import click
+import psutil
+import uvloop
+
+from benchmarks.client import Connection, open_connection, request
+from benchmarks.cluster import machine
+from benchmarks.report import Figures, markdown, print_table, write_json
+from muster.actors.config import MusterConfig, log_config
+from muster.actors.log import LogService
+from muster.actors.log.format.records import build_batch
+from muster.actors.log.server import LogServer
+from muster.actors.runtime.process import now_ms
+from muster.actors.tables.spool import Sample, SampleStore
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode
+from muster.actors.wire.server import Server
+from muster.gateway.apis.data import k01_fetch
+from muster.gateway.attribution.account import Account
+from muster.gateway.listener.registry import Call
+from muster.gateway.listener.server import GatewayServer
+from muster.gateway.metrics.gateway import GatewayMetrics
+from muster.placement.mapping.registration import Kind, Registration
+from muster.placement.view import Broker, ClusterView, Endpoint, Topic
+
+LIMIT_PERCENT = 3.0
+"""Of throughput that attribution may cost, in the median."""
+PRODUCE, FETCH = (0, 9), (1, 12)
+_HOST = "127.0.0.1"
+_OTHERS = 1_000
+"""Registrations of other clients that the gateway has beside the readers'."""
+_CONSUMERS = tuple(f"bench-{number}" for number in range(4))
+"""Client ids: each is the one member of a group of its own, and has one connection, as a consumer does."""
+_SHARED = ("bench-shared",) * 4
+"""One member of one group, and four connections that read the same partitions: at most one is the member's."""
+_PRODUCED_AT_ONCE = 20
+_KIB = 1024
+_END_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Answers of ``partitions`` times ``batches`` batches of ``batch_bytes``."""
+
+    name: str
+    batch_bytes: int
+    batches: int
+    partitions: int
+    length: int
+    """Answers until a partition is read to its end, and begun again."""
+    client_ids: tuple[str, ...] = _CONSUMERS
+    """Of each connection."""
+    is_limited: bool = True
+
+
+LOADS = (
+    Load("1 MiB in 16 batches", 64 * _KIB, 16, 1, 24),
+    Load("10 KiB in one batch", 10 * _KIB, 1, 1, 1_000),
+    Load("10 KiB from 10 partitions", _KIB, 1, 10, 1_000, is_limited=False),
+    Load("1 MiB, one client id", 64 * _KIB, 16, 1, 24, _SHARED, is_limited=False),
+    Load("10 KiB, one client id", 10 * _KIB, 1, 1, 1_000, _SHARED, is_limited=False),
+)
+_TOPICS = {
+    load.name: Topic(name=f"load-{number}", topic_id=UUID(int=number + 1), partitions=load.partitions)
+    for number, load in enumerate(LOADS)
+}
+
+
+def _view(log: Endpoint | None, version: int) -> ClusterView:
+    return ClusterView(
+        cluster_id="bench",
+        controller_epoch=1,
+        version=version,
+        brokers=(Broker(id=1, host=_HOST, port=9092, node_id="n1"),),
+        topics={topic.name: topic for topic in _TOPICS.values()},
+        logs={0: log},
+        offsets={},
+    )
+
+
+def log_process(folder: Path, pipe: Pipe) -> None:
+    """A log actor's insides. Sends its endpoint, ends when the pipe is closed."""
+
+    async def epoch(topic: str, partition: int) -> int:
+        return 1
+
+    async def serve() -> None:
+        view = _view(None, 1)
+        service = LogService(
+            storage=folder,
+            config=log_config(MusterConfig.from_properties({})),
+            topics=lambda: view,
+            index=0,
+            next_epoch=epoch,
+        )
+        server = Server(LogServer(service), b"secret")
+        pipe.send(await server.start(node_id="n1", host=_HOST, path=folder / "log.sock"))
+        await asyncio.to_thread(_until_closed, pipe)
+        await server.stop()
+        await service.close()
+
+    uvloop.run(serve())
+
+
+def gateway_process(folder: Path, log: Endpoint, pipe: Pipe) -> None:
+    """The two gateways. Sends the ports, without attribution and with it; ends when the pipe is closed."""
+
+    async def serve() -> None:
+        plain, attributing = (_gateway(folder / name, log) for name in ("plain", "attributing"))
+        _attribute_only_for(attributing)
+        attributing.account.statements(_registrations(), now_ms())
+        ports = [await each.listen(_HOST, 0) for each in (plain, attributing)]
+        for each in (plain, attributing):
+            await _reaches_log(each)
+        pipe.send(ports)
+        await asyncio.to_thread(_until_closed, pipe)
+        assert plain.account.totals() == {}
+        await plain.stop()
+        await attributing.stop()
+
+    uvloop.run(serve())
+
+
+async def _reaches_log(gateway: GatewayServer) -> None:
+    if not await gateway.forwarder.until(lambda: gateway.forwarder.log(0) is not None, _END_S):
+        raise RuntimeError("the gateway does not reach the log actor")
+
+
+def _attribute_only_for(gateway: GatewayServer) -> None:
+    """The other gateways of this process look at no Fetch and at no batch, and count nothing."""
+    for name in ("_account", "_fetching"):
+        function = getattr(k01_fetch, name)
+
+        def only_there(call: Call, wanted: Any, function: Callable[..., None] = function) -> None:
+            if call.gateway is gateway:
+                function(call, wanted)
+
+        setattr(k01_fetch, name, only_there)
+
+
+def _gateway(folder: Path, log: Endpoint) -> GatewayServer:
+    store = SampleStore(folder, 1, flush_ms=60_000, now_ms=now_ms)
+    account = Account(store, Sample)
+    return GatewayServer(
+        gateway_id=1,
+        node_id="n1",
+        config=MusterConfig.from_properties({}),
+        controller=_NoController(),
+        account=account,
+        metrics=GatewayMetrics(1, account),
+        view=_view(log, 2),
+    )
+
+
+class _NoController:
+    """Nothing here is for the controller but ids of producers, which nobody asks for."""
+
+    async def producer_ids(self) -> range:
+        return range(1)
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotImplementedError(name)
+
+
+def _registrations() -> list[Registration]:
+    places = frozenset((topic.name, number) for topic in _TOPICS.values() for number in range(topic.partitions))
+
+    def of(number: int, group: str, host: str, client_id: str) -> Registration:
+        return Registration(
+            group=group,
+            member_id=f"{group}-member",
+            kind=Kind.MEMBER,
+            client_id=client_id,
+            host=host,
+            generation=1,
+            partitions=places,
+            offsets_partition=0,
+            epoch=1,
+            sequence=number,
+        )
+
+    hosts = (f"10.0.{number // 250}.{number % 250}" for number in range(_OTHERS))
+    others = [of(number, f"group-{number}", host, _CONSUMERS[0]) for number, host in enumerate(hosts)]
+    names = sorted({*_CONSUMERS, *_SHARED})
+    readers = [of(_OTHERS + number, f"of-{name}", _HOST, name) for number, name in enumerate(names)]
+    return [*others, *readers]
+
+
+def _until_closed(pipe: Pipe) -> None:
+    try:
+        pipe.recv()
+    except EOFError:
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one gateway did in a round."""
+
+    fetches: int
+    took_s: float
+    cpu_s: float
+    """Of the gateways' process."""
+
+    @property
+    def per_s(self) -> float:
+        return self.fetches / self.took_s
+
+    @property
+    def cpu_us(self) -> float:
+        """Per fetch."""
+        return self.cpu_s / self.fetches * 1e6
+
+
+class Reader:
+    """Connections to one gateway that each have one Fetch under way, and read the load's partitions forward.
+
+    Each by itself, from a place of its own, as consumers do: what one connection is sent goes on where it ended.
+    """
+
+    def __init__(self, connections: Sequence[Connection], load: Load) -> None:
+        self._connections = connections
+        self._size_bytes = load.batch_bytes * load.batches * load.partitions
+        self._requests = []
+        for number, client_id in enumerate(load.client_ids):
+            frames = [_fetch(load, place * load.batches, client_id) for place in range(load.length)]
+            start = number * load.length // len(load.client_ids)
+            self._requests.append(itertools.cycle(frames[start:] + frames[:start]))
+
+    async def read(self, duration_s: float, gateway: psutil.Process) -> Round:
+        until_s, fetches = time.perf_counter() + duration_s, 0
+
+        async def read(connection: Connection, requests: Iterator[bytes]) -> None:
+            nonlocal fetches
+            while True:
+                answer = await connection.call_raw(next(requests))
+                if len(answer) < self._size_bytes:
+                    raise RuntimeError(f"an answer of {len(answer):,} bytes instead of {self._size_bytes:,}")
+                fetches += 1
+                if time.perf_counter() >= until_s:
+                    break
+
+        began_s, used_s = time.perf_counter(), _cpu_s(gateway)
+        async with asyncio.timeout(duration_s + _END_S):
+            await asyncio.gather(*map(read, self._connections, self._requests))
+        return Round(fetches, time.perf_counter() - began_s, _cpu_s(gateway) - used_s)
+
+
+async def measure(ports: Sequence[int], gateway: psutil.Process, pairs: int, round_s: float, figures: Figures) -> None:
+    """``ports``: of the gateway without attribution, and of the one with it."""
+    for load in LOADS:
+        plain, attributing = [await _connect(port, load) for port in ports]
+        await _fill(plain[0], load)
+        readers = [Reader(connections, load) for connections in (plain, attributing)]
+        for reader in readers:
+            await reader.read(round_s, gateway)
+        found: list[tuple[Round, Round]] = []
+        for number in range(pairs):
+            order = readers if number % 2 else readers[::-1]
+            rounds = {id(reader): await reader.read(round_s, gateway) for reader in order}
+            found.append((rounds[id(readers[0])], rounds[id(readers[1])]))
+        add_figures(load, found, figures)
+        click.echo(f"bench: {load.name}", err=True)
+
+
+def add_figures(load: Load, pairs: Sequence[tuple[Round, Round]], figures: Figures) -> None:
+    """``pairs``: a round without attribution and one with it, next to each other in time."""
+    without, with_it = ([pair[number] for pair in pairs] for number in range(2))
+    lost = [(1 - b.per_s / a.per_s) * 100 for a, b in pairs]
+    low, high = median_interval(lost)
+    limit = LIMIT_PERCENT if load.is_limited else None
+    figures.add(load.name, "fetches without attribution, median", statistics.median(r.per_s for r in without), "per s")
+    figures.add(load.name, "fetches with attribution, median", statistics.median(r.per_s for r in with_it), "per s")
+    figures.add(load.name, f"lost to attribution, median of {len(lost)} pairs", statistics.median(lost), "%", limit)
+    figures.add(load.name, "the same, 95% confidence: at least", low, "%")
+    figures.add(load.name, "the same, 95% confidence: at most", high, "%")
+    cpu_us = [statistics.median(each.cpu_us for each in rounds) for rounds in (without, with_it)]
+    added = statistics.median((b.cpu_us / a.cpu_us - 1) * 100 for a, b in pairs)
+    figures.add(load.name, "processor time of the gateway per fetch, without", cpu_us[0], "us")
+    figures.add(load.name, "processor time of the gateway per fetch, with", cpu_us[1], "us")
+    figures.add(load.name, "processor time that attribution adds, median of the pairs", added, "%")
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Where the median is that the values are samples of, with 95% confidence: by their order alone."""
+    ordered = sorted(values)
+    beyond = max(0, math.floor(len(ordered) / 2 - 0.98 * math.sqrt(len(ordered))) - 1)
+    return ordered[beyond], ordered[-1 - beyond]
+
+
+def _pin(process: SpawnProcess, core: int) -> None:
+    for task in Path(f"/proc/{process.pid}/task").iterdir():
+        os.sched_setaffinity(int(task.name), {core})
+
+
+async def _connect(port: int, load: Load) -> list[Connection]:
+    return [await open_connection(_HOST, port, client_id=name, local_host=_HOST) for name in load.client_ids]
+
+
+async def _fill(connection: Connection, load: Load) -> None:
+    """As many batches as are read before it begins again, or a few more."""
+    batch = bytes(build_batch([(None, bytes(load.batch_bytes))], now_ms(), 0, -1))
+    data = [{"index": partition, "records": batch} for partition in range(load.partitions)]
+    body = {"transactional_id": None, "acks": -1, "timeout": 10_000}
+    frame = request(PRODUCE, {**body, "topic_data": [{"name": _TOPICS[load.name].name, "partition_data": data}]})
+    for _ in range(0, load.length * load.batches, _PRODUCED_AT_ONCE):
+        answers = await asyncio.gather(*(connection.call_raw(frame) for _ in range(_PRODUCED_AT_ONCE)))
+        for answer in answers:
+            found = codec.decode_response(*PRODUCE, answer)[1].responses[0].partition_responses
+            if any(each.error_code is not ErrorCode.none for each in found):
+                raise RuntimeError(f"Produce is answered {found}")
+
+
+def _fetch(load: Load, offset: int, client_id: str) -> bytes:
+    item = {"fetch_offset": offset, "partition_max_bytes": load.batch_bytes * load.batches + 200 * load.batches}
+    partitions = [{"partition": partition, **item} for partition in range(load.partitions)]
+    body = {"max_wait": 500, "min_bytes": 1, "max_bytes": 64 << 20, "forgotten_topics_data": []}
+    return request(FETCH, {**body, "topics": [{"topic": _TOPICS[load.name].name, "partitions": partitions}]}, client_id)
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    """Of all its threads, in nanoseconds as the scheduler counts them: psutil's are ticks of 10 ms."""
+    tasks = Path(f"/proc/{process.pid}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+
+
+def _start(target: Callable[..., None], *arguments: Any) -> tuple[Any, SpawnProcess, Pipe]:
+    """Run it in a process of its own; what it sends first, the process, and the pipe that ends it when closed."""
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=target, args=(*arguments, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    return ours.recv(), process, ours
+
+
+@click.command()
+@click.option("--pairs", default=200, show_default=True, help="Rounds with and without attribution, for each load.")
+@click.option("--round", "round_s", default=0.1, show_default=True, help="Length of a round, in seconds.")
+@click.option("--pin", is_flag=True, help="The gateways on one core, the client and the log actor on another.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print the table as docs/benchmarks.md has it.")
+def main(pairs: int, round_s: float, pin: bool, json_file: Path | None, as_markdown: bool) -> None:
+    """Fetches with and without attribution. Exit code 1 if it costs more than its limit."""
+    about, figures = machine(), Figures()
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
+        folder = Path(name)
+        log, log_server, log_pipe = _start(log_process, folder)
+        ports, gateways, pipe = _start(gateway_process, folder, log)
+        if pin:
+            beside, alone, *_ = sorted(os.sched_getaffinity(0))
+            os.sched_setaffinity(0, {beside})
+            _pin(log_server, beside)
+            _pin(gateways, alone)
+        try:
+            asyncio.run(measure(ports, psutil.Process(gateways.pid), pairs, round_s, figures))
+        finally:
+            for process, its_pipe in ((gateways, pipe), (log_server, log_pipe)):
+                its_pipe.close()
+                process.join(_END_S)
+    if as_markdown:
+        click.echo(markdown(figures, about))
+    else:
+        print_table(figures, about)
+    if json_file is not None:
+        write_json(json_file, figures, about)
+    sys.exit(0 if figures.met else 1)
+
+
+if __name__ == "__main__":
+    main()

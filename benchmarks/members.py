@@ -1,0 +1,169 @@
+"""Group members that do what a consumer does for its group, and nothing else: join, sync, heartbeat, join again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from benchmarks.client import Connection, Errors, request
+from muster.actors.group.codec.primitives import Writer
+from muster.actors.wire.codec import ErrorCode
+
+JOIN_GROUP, SYNC_GROUP, HEARTBEAT = (11, 9), (14, 5), (12, 4)
+SESSION_TIMEOUT_MS = 45_000
+REBALANCE_TIMEOUT_MS = 300_000
+HEARTBEAT_INTERVAL_S = 3.0
+"""The Java consumer's defaults."""
+PROTOCOL = "range"
+_TICK_S = 0.01
+_ERROR_AT = 9
+"""Of a Heartbeat v4 response frame: correlation id, tags, throttle time come before."""
+
+
+def subscription(topic: str, padding_bytes: int = 60) -> bytes:
+    """ConsumerProtocolSubscription v0, about 100 bytes as with a rack and owned partitions."""
+    return Writer().int16(0).int32(1).string(topic).blob(bytes(padding_bytes)).bytes()
+
+
+def assignment(topic: str, partitions: Sequence[int], padding_bytes: int = 60) -> bytes:
+    """ConsumerProtocolAssignment v0, about 100 bytes."""
+    out = Writer().int16(0).int32(1).string(topic).int32(len(partitions))
+    for partition in partitions:
+        out.int32(partition)
+    return out.blob(bytes(padding_bytes)).bytes()
+
+
+class Member:
+    """One member over one connection, which it may share with members of other groups."""
+
+    __slots__ = ("_beat", "assigned", "connection", "errors", "generation", "group", "id", "is_stable", "topic")
+
+    def __init__(self, connection: Connection, group: str, topic: str, errors: Errors) -> None:
+        self.connection = connection
+        self.group = group
+        self.topic = topic
+        self.errors = errors
+        self.id = ""
+        self.generation = -1
+        self.assigned = b""
+        self.is_stable = False
+        self._beat = b""
+
+    async def join(self) -> Any:
+        """Send JoinGroup until a generation is there (twice for a new member, KIP-394); the response."""
+        self.is_stable = False
+        while True:
+            answer = await self.connection.call(JOIN_GROUP, self._join_body())
+            self.id = answer.member_id
+            if answer.error_code is ErrorCode.none:
+                self.generation = answer.generation_id
+                return answer
+            if answer.error_code is not ErrorCode.member_id_required:
+                self.errors.note("JoinGroup", answer.error_code)
+                raise RuntimeError(f"{self.group}: JoinGroup is answered {answer.error_code.name}")
+
+    async def sync(self, assignments: Sequence[tuple[str, bytes]]) -> None:
+        """Send SyncGroup, with assignments as leader; then the member is stable and may heartbeat."""
+        body = {
+            **self._identity(),
+            "protocol_type": "consumer",
+            "protocol_name": PROTOCOL,
+            "assignments": [{"member_id": member, "assignment": data} for member, data in assignments],
+        }
+        answer = await self.connection.call(SYNC_GROUP, body)
+        self.errors.note("SyncGroup", answer.error_code)
+        if answer.error_code is not ErrorCode.none:
+            raise RuntimeError(f"{self.group}: SyncGroup is answered {answer.error_code.name}")
+        self.assigned = answer.assignment
+        self._beat = request(HEARTBEAT, self._identity())
+        self.is_stable = True
+
+    async def alone(self) -> None:
+        """Become the only member of the group."""
+        await self.join()
+        await self.sync([(self.id, assignment(self.topic, [0]))])
+
+    def beat(self, answered: Callable[[Member, int, float], None]) -> None:
+        """Send a heartbeat; ``answered(member, error, seconds)``."""
+        sent_s = time.perf_counter()
+
+        def take(frame: bytes) -> None:
+            error = int.from_bytes(frame[_ERROR_AT : _ERROR_AT + 2], "big", signed=True)
+            answered(self, error, time.perf_counter() - sent_s)
+
+        self.connection.send(self._beat, take)
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "group_id": self.group,
+            "generation_id": self.generation,
+            "member_id": self.id,
+            "group_instance_id": None,
+        }
+
+    def _join_body(self) -> dict[str, Any]:
+        return {
+            "group_id": self.group,
+            "session_timeout": SESSION_TIMEOUT_MS,
+            "rebalance_timeout": REBALANCE_TIMEOUT_MS,
+            "member_id": self.id,
+            "group_instance_id": None,
+            "protocol_type": "consumer",
+            "protocols": [{"name": PROTOCOL, "metadata": subscription(self.topic)}],
+            "reason": None,
+        }
+
+
+class Heartbeats:
+    """Sends the members' heartbeats, spread evenly over the interval, until :meth:`stop`.
+
+    ``on_rebalance`` is called with each member that is answered REBALANCE_IN_PROGRESS.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        errors: Errors,
+        *,
+        interval_s: float = HEARTBEAT_INTERVAL_S,
+        on_rebalance: Callable[[Member], None] | None = None,
+    ) -> None:
+        self._members = members
+        self._errors = errors
+        self._interval_s = interval_s
+        self._on_rebalance = on_rebalance
+        self.latencies_s = array("d")
+        self.late_s = 0.0
+        """How far the bench itself was behind its plan at worst."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        if not self._task.cancelled():
+            self._task.result()
+
+    async def _run(self) -> None:
+        began_s, sent, rate = time.perf_counter(), 0, len(self._members) / self._interval_s
+        while True:
+            await asyncio.sleep(_TICK_S)
+            elapsed_s = time.perf_counter() - began_s
+            due = int(elapsed_s * rate)
+            self.late_s = max(self.late_s, elapsed_s - sent / rate if due > sent else 0.0)
+            for number in range(sent, due):
+                member = self._members[number % len(self._members)]
+                if member.is_stable:
+                    member.beat(self._answered)
+            sent = due
+
+    def _answered(self, member: Member, error: int, latency_s: float) -> None:
+        self.latencies_s.append(latency_s)
+        if error == ErrorCode.rebalance_in_progress and self._on_rebalance is not None:
+            if member.is_stable:
+                member.is_stable = False
+                self._on_rebalance(member)
+        else:
+            self._errors.note("Heartbeat", error)

@@ -1,0 +1,53 @@
+"""A member that consumes with confluent-kafka."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from examples.demo.member import POLL_S, Member, options
+
+
+def main() -> None:
+    what = options()
+    member = Member()
+    consumer = Consumer(
+        {
+            "bootstrap.servers": what.bootstrap,
+            "group.id": what.group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+
+    def commit_now() -> None:
+        with suppress(KafkaException):  # nothing to commit, or the group moved on: then others go on from before
+            consumer.commit(asynchronous=False)
+
+    def revoked(_: Consumer, partitions: list[TopicPartition]) -> None:
+        commit_now()
+
+    def assigned(_: Consumer, partitions: list[TopicPartition]) -> None:
+        member.assigned(each.partition for each in partitions)
+
+    consumer.subscribe([what.topic], on_assign=assigned, on_revoke=revoked)
+    while not member.stopping:
+        for message in consumer.consume(500, POLL_S):
+            if message.error() is not None:
+                continue  # librdkafka tries again by itself
+            partition, offset, value = message.partition(), message.offset(), message.value()
+            assert partition is not None
+            assert offset is not None
+            assert value is not None
+            member.got(partition, offset, value)
+        if member.commit_is_due():
+            with suppress(KafkaException):
+                consumer.commit(asynchronous=True)
+    commit_now()
+    consumer.close()
+    member.done()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""What the demo's consumers have in common: arguments, the order to stop, and the lines that they write.
+
+A line on stdout is one JSON object with ``type``: ``assigned`` (partitions; one for every rebalance that ended),
+``progress`` (total, next: the next offset by partition) twice a second, and ``done`` at the end, with everything
+of :meth:`examples.demo.received.Received.to_json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from examples.demo.dataset import ROWS, row_number
+from examples.demo.received import Received
+from muster.actors.runtime import terminal
+
+COMMIT_INTERVAL_S = 1.0
+POLL_S = 0.2
+_PROGRESS_INTERVAL_S = 0.5
+ALONE_S = 30
+"""Then SIGALRM ends a consumer whose demo is gone: Muster ends with it, and a client may wait for its coordinator for
+ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    bootstrap: str
+    group: str
+    topic: str
+
+
+def options() -> Options:
+    parser = argparse.ArgumentParser()
+    for name in ("bootstrap", "group", "topic"):
+        parser.add_argument(f"--{name}", required=True)
+    return Options(**vars(parser.parse_args()))
+
+
+class Member:
+    """One consumer of the demo: counts what it gets, says so, and knows when to commit and when to stop."""
+
+    def __init__(self) -> None:
+        self.stopping = False
+        self._received = Received(ROWS)
+        self._next_commit = time.monotonic() + COMMIT_INTERVAL_S
+        self._next_progress = 0.0
+        self._demo = os.getppid()
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner's to handle
+
+    def _stop(self, *_: object) -> None:
+        self.stopping = True
+        if os.getppid() != self._demo:
+            signal.alarm(ALONE_S)
+
+    def assigned(self, partitions: Iterable[int]) -> None:
+        write({"type": "assigned", "partitions": sorted(partitions)})
+
+    def got(self, partition: int, offset: int, value: bytes) -> None:
+        self._received.add(partition, offset, row_number(value))
+
+    def commit_is_due(self) -> bool:
+        """True once a second; says the progress, too, so it is called in every turn."""
+        now = time.monotonic()
+        if now >= self._next_progress:
+            self._next_progress = now + _PROGRESS_INTERVAL_S
+            write({"type": "progress", "total": self._received.total, "next": self._received.next_offset})
+        if now < self._next_commit:
+            return False
+        self._next_commit = now + COMMIT_INTERVAL_S
+        return True
+
+    def done(self) -> None:
+        write({"type": "done", **self._received.to_json()})
+
+
+def write(line: dict[str, Any]) -> None:
+    terminal.json_text(json.dumps(line, separators=(",", ":")))

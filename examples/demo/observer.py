@@ -1,0 +1,158 @@
+"""Looks at groups and topics from outside, as any Kafka client can."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+
+from examples.demo.checks import Commit, Membership
+from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode
+
+_HEARTBEAT, _HEARTBEAT_VERSION = 12, 3
+_TIMEOUT_S = 10.0
+_SAMPLE_INTERVAL_S = 0.5
+_RETRY_S = 0.2
+_HIGHEST_GENERATION = 50
+
+
+class Observer:
+    """An admin client with its own client id, so that nobody takes it for a consumer."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._bootstrap = bootstrap.split(",")
+        self._topic = topic
+        quiet = logging.getLogger("demo.librdkafka")
+        quiet.addHandler(logging.NullHandler())
+        quiet.propagate = False
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "muster-demo"}, logger=quiet)
+
+    def create_topic(self, partitions: int) -> None:
+        """KafkaException if it cannot be created."""
+        created = self._admin.create_topics([NewTopic(self._topic, partitions)], request_timeout=_TIMEOUT_S)
+        created[self._topic].result(_TIMEOUT_S)
+
+    def ends(self, partitions: int) -> dict[int, int]:
+        """End offset by partition. KafkaException or TimeoutError."""
+        wanted = {TopicPartition(self._topic, index): OffsetSpec.latest() for index in range(partitions)}  # type: ignore[no-untyped-call]
+        found = self._admin.list_offsets(wanted, request_timeout=_TIMEOUT_S)
+        return {each.partition: future.result(_TIMEOUT_S).offset for each, future in found.items()}
+
+    def committed(self, group: str) -> dict[int, int]:
+        """Committed offset by partition, those that there are. KafkaException or TimeoutError."""
+        wanted = [ConsumerGroupTopicPartitions(group)]
+        found = self._admin.list_consumer_group_offsets(wanted, request_timeout=_TIMEOUT_S)[group].result(_TIMEOUT_S)
+        entries = found.topic_partitions or []
+        return {each.partition: each.offset for each in entries if each.topic == self._topic and each.offset >= 0}
+
+    def coordinator(self, group: str) -> int:
+        """Broker id of the gateway that serves the group's members. KafkaException or TimeoutError."""
+        found = self._admin.describe_consumer_groups([group], request_timeout=_TIMEOUT_S)[group].result(_TIMEOUT_S)
+        return int(found.coordinator.id)
+
+    def membership(self, group: str, *, guess: int | None = None, timeout_s: float = 30.0) -> Membership:
+        """Member ids and generation, once the group answers; the generation is None if it never does.
+
+        No Kafka API tells an outsider a group's generation. But a coordinator accepts a member's Heartbeat in that
+        one generation only: all others get ILLEGAL_GENERATION, and change nothing. ``guess`` is tried first.
+        """
+        deadline = time.monotonic() + timeout_s
+        members: tuple[str, ...] = ()
+        while time.monotonic() < deadline:
+            try:
+                members = self._members(group)
+                guesses = ([guess] if guess is not None else []) + list(range(_HIGHEST_GENERATION))
+                for generation in guesses if members else []:
+                    if self._accepted(group, members[0], generation):
+                        return Membership(generation=generation, members=members)
+            except (KafkaException, OSError, TimeoutError, _NotNow):
+                pass  # the coordinator is away or loading
+            time.sleep(_RETRY_S)
+        return Membership(generation=None, members=members)
+
+    def _members(self, group: str) -> tuple[str, ...]:
+        found = self._admin.describe_consumer_groups([group], request_timeout=_TIMEOUT_S)[group].result(_TIMEOUT_S)
+        return tuple(sorted(str(member.member_id) for member in found.members))
+
+    def _accepted(self, group: str, member: str, generation: int) -> bool:
+        """Whether the generation is the group's. _NotNow if the coordinator cannot say."""
+        body = {"group_id": group, "generation_id": generation, "member_id": member, "group_instance_id": None}
+        request = codec.encode_request(_HEARTBEAT, _HEARTBEAT_VERSION, 1, "muster-demo", body)
+        _, answer = codec.decode_response(_HEARTBEAT, _HEARTBEAT_VERSION, self._ask(request))
+        if answer.error_code in {ErrorCode.none, ErrorCode.rebalance_in_progress}:
+            return True
+        if answer.error_code == ErrorCode.illegal_generation:
+            return False
+        raise _NotNow(answer.error_code)
+
+    def _ask(self, request: bytes) -> bytes:
+        """One request to the first gateway that answers. OSError if none does."""
+        failure: OSError = ConnectionError("no gateway")
+        for address in self._bootstrap:
+            host, _, port = address.rpartition(":")
+            try:
+                with socket.create_connection((host, int(port)), timeout=_TIMEOUT_S) as connection:
+                    connection.sendall(len(request).to_bytes(4, "big") + request)
+                    with connection.makefile("rb") as answer:
+                        size = int.from_bytes(answer.read(4), "big")
+                        frame = answer.read(size)
+                        if size and len(frame) == size:
+                            return frame
+            except OSError as error:
+                failure = error
+        raise failure
+
+
+class _NotNow(Exception):
+    pass
+
+
+class CommitWatch:
+    """Reads the groups' committed offsets all along, in a thread of its own."""
+
+    def __init__(self, observer: Observer, groups: Sequence[str], now_s: Callable[[], float]) -> None:
+        self._observer = observer
+        self._groups = groups
+        self._now_s = now_s
+        self._stop = threading.Event()
+        self._commits: list[Commit] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> CommitWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(2 * _TIMEOUT_S)
+
+    def seen(self) -> list[Commit]:
+        """In the order of reading. Each was asked for after the one before was answered."""
+        return list(self._commits)
+
+    def last(self) -> dict[tuple[str, int], int]:
+        """The last committed offset that was read, by group and partition."""
+        return {(commit.group, commit.partition): commit.offset for commit in self.seen()}
+
+    def read_once(self) -> None:
+        """Read all groups now; a coordinator that is away is left out."""
+        for group in self._groups:
+            try:
+                committed = self._observer.committed(group)
+            except (KafkaException, TimeoutError):
+                continue
+            at_s = self._now_s()
+            self._commits += [
+                Commit(at_s=at_s, group=group, partition=partition, offset=offset)
+                for partition, offset in sorted(committed.items())
+            ]
+
+    def _run(self) -> None:
+        while not self._stop.wait(_SAMPLE_INTERVAL_S):
+            self.read_once()

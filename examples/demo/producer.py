@@ -1,0 +1,114 @@
+"""Replays the flights into the topic with an unmodified confluent-kafka producer, at a steady rate.
+
+What the runner does at a mark must find records on their way, however long it takes: from each mark on the rate is
+a twentieth, until a SIGUSR1 for that mark.
+
+Writes JSON lines: ``progress`` (delivered, failed) and ``done`` (the same, and the bytes of the values).
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import time
+from collections.abc import Sequence
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, Message, Producer
+
+from examples.demo.dataset import flights
+from examples.demo.member import write
+
+_TURN_S = 0.05
+_PROGRESS_INTERVAL_S = 0.5
+_SLOWER = 20
+
+
+class Pace:
+    """How many records are due."""
+
+    def __init__(self, rate: float, marks: Sequence[int], now_s: float) -> None:
+        """``rate`` in records a second; ``marks`` in records, ascending."""
+        self._rate = rate
+        self._marks = marks
+        self._left = 0
+        """Marks that were left behind."""
+        self._due = 0.0
+        self._at_s = now_s
+
+    def leave_mark(self) -> None:
+        """Go on with the whole rate to the next mark; that may be said before this one is reached."""
+        self._left += 1
+
+    def due(self, now_s: float) -> int:
+        """Records, since the beginning."""
+        more = (now_s - self._at_s) * self._rate
+        self._at_s = now_s
+        if self._left < len(self._marks):
+            mark = self._marks[self._left]
+            before = min(more, max(mark - self._due, 0))
+            more = before + (more - before) / _SLOWER
+        self._due += more
+        return int(self._due)
+
+
+class _Deliveries:
+    def __init__(self) -> None:
+        self.delivered = 0
+        self.failed = 0
+        self._next = 0.0
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.delivered += 1
+        else:
+            self.failed += 1
+
+    def say(self) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _PROGRESS_INTERVAL_S
+            write({"type": "progress", "delivered": self.delivered, "failed": self.failed})
+
+
+def _send(producer: Producer, topic: str, rows: pa.Table, deliveries: _Deliveries) -> None:
+    for key, value in zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True):
+        while True:
+            try:
+                producer.produce(topic, value, key, on_delivery=deliveries)
+                break
+            except BufferError:  # the queue is full: the brokers are slower than we are
+                producer.poll(_TURN_S)
+                deliveries.say()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--rate", type=int, required=True, help="records a second")
+    parser.add_argument("--mark", type=float, action="append", default=[], help="share of the records, ascending")
+    options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner's to handle
+    table = flights()
+    pace = Pace(options.rate, [int(mark * table.num_rows) for mark in options.mark], time.monotonic())
+    signal.signal(signal.SIGUSR1, lambda *_: pace.leave_mark())
+    producer = Producer({"bootstrap.servers": options.bootstrap})
+    deliveries = _Deliveries()
+    sent = 0
+    while sent < table.num_rows:
+        due = pace.due(time.monotonic())
+        if due > sent:
+            turn = table.slice(sent, min(due - sent, 5000))
+            _send(producer, options.topic, turn, deliveries)
+            sent += turn.num_rows
+        producer.poll(_TURN_S)
+        deliveries.say()
+    while producer.flush(_TURN_S):
+        deliveries.say()
+    size = sum(chunk.nbytes for chunk in table["value"].chunks)
+    write({"type": "done", "delivered": deliveries.delivered, "failed": deliveries.failed, "bytes": size})
+
+
+if __name__ == "__main__":
+    main()

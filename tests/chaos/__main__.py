@@ -1,0 +1,71 @@
+"""``python -m tests.chaos --seed S --minutes M``: real clients under random faults. ``... check DIR``: its journals
+again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from tests.chaos import plan
+from tests.chaos.checker import check
+from tests.chaos.cluster import ROOT
+from tests.chaos.history import read_history
+from tests.chaos.report import report
+from tests.chaos.run import Run
+
+
+@click.group(invoke_without_command=True)
+@click.option("--seed", default=1, show_default=True, help="Which plan.")
+@click.option("--minutes", default=3.0, show_default=True, help="How long the load lasts, quiet times included.")
+@click.option("--rate", default=50, show_default=True, help="Records per second and producer.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Where journals and logs go, and stay.")
+@click.option("--tree", type=click.Path(exists=True, file_okay=False, path_type=Path), default=ROOT, hidden=True)
+@click.option("--show", is_flag=True, help="Print the plan and end.")
+@click.pass_context
+def main(
+    context: click.Context, seed: int, minutes: float, rate: int, folder: Path | None, tree: Path, show: bool
+) -> None:
+    """Run the plan of a seed and check what came of it. Exit code 1 if a rule was violated."""
+    if context.invoked_subcommand is not None:
+        return
+    wanted = plan.make(seed, minutes)
+    if show:
+        click.echo("\n".join(map(str, wanted.faults)))
+        return
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # what was started is ended
+    place = folder or Path(tempfile.mkdtemp(prefix="muster-chaos-"))
+    place.mkdir(parents=True, exist_ok=True)
+    Run(wanted, place, tree, rate, lambda text: click.echo(f"chaos: {text}", err=True)).go()
+    if not _told(place, minutes):
+        click.echo(
+            f"chaos: again: make chaos SEED={seed} MINUTES={minutes:g}; journals and logs are in {place};\n"
+            f"chaos: check them once more: {sys.executable} -m tests.chaos check {place}"
+        )
+        sys.exit(1)
+    if folder is None:
+        shutil.rmtree(place)
+
+
+@main.command("check")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def check_again(directory: Path) -> None:
+    """Check the journals of a run that is over."""
+    sys.exit(0 if _told(directory, 0) else 1)
+
+
+def _told(folder: Path, minutes: float) -> bool:
+    """Print the report; whether nothing is violated."""
+    history = read_history(folder / "journals")
+    violations = check(history)
+    click.echo(report(history, violations, minutes))
+    return not violations
+
+
+if __name__ == "__main__":
+    main()

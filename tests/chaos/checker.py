@@ -1,0 +1,37 @@
+"""All rules over one history. Pure: the same history gives the same answer, on any machine and any day."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tests.chaos.history import History
+from tests.chaos.rules import calls, commits, groups, processes, records
+from tests.chaos.rules.violation import MOST, Violation
+
+RULES: tuple[Callable[[History], Iterator[str]], ...] = (
+    records.acknowledged_is_kept,
+    records.offsets_are_stable,
+    records.nothing_else_appears,
+    records.every_group_reads_everything,
+    records.idempotent_order,
+    records.no_gaps,
+    commits.commits_are_kept,
+    commits.everything_is_committed,
+    groups.one_owner,
+    groups.one_owner_in_descriptions,
+    calls.nothing_hangs,
+    calls.nobody_gives_up,
+    processes.all_alive,
+    processes.nothing_grows,
+)
+
+
+def check(history: History) -> list[Violation]:
+    """What violates a rule, by rule; of each the first ``MOST`` and then how many more."""
+    found: list[Violation] = []
+    for rule in RULES:
+        texts = list(rule(history))
+        found += [Violation(rule.__name__, text) for text in texts[:MOST]]
+        if len(texts) > MOST:
+            found.append(Violation(rule.__name__, f"and {len(texts) - MOST} more"))
+    return found

@@ -1,0 +1,124 @@
+"""``muster up`` of a tree, on ports that stay, in a folder of its own; killed and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from pytest_muster.bound import bound
+from tests.chaos import processes
+
+ROOT = Path(__file__).parents[2]
+_STOP_S = 60.0
+_MUSTER = (sys.executable, "-m", "muster.gateway.cli.main")
+
+
+class StartFailed(RuntimeError):
+    """Muster did not come up; the message ends with its log."""
+
+
+class Cluster:
+    """``with Cluster(folder, gateways=3, properties={...}) as cluster``: serves within; nothing is left behind."""
+
+    def __init__(self, folder: Path, *, gateways: int, properties: dict[str, str], tree: Path = ROOT) -> None:
+        """``tree``: the checkout whose Muster runs."""
+        self.storage = folder / "storage"
+        self._tree = tree
+        self._ready_file, self._log = folder / "ready.json", folder / "muster.log"
+        port = free_ports(2 * gateways)
+        self.bootstrap = ",".join(f"127.0.0.1:{port + number}" for number in range(gateways))
+        self.http = [f"http://127.0.0.1:{port + gateways + number}" for number in range(gateways)]
+        sets = {**properties, "metrics.port": str(port + gateways)}
+        self._command = [
+            *(*_MUSTER, "up", "--port", str(port), "--gateways", str(gateways), "--storage", str(self.storage)),
+            *("--ready-file", str(self._ready_file)),
+            *(item for name, value in sets.items() for item in ("--set", f"{name}={value}")),
+        ]
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def start(self) -> None:
+        """Until it serves. StartFailed."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                bound(self._command),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=self._tree,
+                env=self._environment(),
+            )
+        assert self._process.stdout is not None
+        if not self._process.stdout.readline().startswith("muster ready "):
+            self.end()
+            raise StartFailed(f"muster up failed:\n{self._log.read_text(errors='replace')[-2000:]}")
+
+    def kill_everything(self) -> None:
+        """SIGKILL to ``muster up`` and to every process below it, at once."""
+        members = processes.family(self.pid)
+        for process in members:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.wait(_STOP_S)
+        psutil.wait_procs(members[1:], timeout=_STOP_S)
+
+    def status(self) -> dict[str, Any]:
+        """What ``muster status`` says."""
+        command = [*_MUSTER, "status", "--json", "--storage", str(self.storage)]
+        done = subprocess.run(
+            command, capture_output=True, check=True, cwd=self._tree, env=self._environment(), timeout=_STOP_S
+        )
+        status: dict[str, Any] = json.loads(done.stdout)
+        return status
+
+    def end(self) -> int | None:
+        """SIGTERM, and SIGKILL by pid for whatever is still there; the exit code, None if it did not end by itself."""
+        members = processes.family(self.pid)
+        with suppress(psutil.NoSuchProcess):
+            for process in members:
+                process.send_signal(signal.SIGCONT)  # somebody may have left it paused
+        code = None
+        self._process.terminate()
+        try:
+            code = self._process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        for process in psutil.wait_procs(members[1:], timeout=10)[1]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.wait()
+        return code
+
+    def _environment(self) -> dict[str, str]:
+        """Python finds the tree's own packages first, in Ray's workers as well."""
+        return {**os.environ, "PYTHONPATH": str(self._tree)}
+
+    def __enter__(self) -> Cluster:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+def free_ports(count: int) -> int:
+    """The first of so many ports in a row that nobody uses now, below those that the kernel hands out to clients."""
+    while True:
+        first = random.randrange(20_000, 32_000)
+        with ExitStack() as held, suppress(OSError):
+            for number in range(count):
+                held.enter_context(socket.create_server(("127.0.0.1", first + number)))
+            return first

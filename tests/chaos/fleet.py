@@ -1,0 +1,119 @@
+"""The worker processes: started, killed, paused, told to leave, and started again under a new number."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pytest_muster.bound import bound
+from tests.chaos.cluster import ROOT
+from tests.chaos.journal import Journal
+from tests.chaos.plan import Plan, Worker
+from tests.chaos.workers.spec import Spec
+
+
+class Fleet:
+    """All workers of a plan. Every start and end is in the run's journal, by the process's name."""
+
+    def __init__(self, plan: Plan, bootstrap: str, folder: Path, journal: Journal, records_per_s: int) -> None:
+        self._workers: Mapping[str, Worker] = {worker.name: worker for worker in plan.workers}
+        self._topics, self._bootstrap, self._folder, self._journal = plan.topics, bootstrap, folder, journal
+        self._records_per_s = records_per_s
+        self._starts: dict[str, int] = {}
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._leaving: dict[str, subprocess.Popen[bytes]] = {}
+
+    def names(self, role: str) -> list[str]:
+        return [name for name, worker in self._workers.items() if worker.role == role]
+
+    def start(self, name: str) -> None:
+        """One more process of that worker; nothing if one runs."""
+        if name in self._running:
+            return
+        worker = self._workers[name]
+        self._starts[name] = number = self._starts.get(name, 0) + 1
+        process_name = f"{name}.{number}"
+        spec = Spec(
+            name=process_name,
+            role=worker.role,
+            library=worker.library,
+            bootstrap=self._bootstrap,
+            topics={topic: self._topics[topic] for topic in worker.topics},
+            journal=str(self._folder / f"{process_name}.jsonl"),
+            idempotent=worker.idempotent,
+            records_per_s=self._records_per_s,
+            group=worker.group,
+            mode=worker.mode,
+            strategy=worker.strategy,
+        )
+        path = self._folder / f"{process_name}.spec.json"
+        spec.save(path)
+        with (self._folder / f"{process_name}.log").open("wb") as log:
+            self._running[name] = subprocess.Popen(
+                # SIGKILL: a worker that is left alone has nothing to tell to anybody, and may be paused.
+                bound([sys.executable, "-m", "tests.chaos.workers", str(path)], signal.SIGKILL),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+            )
+
+    def kill(self, name: str) -> None:
+        """SIGKILL."""
+        if process := self._running.pop(name, None):
+            died = process.poll()
+            process.kill()
+            process.wait()
+            self._ended(name, died)
+
+    def pause(self, name: str, until_s: float) -> None:
+        """SIGSTOP; :meth:`resume` is to follow at that time."""
+        if process := self._running.get(name):
+            self._journal.write("worker-paused", worker=self._process_name(name), until=until_s)
+            process.send_signal(signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        if process := self._running.get(name):
+            process.send_signal(signal.SIGCONT)
+
+    def leave(self, name: str) -> None:
+        """SIGTERM: it ends in order, at its own pace."""
+        if process := self._running.pop(name, None):
+            process.send_signal(signal.SIGTERM)
+            self._leaving[self._process_name(name)] = process
+
+    def look(self) -> None:
+        """Take note of who has ended; whoever ended by itself is started again."""
+        for process_name, process in list(self._leaving.items()):
+            if process.poll() is not None:
+                del self._leaving[process_name]
+                self._journal.write("worker-ended", worker=process_name, code=process.returncode)
+        for name, process in list(self._running.items()):
+            if process.poll() is not None:
+                del self._running[name]
+                self._ended(name, process.returncode)
+                self.start(name)
+
+    def gone(self) -> bool:
+        """Whether all who were told to leave have ended."""
+        self.look()
+        return not self._leaving
+
+    def end(self) -> None:
+        """SIGKILL to whatever is left."""
+        for name in list(self._running):
+            self.kill(name)
+        for process_name, process in self._leaving.items():
+            process.kill()
+            process.wait()
+            self._journal.write("worker-ended", worker=process_name, code=None)
+        self._leaving.clear()
+
+    def _ended(self, name: str, code: int | None) -> None:
+        self._journal.write("worker-ended", worker=self._process_name(name), code=code)
+
+    def _process_name(self, name: str) -> str:
+        return f"{name}.{self._starts[name]}"

@@ -1,0 +1,151 @@
+"""Looks on from outside: what groups have committed, who has which partition, and at the end the logs themselves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError as KafkaPythonError
+
+from tests.chaos.journal import Journal, now_s
+from tests.chaos.payload import name_of
+
+_ASK_S = 8.0
+_EVERY_S = 1.0
+_CREATE_S = 60.0
+_QUIET = {"log_level": 0, "socket.timeout.ms": 8_000, "reconnect.backoff.max.ms": 1_000}
+
+
+class Observer(threading.Thread):
+    """Asks for the offsets of all groups, round after round, until :meth:`stop`."""
+
+    def __init__(
+        self, bootstrap: str, topics: Mapping[str, int], groups: Mapping[str, tuple[str, ...]], journal: Journal
+    ):
+        super().__init__(name="observer", daemon=True)
+        self._servers, self._topics, self._groups, self._journal = bootstrap, topics, groups, journal
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
+        self._asking = {
+            group: confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group, **_QUIET})
+            for group in groups
+        }
+        self._stopping = threading.Event()
+
+    def create_topics(self, config: Mapping[str, str]) -> None:
+        """KafkaException if they cannot be made."""
+        wanted = [NewTopic(topic, count, config=dict(config)) for topic, count in self._topics.items()]
+        for made in self._admin.create_topics(wanted).values():
+            made.result(_CREATE_S)
+
+    def run(self) -> None:
+        while not self._stopping.wait(_EVERY_S):
+            for group in self._groups:
+                with suppress(KafkaException):
+                    self.fetch_offsets(group)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join()
+
+    def fetch_offsets(self, group: str) -> dict[tuple[str, int], int]:
+        """What the group has committed, -1 for nothing; told to the journal. KafkaException."""
+        asked = [TopicPartition(topic, n) for topic in self._groups[group] for n in range(self._topics[topic])]
+        begin_s = now_s()
+        found = self._asking[group].committed(asked, _ASK_S)
+        offsets = {(p.topic, p.partition): max(-1, p.offset) for p in found if p.error is None}
+        told = [(topic, number, offset) for (topic, number), offset in offsets.items()]
+        self._journal.write("fetched", group=group, begin=begin_s, offsets=told)
+        return offsets
+
+    def has_everything(self, group: str, final: Mapping[tuple[str, int], int]) -> bool:
+        """Whether the group has committed the ends of all its partitions."""
+        with suppress(KafkaException):
+            offsets = self.fetch_offsets(group)
+            return all(max(0, offset) >= final[place] for place, offset in offsets.items()) and len(offsets) > 0
+        return False
+
+    def ends(self) -> dict[tuple[str, int], int]:
+        """The end offset of every partition. KafkaException."""
+        asking = next(iter(self._asking.values()))
+        places = [(topic, number) for topic, count in self._topics.items() for number in range(count)]
+        return {place: asking.get_watermark_offsets(TopicPartition(*place), _ASK_S)[1] for place in places}
+
+    def read_logs(self, within_s: float) -> bool:
+        """Everything that the partitions hold, told to the journal; whether that was all within the time."""
+        consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": self._servers,
+                "group.id": "final-reader",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                **_QUIET,
+            }
+        )
+        left = {(topic, number) for topic, count in self._topics.items() for number in range(count)}
+        consumer.assign([TopicPartition(topic, number, 0) for topic, number in left])
+        deadline_s = time.monotonic() + within_s
+        while left and time.monotonic() < deadline_s:
+            records: dict[tuple[str, int], list[tuple[int, str]]] = {}
+            found: list[Any] = consumer.consume(1000, 1.0)
+            for message in found:
+                place = (message.topic(), message.partition())
+                if message.error() is None:
+                    records.setdefault(place, []).append((message.offset(), name_of(message.value())))
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    left.discard(place)
+            for (topic, number), told in records.items():
+                self._journal.write("log", topic=topic, partition=number, records=told)
+        consumer.close()
+        return not left
+
+    def close(self) -> None:
+        for consumer in self._asking.values():
+            consumer.close()
+
+
+class Describer(threading.Thread):
+    """Asks who has what in all groups, round after round.
+
+    With kafka-python: librdkafka's admin client aborts the process when a connection is lost at the wrong moment
+    (confluentinc/librdkafka issue 4605).
+    """
+
+    def __init__(self, bootstrap: str, groups: Iterable[str], journal: Journal) -> None:
+        super().__init__(name="describer", daemon=True)
+        self._servers, self._groups, self._journal = bootstrap.split(","), list(groups), journal
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        admin: Any = None
+        while not self._stopping.wait(_EVERY_S):
+            try:
+                admin = admin or KafkaAdminClient(
+                    bootstrap_servers=self._servers, request_timeout_ms=8_000, reconnect_backoff_max_ms=1_000
+                )
+                for group in self._groups:
+                    self._tell(group, admin.describe_groups([group])[group])
+            except (KafkaPythonError, OSError):
+                continue  # the next round asks again
+
+    def stop(self) -> None:
+        """It may be in a call that takes its time; it is not waited for."""
+        self._stopping.set()
+
+    def _tell(self, group: str, found: dict[str, Any]) -> None:
+        if found["error"] is not None or found["group_state"] != "Stable":
+            return
+        members = {member["member_id"]: _places(member["member_assignment"]) for member in found["members"]}
+        self._journal.write("described", group=group, members=members)
+
+
+def _places(assignment: Any) -> list[tuple[str, int]]:
+    """None yet: no partitions."""
+    given = assignment["assigned_partitions"] if assignment else []
+    return sorted((topic["topic"], number) for topic in given for number in topic["partitions"])

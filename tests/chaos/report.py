@@ -1,0 +1,109 @@
+"""What a run amounted to: how much of what, what was lost, and how long it took to go on after each fault."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from muster.placement.hashing import partition_for
+from tests.chaos.history import History, Life, Span, Step
+from tests.chaos.plan import OFFSETS_PARTITIONS
+from tests.chaos.rules.violation import Violation
+
+_BOUNDS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+
+
+def report(history: History, violations: Sequence[Violation], minutes: float) -> str:
+    """For people, a few dozen lines."""
+    return "\n".join(_lines(history, violations, minutes))
+
+
+def _lines(history: History, violations: Sequence[Violation], minutes: float) -> Iterator[str]:
+    acked = [commit for commit in history.commits if commit.acked]
+    yield (
+        f"{minutes:g} minutes, {len(history.steps)} faults; {len(history.acked)} records acknowledged, "
+        f"{len(history.reads)} read by {len(history.groups)} groups, {len(acked)} commits acknowledged, "
+        f"{len(history.fetched)} offsets fetched, {len(history.lives)} client processes"
+    )
+    made = Counter(_what(step) for step in history.steps if not step.failed)
+    failed = Counter((step.kind, step.failed) for step in history.steps if step.failed)
+    yield "faults: " + ", ".join(f"{what} {count}" for what, count in sorted(made.items()))
+    for (kind, why), count in sorted(failed.items()):
+        yield f"  not made: {kind} {count}: {why}"
+    yield "time until all whom it concerned went on (s):"
+    yield from _histogram(history)
+    texts = (text for life in history.lives.values() for text in life.refusals)
+    refusals = Counter(text.partition(":")[0].split(" ")[0] for text in texts)
+    refused = ", ".join(f"{what} {count}" for what, count in refusals.most_common())
+    yield f"what clients were refused: {refused or '-'}"
+    if violations:
+        yield f"VIOLATIONS: {len(violations)}"
+        yield from (f"  {violation.rule}: {violation.text}" for violation in violations)
+    else:
+        yield "lost: nothing; no rule is violated"
+
+
+def _histogram(history: History) -> Iterator[str]:
+    """By kind of fault and target: how often the recovery took up to 0.5 s, 1 s and so on."""
+    successes = _successes(history)
+    times: dict[str, list[float]] = defaultdict(list)
+    for step in history.steps:
+        if not step.failed and (took_s := recovery_s(history.lives.values(), successes, step)) is not None:
+            times[_what(step)].append(took_s)
+    heads = [f"<{bound:g}" for bound in _BOUNDS_S] + ["more"]
+    yield f"  {'':24}" + "".join(f"{head:>6}" for head in heads) + "   worst"
+    for name, found in sorted(times.items()):
+        counts = Counter(bisect_left(_BOUNDS_S, took_s) for took_s in found)
+        cells = "".join(f"{counts[column] or '':>6}" for column in range(len(heads)))
+        yield f"  {name:24}{cells}{max(found):8.1f}"
+
+
+def recovery_s(lives: Iterable[Life], successes: Mapping[str, Sequence[Span]], step: Step) -> float | None:
+    """From the fault until each worker that it concerns had done something that it began after it. None: nobody did.
+
+    Whom it concerns: for an offsets partition the members of its groups, for a log actor the producers, else everybody.
+    Of a pause that is the time with the pause.
+    """
+    took_s = []
+    for life in lives:
+        if not life.start_s < step.end_s < life.end_s or not _concerns(step, life):
+            continue
+        spans = successes.get(life.name, ())
+        index = bisect_left(spans, (step.end_s, 0.0))
+        if index < len(spans):
+            took_s.append(spans[index][1] - step.begin_s)
+    return max(took_s, default=None)
+
+
+def _concerns(step: Step, life: Life) -> bool:
+    kind, _, number = step.target.rpartition("-")
+    if step.kind.startswith("client-"):
+        return False
+    if kind == "offsets":
+        return bool(life.group) and partition_for(life.group, OFFSETS_PARTITIONS) == int(number)
+    return life.role == "producer" or kind != "log"
+
+
+def _successes(history: History) -> dict[str, list[Span]]:
+    """By worker, when it began what was acknowledged and when that was; by begin."""
+    spans: dict[str, list[Span]] = defaultdict(list)
+    for commit in history.commits:
+        if commit.acked:
+            spans[commit.worker].append((commit.begin_s, commit.end_s))
+    sent: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for told in history.sent:
+        sent[told.producer].append((told.first, told.at_s))
+    for acked in history.acked:
+        producer, _, number = acked.name.rpartition(":")
+        index = bisect_left(sent[producer], (int(number) + 1, 0.0)) - 1
+        spans[producer.partition("/")[0]].append((sent[producer][index][1], acked.at_s))
+    for found in spans.values():
+        found.sort()
+    return spans
+
+
+def _what(step: Step) -> str:
+    if step.kind.startswith("client-") or step.kind == step.target:
+        return step.kind
+    return f"{step.kind} {step.target.rstrip('0123456789').rstrip('-')}"

@@ -1,0 +1,56 @@
+"""Clients: none hangs, and none is told anything that ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from tests.chaos.history import Call, History, Span
+
+BOUND_S = 30.0
+"""How much longer than its timeout a call may take: the machine is busy, and a library's own threads, too."""
+
+
+def nothing_hangs(history: History) -> Iterator[str]:
+    """A worker tells something at least every BOUND_S, or within the timeout of its call and BOUND_S.
+
+    Time in which the worker itself was paused, or the whole cluster was gone, does not count.
+    """
+    for life in history.lives.values():
+        excused = [*life.paused, *history.down]
+        times = [life.start_s, *life.told_s, life.end_s]
+        calls = sorted(life.calls, key=lambda call: call.begin_s)
+        for since_s, until_s in pairwise(times):
+            if until_s - since_s <= BOUND_S:
+                continue
+            call = _during(calls, since_s)
+            allowed_s = BOUND_S + (call.timeout_s if call else 0.0)
+            silent_s = until_s - since_s - _overlap((since_s, until_s), excused)
+            if silent_s > allowed_s:
+                doing = call.name if call else "reading or sending"
+                who = f"{life.name} ({life.library})"
+                yield f"{who} was silent for {silent_s:.0f} s from {since_s:.2f} s on, in {doing}"
+
+
+def _during(calls: Sequence[Call], at_s: float) -> Call | None:
+    return next((call for call in reversed(calls) if call.begin_s <= at_s < call.end_s), None)
+
+
+def _overlap(span: Span, others: Sequence[Span]) -> float:
+    """How much of the span the others cover, in seconds; they may overlap."""
+    covered_s, reached_s = 0.0, span[0]
+    for since_s, until_s in sorted(others):
+        since_s, until_s = max(since_s, reached_s), min(until_s, span[1])
+        if until_s > since_s:
+            covered_s += until_s - since_s
+            reached_s = until_s
+    return covered_s
+
+
+def nobody_gives_up(history: History) -> Iterator[str]:
+    """No library meets an error that it takes as final; a worker ends because it was told to."""
+    for life in history.lives.values():
+        if life.fatal:
+            yield f"{life.name} ({life.library}) gave up: {life.fatal}"
+        elif life.exit_code:
+            yield f"{life.name} ({life.library}) ended with exit code {life.exit_code}"

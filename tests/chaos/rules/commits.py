@@ -1,0 +1,121 @@
+"""Committed offsets: a register for each group and partition.
+
+What a fetch finds is what the last commit wrote. Of a commit that was acknowledged we know that it took effect
+between its begin and its end; of another one only that it did not before its begin. So a value is legal if some commit
+of it may have taken effect after what was certainly there last. That is weaker than "it never goes back": a commit
+whose answer was lost on the way may take effect late, in Kafka as here. Where all was answered it is not weaker.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from math import inf
+
+from tests.chaos.history import Commit, Fetched, History, Place
+
+UNRESOLVED_S = 60.0
+"""A commit request without an answer is nowhere on its way after so long: longer than any fault and any timeout."""
+Key = tuple[str, Place]
+
+
+def commits_are_kept(history: History) -> Iterator[str]:
+    """What OffsetFetch finds is never older than what was acknowledged, or found, before it was asked."""
+    commits: dict[Key, list[Commit]] = defaultdict(list)
+    for commit in _fenced(history):
+        commits[commit.group, commit.place].append(commit)
+    fetched: dict[Key, list[Fetched]] = defaultdict(list)
+    for found in history.fetched:
+        fetched[found.group, found.place].append(found)
+    for key, answers in sorted(fetched.items()):
+        yield from _register(key, commits[key], answers)
+
+
+def _register(key: Key, commits: list[Commit], answers: list[Fetched]) -> Iterator[str]:
+    known = _Latest()
+    acked = sorted((commit for commit in commits if commit.acked), key=lambda commit: commit.end_s)
+    by_value: dict[int, list[Commit]] = defaultdict(list)
+    for commit in commits:
+        by_value[commit.offset].append(commit)
+    seen = sorted(answers, key=lambda answer: answer.end_s)
+    for answer in sorted(answers, key=lambda answer: answer.begin_s):
+        while acked and acked[0].end_s < answer.begin_s:
+            known.add(acked[0].begin_s, acked[0].offset)
+            acked.pop(0)
+        while seen and seen[0].end_s < answer.begin_s:
+            if seen[0].offset >= 0:
+                known.add(seen[0].begin_s, seen[0].offset)
+            seen.pop(0)
+        floor_s, by = known.latest_other(answer.offset)
+        # A library that commits by itself commits the start, too, before it has read anything.
+        legal = (answer.offset <= 0 and floor_s == -inf) or any(
+            commit.begin_s < answer.end_s and commit.end_s >= floor_s for commit in by_value[answer.offset]
+        )
+        if not legal:
+            group, (topic, partition) = key
+            found = "nothing" if answer.offset < 0 else str(answer.offset)
+            yield (
+                f"{group} on {topic}-{partition}: OffsetFetch at {answer.begin_s:.2f} s found {found},"
+                f" {by} was committed at {floor_s:.2f} s"
+            )
+
+
+class _Latest:
+    """The value that was known to be there last, and the last one that was another."""
+
+    def __init__(self) -> None:
+        self._last = self._other = (-inf, -1)
+
+    def add(self, at_s: float, value: int) -> None:
+        if value == self._last[1]:
+            self._last = max(self._last, (at_s, value))
+        elif at_s >= self._last[0]:
+            self._last, self._other = (at_s, value), self._last
+        else:
+            self._other = max(self._other, (at_s, value))
+
+    def latest_other(self, value: int) -> tuple[float, int]:
+        return self._other if value == self._last[1] else self._last
+
+
+def _fenced(history: History) -> Iterator[Commit]:
+    """Commits with the time at which they can have taken effect at the latest.
+
+    A commit of a generation ends with the first sign of a later one: coordinators refuse it from then on.
+    """
+    signs: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for assigned in history.assigned:
+        if assigned.generation >= 0:
+            signs[assigned.group].append((assigned.generation, assigned.at_s))
+    ends = {group: _first_after(found) for group, found in signs.items()}
+    for commit in history.commits:
+        if commit.acked or commit.generation is None:
+            yield commit
+            continue
+        end_s = commit.begin_s + UNRESOLVED_S
+        if commit.generation >= 0 and commit.group in ends:
+            generations, times = ends[commit.group]
+            index = bisect_left(generations, commit.generation + 1)
+            if index < len(times):
+                end_s = min(end_s, times[index])
+        yield commit._replace(end_s=end_s)
+
+
+def _first_after(signs: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
+    """Generations, ascending, and when the first sign of that one or of a later one was."""
+    generations: list[int] = []
+    times: list[float] = []
+    earliest_s = inf
+    for generation, at_s in sorted(signs, reverse=True):
+        earliest_s = min(earliest_s, at_s)
+        generations.append(generation)
+        times.append(earliest_s)
+    return generations[::-1], times[::-1]
+
+
+def everything_is_committed(history: History) -> Iterator[str]:
+    """In the quiet time at the end each group commits all that its partitions hold."""
+    for group, drained in sorted(history.drained.items()):
+        if not drained:
+            yield f"{group} had not committed everything when the quiet time was over"

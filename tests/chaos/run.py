@@ -1,0 +1,171 @@
+"""One run: the cluster, the clients, the faults of the plan, a quiet time in which all must come through, the check."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from confluent_kafka import KafkaException
+
+from tests.chaos import plan, processes
+from tests.chaos.cluster import Cluster
+from tests.chaos.fleet import Fleet
+from tests.chaos.harm import Harm
+from tests.chaos.journal import Journal
+from tests.chaos.observer import Describer, Observer
+from tests.chaos.plan import Plan
+
+PROPERTIES = {
+    "fault.injection.enable": "true",
+    "offsets.topic.num.partitions": str(plan.OFFSETS_PARTITIONS),
+    "log.actors": str(plan.LOG_ACTORS),
+    "group.initial.rebalance.delay.ms": "500",
+    "reconciler.interval.ms": "2000",
+    "offsets.topic.segment.bytes": "65536",
+}
+TOPIC_CONFIG = {"segment.bytes": "65536"}
+"""Segments are small, so that faults meet logs that begin a new one."""
+DRAIN_S = 90.0
+"""How long the quiet time may last until every group has committed everything."""
+_SAMPLE_EVERY_S = 2.0
+_TICK_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """``folder`` takes journals, logs and the storage directory; it exists and is empty."""
+
+    plan: Plan
+    folder: Path
+    tree: Path
+    records_per_s: int
+    say: Callable[[str], None]
+
+    def go(self) -> None:
+        """Leaves the journals in ``folder/journals``. StartFailed; whatever happens, nothing keeps running."""
+        journals = self.folder / "journals"
+        journals.mkdir()
+        (self.folder / "plan.json").write_text(self.plan.as_json())
+        journal = Journal(journals / "run.jsonl")
+        journal.write("load", topics=self.plan.topics, groups=self.plan.groups)
+        cluster = Cluster(self.folder, gateways=plan.GATEWAYS, properties=PROPERTIES, tree=self.tree)
+        with cluster:
+            fleet = Fleet(self.plan, cluster.bootstrap, journals, journal, self.records_per_s)
+            try:
+                self._load(cluster, fleet, journal, Journal(journals / "observer.jsonl"))
+            finally:
+                fleet.end()
+
+    def _load(self, cluster: Cluster, fleet: Fleet, journal: Journal, observing: Journal) -> None:
+        observer = Observer(cluster.bootstrap, self.plan.topics, self.plan.groups, observing)
+        observer.create_topics(TOPIC_CONFIG)
+        sampler = _Sampler(cluster, journal)
+        for worker in self.plan.workers:
+            fleet.start(worker.name)
+        journal.write("phase", name="warm")
+        observer.start()
+        describer = Describer(cluster.bootstrap, self.plan.groups, observing)
+        describer.start()
+        sampler.start()
+        harm = Harm(cluster, fleet, journal)
+        try:
+            self._harm(fleet, harm, journal)
+        finally:
+            harm.end_all()
+        journal.write("phase", name="quiet")
+        self._drain(fleet, observer, journal)
+        describer.stop()
+        observer.stop()
+        sampler.stop()
+        if not observer.read_logs(DRAIN_S):
+            self.say("the logs could not be read to their ends")
+        observer.close()
+        journal.write("alive", bad=_not_alive(cluster))
+        journal.write("phase", name="end")
+
+    def _harm(self, fleet: Fleet, harm: Harm, journal: Journal) -> None:
+        """The plan's faults, each at its time; time in which the cluster was gone is not counted."""
+        began_s = time.monotonic()
+
+        def until(at_s: float) -> None:
+            while time.monotonic() - began_s - harm.down_s < at_s:
+                harm.tick()
+                fleet.look()
+                time.sleep(_TICK_S)
+
+        until(plan.WARM_S)
+        journal.write("phase", name="faults")
+        for fault in self.plan.faults:
+            until(fault.at_s)
+            self.say(str(fault))
+            harm.do(fault)
+        until(self.plan.quiet_at_s)
+
+    def _drain(self, fleet: Fleet, observer: Observer, journal: Journal) -> None:
+        """Producers end, all groups commit the ends of all logs, members leave."""
+        for name in fleet.names("producer"):
+            fleet.leave(name)
+        self._wait(fleet.gone, "producers still wait for answers")
+        ends: dict[tuple[str, int], int] = {}
+
+        def drained() -> bool:
+            fleet.look()
+            if not ends:
+                try:
+                    ends.update(observer.ends())
+                except KafkaException:
+                    return False
+            return all(observer.has_everything(group, ends) for group in self.plan.groups)
+
+        self._wait(drained, "groups have not committed everything")
+        journal.write("drained", groups={group: observer.has_everything(group, ends) for group in self.plan.groups})
+        for name in fleet.names("consumer"):
+            fleet.leave(name)
+        self._wait(fleet.gone, "consumers do not end")
+
+    def _wait(self, done: Callable[[], bool], otherwise: str) -> None:
+        deadline_s = time.monotonic() + DRAIN_S
+        while not done():
+            if time.monotonic() > deadline_s:
+                self.say(otherwise)
+                return
+            time.sleep(0.2)
+
+
+class _Sampler(threading.Thread):
+    """Memory, descriptors and sockets of all processes of the cluster, every few seconds."""
+
+    def __init__(self, cluster: Cluster, journal: Journal) -> None:
+        super().__init__(name="sampler", daemon=True)
+        self._cluster, self._journal = cluster, journal
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        while not self._stopping.wait(_SAMPLE_EVERY_S):
+            try:
+                self._journal.write("sample", processes=processes.sample(self._cluster.pid))
+            except psutil.Error as error:  # it went while we looked
+                print(f"chaos: no sample: {error}", file=sys.stderr)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join()
+
+
+def _not_alive(cluster: Cluster) -> list[str]:
+    """Actors that do not serve, by ``muster status``, and names of actors without a process."""
+    deadline_s = time.monotonic() + DRAIN_S
+    while True:
+        actors = cluster.status()["actors"]
+        bad = [
+            f"{actor['name']} is {actor['state']}: {actor['error']}" for actor in actors if actor["state"] != "alive"
+        ]
+        bad += [f"{actor['name']} has no process" for actor in actors if not psutil.pid_exists(actor["pid"] or -1)]
+        if not bad or time.monotonic() > deadline_s:
+            return bad
+        time.sleep(1)

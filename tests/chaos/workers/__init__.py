@@ -1,0 +1,1 @@
+"""Producers and consumers, each a process: ``python -m tests.chaos.workers SPEC.json`` runs until SIGTERM."""

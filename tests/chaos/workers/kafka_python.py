@@ -1,0 +1,131 @@
+"""Workers on kafka-python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kafka
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.errors import KafkaError
+
+from tests.chaos.workers.base import (
+    CALL_S,
+    DELIVERY_TIMEOUT_MS,
+    HEARTBEAT_MS,
+    REQUEST_TIMEOUT_MS,
+    ROUND_S,
+    SESSION_MS,
+    Consuming,
+    Offsets,
+    Producing,
+)
+from tests.chaos.workers.spec import Spec
+
+_ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
+
+
+def _common(spec: Spec) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": spec.bootstrap.split(","),
+        "client_id": spec.name,
+        "request_timeout_ms": REQUEST_TIMEOUT_MS,
+        "reconnect_backoff_max_ms": 1_000,
+    }
+
+
+class Producer(Producing):
+    def run(self) -> None:
+        with self.journal.call("connect", 60):
+            producer = kafka.KafkaProducer(
+                **_common(self.spec),
+                acks="all",
+                enable_idempotence=self.spec.idempotent,
+                linger_ms=5,
+                delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+                max_block_ms=CALL_S * 1000,
+            )
+        while not self.stopping.is_set():
+            place, records = self.next_records()
+            for name, value in records:
+                self._send(producer, name, place, value)
+            self.stopping.wait(ROUND_S)
+            self.tell()
+        while self.in_flight:
+            try:
+                with self.journal.call("flush", CALL_S):
+                    producer.flush(CALL_S)
+            except KafkaError:
+                pass  # told: not all in time
+            self.tell()
+        with self.journal.call("close", CALL_S):
+            producer.close(CALL_S)
+
+    def _send(self, producer: Any, name: str, place: tuple[str, int], value: bytes) -> None:
+        try:
+            future = producer.send(place[0], value, partition=place[1])
+        except KafkaError as error:
+            self.failed(name, error)
+            return
+        future.add_callback(lambda told: self.acked(name, (told.topic, told.partition), told.offset))
+        future.add_errback(lambda error: self.failed(name, error))
+
+
+class Consumer(Consuming, kafka.ConsumerRebalanceListener):  # type: ignore[misc]
+    def run(self) -> None:
+        auto = self.spec.mode == "auto"
+        with self.journal.call("connect", 60):
+            self._consumer = kafka.KafkaConsumer(
+                **_common(self.spec),
+                group_id=self.spec.group,
+                auto_offset_reset="earliest",
+                enable_auto_commit=auto,
+                auto_commit_interval_ms=1_000,
+                session_timeout_ms=SESSION_MS,
+                heartbeat_interval_ms=HEARTBEAT_MS,
+                partition_assignment_strategy=(_ASSIGNORS[self.spec.strategy],),
+                fetch_max_wait_ms=200,
+            )
+        self._consumer.subscribe(list(self.spec.topics), listener=self)
+        while not self.stopping.is_set():
+            try:
+                found = self._consumer.poll(200)
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                self.refused("poll", error)  # nobody is there: it is the application that tries again
+                self.stopping.wait(ROUND_S)
+                continue
+            offsets = self.read((r.topic, r.partition, r.offset, r.value) for some in found.values() for r in some)
+            if not offsets:
+                continue
+            if auto:
+                self.may_commit(offsets)  # the next poll does
+                self.pending = {}
+            else:
+                self._commit(offsets)
+        with self.journal.call("close", CALL_S):
+            self._consumer.close(timeout_ms=CALL_S * 1000)
+
+    def _commit(self, offsets: Offsets) -> None:
+        structs = {
+            kafka.TopicPartition(*place): kafka.OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()
+        }
+        try:
+            with self.committing(offsets, self._membership()[0]):
+                self._consumer.commit(structs, timeout_ms=CALL_S * 1000)
+        except KafkaError:
+            return  # told; the next round tries again
+        self.pending = {}
+
+    def _membership(self) -> tuple[int, str]:
+        generation = self._consumer._coordinator._generation
+        return generation.generation_id, generation.member_id
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        gained = {(partition.topic, partition.partition) for partition in assigned}
+        generation, member = self._membership()
+        self.assigned(self.owned | gained, generation, member)
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self.revoked((partition.topic, partition.partition) for partition in revoked)

@@ -1,0 +1,76 @@
+"""One Apache Kafka and one Muster for all checks; each check uses topics and groups of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+
+import pytest
+
+from muster.actors.runtime.java import JavaNotFound
+from tests.conformance.artifacts import Kafka, KafkaJs, ToolMissing, connect, kafka, kafkajs
+from tests.conformance.kafka import KafkaBroker
+from tests.marks import mark_folder
+from tests.muster_process import Muster
+
+_numbers = itertools.count(1)
+_PYPI_CLIENTS = ("confluent-kafka",)
+
+
+def pytest_report_header() -> str:
+    """Versions of what is compared and of the clients. Fetches what is not there yet."""
+    try:
+        kafkas = f"Apache Kafka, its tools and Java clients {kafka().version}, Connect {connect().version}"
+        fetched = [kafkas, f"kafkajs {kafkajs().version}"]
+    except (ToolMissing, JavaNotFound) as error:
+        pytest.exit(str(error), returncode=1)
+    return "conformance: " + ", ".join(fetched + [f"{name} {version(name)}" for name in _PYPI_CLIENTS])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all, and apart what is played on Kafka itself: it shows that an expectation is right, nothing of Muster."""
+    mark_folder(items, __file__, "conformance")
+    for item in items:
+        callspec = getattr(item, "callspec", None)  # of a test with parameters
+        if callspec is not None and "kafka" in callspec.params.values():
+            item.add_marker("on_kafka")
+
+
+@pytest.fixture(scope="session")
+def release() -> Kafka:
+    return kafka()
+
+
+@pytest.fixture(scope="session")
+def installed_kafkajs() -> KafkaJs:
+    return kafkajs()
+
+
+@pytest.fixture(scope="session")
+def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Muster]:
+    """Two gateways; a short rebalance delay, so that groups settle fast."""
+    storage = tmp_path_factory.mktemp("muster") / "storage"
+    with Muster(storage, properties={"group.initial.rebalance.delay.ms": "300"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def broker(release: Kafka) -> Iterator[KafkaBroker]:
+    with KafkaBroker(release=release) as running:
+        yield running
+
+
+@pytest.fixture(scope="session", params=["muster", "kafka"])
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """Of Muster and, so that a wrong expectation shows, of Apache Kafka."""
+    if request.param == "muster":
+        return str(request.getfixturevalue("muster").bootstrap)
+    return str(request.getfixturevalue("broker").bootstrap_servers)
+
+
+@pytest.fixture
+def fresh() -> Callable[[str], str]:
+    """A name that no other check uses."""
+    return lambda kind: f"{kind}-{next(_numbers)}"

@@ -1,0 +1,154 @@
+"""cluster.yaml: Ray finds it valid, and ``ray up`` sends the hosts what it should."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+
+STAND_IN = """#!{python} -I
+import json, os, sys
+with open({log!r}, "a") as log:
+    log.write(json.dumps([os.path.basename(sys.argv[0]), *sys.argv[1:]]) + "\\n")
+"""
+
+
+@pytest.fixture
+def config() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "cluster.yaml").read_text())
+    return loaded
+
+
+def test_ray_finds_it_valid(config: dict[str, Any]) -> None:
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    validate_config(prepare_config(config))
+
+
+def test_ray_finds_a_misspelt_key(config: dict[str, Any]) -> None:
+    from jsonschema import ValidationError
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    config["setup_comands"] = []
+    with pytest.raises(ValidationError):
+        validate_config(prepare_config(config))
+
+
+def test_head_and_workers_agree_on_how_ray_runs(config: dict[str, Any]) -> None:
+    """Tokens on every node, or workers fail to join and nobody says so; failure detection the same everywhere."""
+    head, worker = (
+        dict(re.findall(r"\b(RAY_\w+)=(\d+|token)", _with("ray start", config[f"{kind}_start_ray_commands"])))
+        for kind in ("head", "worker")
+    )
+    assert head == worker
+    assert head["RAY_AUTH_MODE"] == "token"
+
+
+def test_the_numbers_of_hosts_agree(config: dict[str, Any]) -> None:
+    workers = len(config["provider"]["worker_ips"])
+    assert config["min_workers"] == config["max_workers"] == workers
+    assert f"--nodes {workers + 1} " in _with("muster up", config["head_start_ray_commands"])
+
+
+def test_the_muster_that_is_stopped_is_the_one_that_is_started(config: dict[str, Any]) -> None:
+    commands = config["head_start_ray_commands"]
+    down, up = (re.findall(r"--storage (\S+)", _with(f"muster {verb}", commands)) for verb in ("down", "up"))
+    assert down == up
+
+
+def test_hosts_install_what_runs_and_no_tools(config: dict[str, Any]) -> None:
+    """In the versions that the tests have. setuptools is what builds Muster there."""
+    everything, hosts = _pins("requirements.lock"), _pins("requirements-hosts.lock")
+    assert hosts.items() <= everything.items(), "run: make lock"
+    assert not hosts.keys() & {"pytest", "hypothesis", "ruff", "mypy", "pip-tools", "aiokafka", "kafka-python"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    needed = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    assert {re.split(r"[^\w-]", requirement)[0].lower() for requirement in needed} <= hosts.keys(), "run: make lock"
+    assert "-r ~/muster/requirements-hosts.lock" in _with("--require-hashes", config["setup_commands"])
+
+
+def _pins(name: str) -> dict[str, str]:
+    return dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / name).read_text(), re.MULTILINE))
+
+
+def _with(text: str, commands: list[str]) -> str:
+    (found,) = (command for command in commands if text in command)
+    return found
+
+
+@dataclass
+class Sent:
+    """What ``ray up`` called: argument lists of ssh and of rsync, in order."""
+
+    ssh: list[str]
+    rsync: list[list[str]]
+
+
+@pytest.fixture
+def sent(tmp_path: Path) -> Sent:
+    """Run ``ray up`` in a directory and a home of its own, with stand-ins for ssh and rsync first in PATH."""
+    log, tools, home = tmp_path / "log", tmp_path / "bin", tmp_path / "home"
+    for folder in (tools, home / ".ssh", tmp_path / "dist/muster", tmp_path / "tmp"):
+        folder.mkdir(parents=True)
+    for name in ("ssh", "rsync", "scp"):
+        (tools / name).write_text(STAND_IN.format(python=sys.executable, log=str(log)))
+        (tools / name).chmod(0o755)
+    (home / ".ssh/id_ed25519").write_text("a key")
+    (tmp_path / "auth_token").write_text("a token")
+    (tmp_path / "dist/muster/pyproject.toml").write_text("")
+    shutil.copy(ROOT / "cluster.yaml", tmp_path)
+    ray = Path(sys.executable).with_name("ray")
+    done = subprocess.run(
+        [str(ray), "up", "cluster.yaml", "-y", "--no-config-cache"],
+        cwd=tmp_path,
+        env={
+            "PATH": f"{tools}:/usr/bin:/bin",
+            "HOME": str(home),
+            "TMPDIR": str(tmp_path / "tmp"),
+            "RAY_TMPDIR": str(tmp_path / "tmp"),  # the provider's state, by the cluster's name
+            "RAY_UP_enable_autoscaler_v2": "0",
+            "RAY_USAGE_STATS_ENABLED": "0",
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    calls = [json.loads(line) for line in log.read_text().splitlines()]
+    return Sent(
+        ssh=[" ".join(call[1:]) for call in calls if call[0] == "ssh"],
+        rsync=[call[1:] for call in calls if call[0] == "rsync"],
+    )
+
+
+def test_ray_up_sends_token_checkout_and_commands_in_order(sent: Sent) -> None:
+    copied = [" ".join(call) for call in sent.rsync]
+    assert any("auth_token" in call and "10.0.0.10" in call for call in copied)
+    assert any("dist/muster" in call and "10.0.0.10" in call for call in copied)
+    steps = ["venv ~/muster-venv", "--require-hashes", "--no-deps", "muster down", "ray stop"]
+    steps += ["ray start --head", "muster up --address auto"]
+    found = [next((index for index, call in enumerate(sent.ssh) if step in call), None) for step in steps]
+    assert None not in found, found
+    assert found == sorted(found, key=lambda index: index or 0)
+
+
+def test_ray_up_starts_the_head_with_token_and_autoscaling(sent: Sent) -> None:
+    (head,) = (call for call in sent.ssh if "ray start --head" in call)
+    assert "RAY_AUTH_MODE=token" in head
+    assert "--autoscaling-config=~/ray_bootstrap_config.yaml" in head
+    (up,) = (call for call in sent.ssh if "muster up" in call)
+    assert "RAY_AUTH_MODE=token" in up
+    assert all(option in up for option in ("--storage /srv/muster", "--ready-file", "--detach ~/muster.log"))
+    assert not any(host in call for call in sent.ssh for host in ("10.0.0.11", "10.0.0.12")), "workers: the head's job"

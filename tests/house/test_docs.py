@@ -1,0 +1,123 @@
+"""What README and docs/ name is there: commands and their options, properties, metrics, files, links."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from muster.actors.config import MusterConfig, describe_broker, describe_topic
+from muster.gateway.cli.main import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+_CONFIG = MusterConfig.from_properties({})
+PROPERTIES = {row.name for row in (*describe_broker(_CONFIG), *describe_topic(_CONFIG, {}))}
+_SPAN = re.compile(r"`([^`\n]+)`")
+_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def spans(page: Path) -> list[str]:
+    """Code in sentences and tables."""
+    return _SPAN.findall(_BLOCK.sub("", page.read_text()))
+
+
+def command_lines(page: Path) -> Iterator[str]:
+    """``muster ...``, in sentences and in blocks."""
+    yield from (text for text in spans(page) if text.startswith("muster "))
+    for block in _BLOCK.findall(page.read_text()):
+        for line in block.replace("\\\n", " ").splitlines():
+            found = re.match(r"\s*(?:\$ )?(?:\.venv/bin/)?(muster [^#|>&]*)", line)
+            if found and not found[1].startswith("muster ready"):
+                yield found[1].strip()
+
+
+def unknown_in(line: str) -> str | None:
+    """What of the command line ``muster`` does not have: a command, or an option of one."""
+    words = shlex.split(line.replace("...", ""))[1:]
+    command: click.Command = cli
+    context = click.Context(cli)
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        found = command.get_command(context, words[0])
+        if found is None:
+            return words[0] if re.fullmatch(r"[a-z-]+", words[0]) else None
+        command, words = found, words[1:]
+    known = {option for each in command.params for option in (*each.opts, *each.secondary_opts)} | {"-h", "--help"}
+    known |= {option for each in cli.params for option in each.opts}
+    return next((word for word in words if word.startswith("--") and word.partition("=")[0] not in known), None)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_exist(page: Path) -> None:
+    wrong = [f"{line}: {unknown}" for line in command_lines(page) if (unknown := unknown_in(line))]
+    assert not wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    wrong = []
+    for link in _LINK.findall(_BLOCK.sub("", page.read_text())):
+        name, _, anchor = link.partition("#")
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        target = page.parent / name if name else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            wrong.append(link)
+    assert not wrong
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.+)$", _BLOCK.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_exist(page: Path) -> None:
+    """Paths into this repository."""
+    pattern = r"(?<![\w/.-])((?:actors|bench|chaos|conformance|demo|docs|gateway|placement|spark|tests)/[\w./-]+\.\w+)"
+    wrong = [path for text in spans(page) for path in re.findall(pattern, text) if not (ROOT / path).exists()]
+    assert not wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_make_has_the_targets(page: Path) -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"`make ([a-z][\w-]*)", page.read_text())) <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_modules_exist(page: Path) -> None:
+    """Those that are run with ``python -m``, or named as one of ours."""
+    text = page.read_text()
+    said = set(re.findall(r"python\s-m\s([\w.]+)", text))
+    said |= {
+        name for span in spans(page) for name in re.findall(r"^((?:actors|gateway|placement|spark)(?:\.\w+)+)", span)
+    }
+    assert not {name for name in said if name not in PROPERTIES and not exists(name)}
+
+
+def exists(name: str) -> bool:
+    """A module or package of the repository, a name in one, or a module of somebody else's that is installed."""
+    path = ROOT / name.replace(".", "/")
+    if path.is_dir() or path.with_suffix(".py").exists():
+        return True
+    holder, _, attribute = name.rpartition(".")
+    if not holder:
+        return importlib.util.find_spec(name) is not None
+    folder = ROOT / holder.replace(".", "/")
+    sources = [folder.with_suffix(".py"), folder / "__init__.py"]
+    return any(re.search(rf"\b{attribute}\b", source.read_text()) for source in sources if source.exists())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_properties_exist(page: Path) -> None:
+    """Those that are set on the command line, or that begin as one of ours does."""
+    said = set(re.findall(r"--set ([a-z][\w.]*)=", page.read_text()))
+    assert said <= PROPERTIES

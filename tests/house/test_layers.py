@@ -1,0 +1,150 @@
+"""The layers of docs/architecture.md, the purity of the cores, circles and sizes, read from the files."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+MAY_IMPORT = {
+    "placement": set(),
+    "actors": {"placement"},
+    "gateway": {"actors", "placement"},
+    "spark": {"actors", "placement"},
+    "examples/demo": {"actors", "gateway", "placement", "spark", "pytest_muster"},
+}
+IMPURE = {"ray", "asyncio", "socket", "threading", "time", "datetime", "random", "uuid", "kazoo", "pyspark"}
+PURE = (
+    *sorted((ROOT / "actors/config").rglob("*.py")),
+    *sorted((ROOT / "actors/group").rglob("*.py")),
+    *sorted((ROOT / "gateway/attribution").rglob("*.py")),
+    *(ROOT / "actors/offsets/history" / name for name in ("journal.py", "journal_entry.py", "stillness.py")),
+    ROOT / "placement/moves.py",
+    *(ROOT / "placement/mapping" / name for name in ("comparison.py", "divergence.py", "repair.py")),
+    *(
+        ROOT / "actors/audit" / name
+        for name in ("books.py", "commits.py", "outbox.py", "report.py", "series.py", "spans.py")
+    ),
+    *(ROOT / "actors/faults" / name for name in ("apis.py", "errors.py", "matching.py", "model.py")),
+)
+
+
+MAX_LINES = 600
+MAX_MODULES = 20
+VALUES = {("uuid", "UUID"), ("datetime", "timedelta")}
+"""Types of plain values in impure modules; they read no clock and draw nothing."""
+
+
+def package_of(module: str) -> str:
+    """``actors`` for ``muster.actors.log``; for a module that is not Muster's, its top-level package."""
+    first, *others = module.split(".")
+    return others[0] if first == "muster" and others else first
+
+
+def imported(file: Path) -> Iterator[tuple[str, int]]:
+    """Top-level package of every import in the file, also inside functions, with its line; not of ``VALUES``."""
+    for node in ast.walk(ast.parse(file.read_text(), str(file))):
+        if isinstance(node, ast.Import):
+            yield from ((package_of(alias.name), node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}:{node.lineno}: import by the whole name"
+            module = node.module or ""
+            if not {(module, alias.name) for alias in node.names} <= VALUES:
+                yield package_of(module), node.lineno
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_imports_point_one_way(package: str) -> None:
+    folders = {*MAY_IMPORT, "examples", "benchmarks", "tests", "pytest", "pytest_muster"}
+    others = folders - MAY_IMPORT[package] - {package.partition("/")[0]}
+    wrong = [
+        f"{file.relative_to(ROOT)}:{line} imports {name}"
+        for file in sorted((ROOT / package).rglob("*.py"))
+        for name, line in imported(file)
+        if name in others
+    ]
+    assert not wrong
+
+
+def test_muster_has_one_import_name() -> None:
+    """``import actors`` works in a checkout too, and would load a second copy of every module."""
+    folders = {folder.name for folder in (ROOT / "muster").iterdir() if folder.is_symlink()}
+    assert folders == {"actors", "gateway", "placement", "spark"}
+    files = (file for file in ROOT.rglob("*.py") if not file.relative_to(ROOT).parts[0].startswith("."))
+    wrong = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text(), str(file)))
+        for module in modules_of(node)
+        if module.split(".")[0] in folders
+    ]
+    assert not wrong
+
+
+def modules_of(node: ast.AST) -> list[str]:
+    """The modules that an import statement names; of any other node none."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+
+
+def test_pytest_muster_needs_nothing_of_ours() -> None:
+    """Nor of anybody else's: it is installed alone, with pytest. What only type checkers import does not count."""
+    allowed = sys.stdlib_module_names | {"pytest", "pytest_muster", "typing_extensions"}
+    files = sorted((ROOT / "pytest-muster/src").rglob("*.py"))
+    assert files
+    assert not [
+        f"{file.name}:{line} imports {name}" for file in files for name, line in imported(file) if name not in allowed
+    ]
+
+
+@pytest.mark.parametrize("file", PURE, ids=lambda file: str(file.relative_to(ROOT)))
+def test_cores_are_pure(file: Path) -> None:
+    assert not [f"line {line} imports {name}" for name, line in imported(file) if name in IMPURE]
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the product, by its whole name."""
+    files = (file for package in ("actors", "gateway", "placement", "spark") for file in (ROOT / package).rglob("*.py"))
+    names = {file: ".".join(("muster", *file.relative_to(ROOT).with_suffix("").parts)) for file in files}
+    return {name.removesuffix(".__init__"): file for file, name in names.items()}
+
+
+def imports_between(files: dict[str, Path]) -> dict[str, set[str]]:
+    """Which modules each one imports, also inside functions and for type checkers."""
+    found: dict[str, set[str]] = {}
+    for name, file in files.items():
+        nodes = ast.walk(ast.parse(file.read_text(), str(file)))
+        froms = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+        named = ((node.module or "", f"{node.module}.{alias.name}") for node in froms for alias in node.names)
+        found[name] = ({whole if whole in files else module for module, whole in named} & files.keys()) - {name}
+    return found
+
+
+def test_there_is_no_circle_of_imports() -> None:
+    """Modules that import no other of those that are left are taken away, until there are none: a circle stays."""
+    left = imports_between(modules())
+    assert len(left) > 300
+    while free := {name for name, others in left.items() if not others & left.keys()}:
+        for name in free:
+            del left[name]
+    reached = {name for name in left if any(name in others for others in left.values())}
+    while reached != left.keys():
+        left = {name: left[name] & reached for name in reached}
+        reached = {name for name in left if any(name in others for others in left.values())}
+    assert not left
+
+
+def test_files_and_folders_can_be_read_in_one_sitting() -> None:
+    folders: dict[Path, int] = {}
+    for file in modules().values():
+        if file.name != "__init__.py":
+            folders[file.parent] = folders.get(file.parent, 0) + 1
+    assert not {str(folder.relative_to(ROOT)): count for folder, count in folders.items() if count > MAX_MODULES}
+    tests = (ROOT / "tests").rglob("*.py")
+    assert not [str(file) for file in (*modules().values(), *tests) if file.read_text().count("\n") > MAX_LINES]

@@ -1,0 +1,58 @@
+"""Every test is run by exactly one target of the Makefile, by its marks."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from _pytest.mark.expression import Expression
+
+from tests.house.test_layers import ROOT
+
+_OTHER_MARKS = {"cluster", "on_kafka"}
+"""They choose no target."""
+
+
+def targets() -> dict[str, Expression]:
+    """What ``pytest -m`` gets, by target."""
+    makefile = (ROOT / "Makefile").read_text()
+    found = re.findall(r"^([\w-]+): setup\n\t\$\(PYTEST\).* -m (?:\"([^\"]+)\"|(\w+))", makefile, re.MULTILINE)
+    return {name: Expression.compile(quoted or word) for name, quoted, word in found}
+
+
+def test_every_mark_chooses_one_target(pytestconfig: pytest.Config) -> None:
+    known = {line.partition(":")[0] for line in pytestconfig.getini("markers") if "make " in line}
+    assert len(known) == 5
+    for marks in (set(), *({mark} for mark in known), {"spark", "spark_apart"}):
+        chosen = [name for name, chooses in targets().items() if chooses.evaluate(marks.__contains__)]
+        assert len(chosen) == 1, (marks, chosen)
+
+
+def test_ci_runs_every_target() -> None:
+    run = set(re.findall(r"^(?:\w+=\S+ )?make ([\w-]+)$", (ROOT / ".ci/run").read_text(), re.MULTILINE))
+    assert run == {"lint", *targets()}
+
+
+def test_functions_that_test_are_in_files_that_are_collected() -> None:
+    """pytest collects ``test_*.py`` below ``tests``. Examples and pytest-muster are run by tests of ours."""
+    run_by_others = (ROOT / "examples", ROOT / "pytest-muster")
+    files = [
+        path for path in ROOT.rglob("*.py") if not path.relative_to(ROOT).parts[0].startswith((".", "muster", "dist"))
+    ]
+    wrong = [
+        str(path.relative_to(ROOT))
+        for path in files
+        if not any(path.is_relative_to(folder) for folder in run_by_others)
+        and has_tests(path)
+        and not (path.is_relative_to(ROOT / "tests") and path.name.startswith("test_"))
+    ]
+    assert not wrong
+
+
+def has_tests(path: Path) -> bool:
+    functions = (
+        node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    return any(function.name.startswith("test_") for function in functions)

@@ -1,0 +1,63 @@
+"""A node is drained while real clients work; what they must not notice. Run by ``make test-recovery``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.cluster.consumer_groups.groups import create
+from tests.muster_process import eventually
+from tests.nodes.bench import SETTLED_S, Bench
+from tests.nodes.work import drain, is_placed, moved, work
+from tests.table_rows import table_rows
+
+
+def states(bench: Bench) -> dict[str, str]:
+    return {node["node_id"]: node["state"] for node in bench.status()["nodes"] if node["state"] != "dead"}
+
+
+@pytest.mark.timeout(240)
+def test_a_node_is_drained(on_nodes: Bench, fresh: Callable[[str], str]) -> None:
+    """That of the controller, which moves too."""
+    with work(on_nodes, fresh) as clients:
+        before = on_nodes.until_settled()
+        stable = clients.stability()
+        drained = before["controller"]
+
+        done = drain(on_nodes, drained[:12])
+        assert done.returncode == 0, done.stderr
+        assert f"node {drained} " in done.stdout
+        assert "is drained: nothing of Muster is on it" in done.stdout
+        assert "left: " in done.stderr
+        after = {actor["name"]: actor for actor in on_nodes.status()["actors"]}
+        assert drained not in {actor["node_id"] for actor in after.values()}
+        assert states(on_nodes)[drained] == "drained"
+        stayed = {name: home for name, home in moved(before).items() if home != drained}
+        assert {name: after[name]["node_id"] for name in stayed} == stayed
+        leavers = {"controller", *(name for name, home in moved(before).items() if home == drained)}
+        told = eventually(
+            lambda: [row for row in table_rows(on_nodes.muster.storage, "lifecycle") if row["actor"] in leavers],
+            lambda rows: leavers <= {row["actor"] for row in rows if row["event"] == "moved"},
+            "the table lifecycle has all moves",
+        )
+        assert "lost" not in {row["event"] for row in told if row["seen_by"] == "controller"}
+        assert {row["node_id"] for row in told if row["event"] == "moved"} == {drained}
+        clients.go_on()
+        assert clients.stability() == stable
+        create(on_nodes.muster, fresh("made-without"))
+
+        address = on_nodes.status()["nodes"][0]["address"]
+        assert f"{address} is 3 nodes" in drain(on_nodes, address).stderr
+        assert "may have actors again" in drain(on_nodes, drained, "--undo").stdout
+        homes = eventually(
+            on_nodes.until_settled,
+            lambda homes: is_placed(homes, on_nodes.nodes.nodes),
+            "the node has its share again",
+            SETTLED_S,
+        )
+        assert drained in homes.values()
+        clients.go_on()
+        assert clients.stability() == stable
+        assert json.loads(on_nodes.muster.cli("topics", "list", "--json"))

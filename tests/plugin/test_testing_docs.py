@@ -1,0 +1,38 @@
+"""docs/testing-consumers.md shows the examples as they are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from muster.actors.faults import Fault
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.name != "__init__.py")
+PAGE = (ROOT / "docs" / "testing-consumers.md").read_text()
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_is_shown_whole(example: Path) -> None:
+    assert f"`examples/{example.name}`:\n\n```python\n{example.read_text()}```" in PAGE
+
+
+def test_the_faults_that_are_shown_can_be_injected() -> None:
+    """Those of the last section; a wrong name would raise."""
+    injected: list[Fault] = []
+
+    class Faults:
+        def inject(self, action: str, **fields: object) -> None:
+            injected.append(Fault(action, **fields))
+
+        def kill(self, *, group: str) -> None:
+            self.inject("kill", group=group)
+
+        def pause(self, actor: str, *, expires_ms: int) -> None:
+            self.inject("pause", actor=actor, expires_ms=expires_ms)
+
+    code = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[-1]
+    exec(code, {"muster_faults": Faults(), "topic": "orders"})
+    assert len(injected) == len(code.strip().splitlines())

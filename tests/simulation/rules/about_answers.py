@@ -1,0 +1,92 @@
+"""What must hold of requests that wait, and of answers."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from muster.actors.group.messages import (
+    DeleteGroupsResponse,
+    JoinGroup,
+    OffsetCommitResponse,
+    OffsetDeleteResponse,
+    SyncGroup,
+)
+from muster.actors.group.state import GroupState
+from muster.actors.group.timers import TimerKind, TimerName
+from muster.actors.group.types import Token
+from tests.simulation.actor import Asked, Step, StepKind
+from tests.simulation.planted.broken import Broken
+from tests.simulation.view import View
+
+E = ErrorCode
+SLACK_MS = 200
+"""Timers are armed by the millisecond, and one that nobody has met is armed again after 100 ms."""
+
+
+def no_request_is_answered_twice(view: View, step: Step) -> None:
+    """A second answer would be taken for the answer to the client's next request."""
+    if step.strays:
+        raise Broken(f"{step.strays} are answered, but nobody waits under these tokens")
+
+
+def whoever_waits_has_somebody_to_wait_for(view: View, step: Step) -> None:
+    """A parked request without a timer, or a held answer without a write under way, would wait for ever."""
+    if step.kind is StepKind.RESIGNED:
+        if view.actor.waiting:
+            raise Broken(f"the coordinator has resigned and leaves {view.actor.waiting} waiting")
+        return
+    parked: dict[Token, bool] = {}
+    writing = bool(view.log.pending)
+    for group_id, group in step.after.items():
+        joins = view.timers.get(TimerName(TimerKind.JOIN, group_id)) is not None
+        syncs = view.timers.get(TimerName(TimerKind.SYNC, group_id)) is not None
+        for member in group.members.values():
+            if member.parked_join is not None:
+                ends = joins if group.state is GroupState.PREPARING_REBALANCE else writing
+                parked[member.parked_join] = ends and group.state is not GroupState.EMPTY
+            if member.parked_sync is not None:
+                parked[member.parked_sync] = group.state is GroupState.COMPLETING_REBALANCE and (syncs or writing)
+    for token, asked in view.actor.waiting.items():
+        if not parked.get(token, writing):
+            raise Broken(f"{asked.request} of {asked.sender} waits for nothing that will happen")
+    for token in parked.keys() - view.actor.waiting.keys():
+        raise Broken(f"token {token} is parked, but nobody waits under it")
+    if view.actor.waiting and not writing and view.core.next_deadline_ms() is None:
+        raise Broken(f"{len(view.actor.waiting)} requests wait, and no timer is set")
+
+
+def nobody_waits_too_long(view: View, step: Step) -> None:
+    """JoinGroup waits for a join phase, SyncGroup for a sync phase, everything else for the log at most."""
+    due_ms = view.core.next_deadline_ms()
+    if due_ms is None or due_ms <= step.now_ms:
+        return
+    for asked in view.actor.waiting.values():
+        waited_ms = step.now_ms - asked.arrived_ms - (view.actor.stalled_ms - asked.stalled_ms)
+        if waited_ms > _bound_ms(view, asked):
+            raise Broken(f"{asked.request} of {asked.sender} waits since {waited_ms} ms")
+
+
+def _bound_ms(view: View, asked: Asked) -> int:
+    config = view.actor.config
+    bound_ms = config.offsets_commit_timeout_ms + SLACK_MS
+    request = asked.request
+    if isinstance(request, JoinGroup | SyncGroup):
+        bound_ms += view.ledger.longest_rebalance_ms[request.group_id]
+    if isinstance(request, JoinGroup):
+        bound_ms += config.group_initial_rebalance_delay_ms
+    return bound_ms
+
+
+def what_is_acknowledged_is_durable(view: View, step: Step) -> None:
+    """A client that was told "done" may forget: the log must have it, and everything decided before it."""
+    for asked, response in step.answered:
+        match response:
+            case OffsetCommitResponse() | OffsetDeleteResponse():
+                done = any(p.error is E.none for topic in response.topics for p in topic.partitions)
+            case DeleteGroupsResponse():
+                done = any(result.error is E.none for result in response.groups)
+            case _:
+                continue
+        waits_for = [batch.write for batch in view.log.pending if asked.write is not None]
+        if done and asked.write is not None and asked.write in waits_for:
+            raise Broken(f"{asked.request} is answered before write {asked.write} is durable")

@@ -1,0 +1,141 @@
+"""What must hold of committed offsets."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from muster.actors.group.codec.records import CommittedOffset, OffsetKey, decode_key, decode_value, offset_record
+from muster.actors.group.messages import FetchedOffset, OffsetFetch, OffsetFetchResponse
+from muster.actors.group.state import GroupState
+from muster.actors.group.types import GroupId
+from tests.simulation.actor import Asked, Step, StepKind
+from tests.simulation.offsets_ledger import Change, Key
+from tests.simulation.planted.broken import Broken
+from tests.simulation.view import View
+
+E = ErrorCode
+
+
+def no_acknowledged_commit_is_lost(view: View, step: Step) -> None:
+    """A partition's offset is that of the last acknowledged change, or of one after it whose answer is open.
+
+    So a commit never disappears or goes back by itself: only a later commit, a deletion that somebody asked for, the
+    deletion of its topic or its expiry changes what it says. A deletion that was acknowledged stays, too.
+    """
+    if not step.outcome.records and step.kind not in (StepKind.LOADED, StepKind.FAILED):
+        return
+    hard, ledger = view.core.hard_state, view.ledger.offsets
+    for key in _removed_by_time(step):
+        if not _may_expire(view, step, key):
+            raise Broken(f"{key} is removed, allowed: {ledger.allowed(key)}")
+        ledger.expired(key, step.now_ms)
+    for key in [*ledger.changes]:
+        group_id, topic, partition = key
+        found = hard.offsets(group_id).get((topic, partition))
+        offset = found.offset if found else None
+        if offset not in [change.offset for change in ledger.allowed(key)]:
+            raise Broken(f"{key} is {offset}, allowed: {ledger.allowed(key)}")
+        if step.kind is StepKind.LOADED:
+            ledger.settle_for_good(key, offset)
+    for group_id in hard.known_groups():
+        for topic, partition in hard.offsets(group_id):
+            if (group_id, topic, partition) not in ledger.changes:
+                raise Broken(f"nobody has committed {topic}-{partition} of {group_id}")
+
+
+def reads_show_what_is_durable(view: View, step: Step) -> None:
+    """A consumer that starts at an offset which a crash then takes back would skip what nobody has processed.
+
+    A plain OffsetFetch gives what is durable now; one that requires stable offsets gives the newest, once durable.
+    """
+    for asked, response in step.answered:
+        if not isinstance(response, OffsetFetchResponse) or not isinstance(asked.request, OffsetFetch):
+            continue
+        for group in response.groups:
+            for topic in group.topics if group.error is E.none else ():
+                for fetched in topic.partitions:
+                    _check_read(view, asked, (group.group_id, topic.name, fetched.index), fetched)
+
+
+def a_deleted_topic_leaves_no_offsets(view: View, step: Step) -> None:
+    """A topic that is created again under the name begins anew; old offsets would point nowhere."""
+    if step.kind is not StepKind.TOPICS_DELETED:
+        return
+    hard = view.core.hard_state
+    left = [(g, p) for g in hard.known_groups() for p in hard.offsets(g) if p[0] in step.topics]
+    if left:
+        raise Broken(f"{sorted(step.topics)} are deleted, but offsets are left: {left}")
+
+
+def offsets_expire_in_time(view: View, step: Step) -> None:
+    """After a walk nothing is left that should have expired, and no Empty group without offsets."""
+    if step.kind is not StepKind.TICK or view.expiry_walk_ms() == view.walk_due_ms:
+        return
+    for group_id, group in step.after.items():
+        offsets = view.core.hard_state.offsets(group_id)
+        before = step.before.get(group_id)
+        empty = group.state is GroupState.EMPTY and before is not None and before.state is GroupState.EMPTY
+        if empty and not offsets:
+            raise Broken(f"{group_id} is Empty, has no offsets, and is still there")
+        for (topic, partition), offset in offsets.items():
+            over = _age_ms(step, group_id, offset, view) if empty else None
+            if over is not None and over >= view.actor.config.offsets_retention_ms:
+                raise Broken(f"{topic}-{partition} of {group_id} is {over} ms old")
+
+
+def _removed_by_time(step: Step) -> list[Key]:
+    """Offsets that a tick has removed."""
+    if step.kind is not StepKind.TICK:
+        return []
+    keys = [decode_key(record.key) for record in step.outcome.records if record.value is None]
+    return [(key.group, key.topic, key.partition) for key in keys if isinstance(key, OffsetKey)]
+
+
+def _age_ms(step: Step, group_id: GroupId, offset: CommittedOffset, view: View) -> int | None:
+    if offset.expire_timestamp_ms is not None:
+        return None
+    base_ms = offset.commit_timestamp_ms
+    group = step.after[group_id]
+    if group.protocol_type is not None and group.state_since_ms >= 0:
+        base_ms = group.state_since_ms
+    return step.now_ms - base_ms
+
+
+def _check_read(view: View, asked: Asked, key: Key, fetched: FetchedOffset) -> None:
+    offset = fetched.offset if fetched.offset != -1 else None
+    ledger = view.ledger.offsets
+    if asked.request.require_stable:  # type: ignore[union-attr]
+        if offset not in [change.offset for change in (*ledger.readable_then(asked, key), *ledger.allowed(key))]:
+            raise Broken(f"{asked.request} reads {offset}, could be {ledger.readable_then(asked, key)}")
+    else:
+        record = offset_record(OffsetKey(*key), None)
+        value = view.log.durable.get(record.key)
+        stored = decode_value(OffsetKey(*key), value) if value is not None else None
+        durable = stored.offset if isinstance(stored, CommittedOffset) else None
+        if offset != durable:
+            raise Broken(f"{asked.request} reads {offset} of {key}, durable is {durable}")
+    ledger.settle(key, offset)
+
+
+def _may_expire(view: View, step: Step, key: Key) -> bool:
+    """Whether the retention allows the tick to remove the value that was there before it."""
+    before = step.before.get(key[0])
+    if before is None:
+        return False
+    config = view.actor.config
+    return any(
+        _is_old(step, change, config.offsets_retention_ms)
+        or (
+            before.state is GroupState.EMPTY
+            and change.expires_ms is None
+            and step.now_ms - before.state_since_ms >= config.offsets_retention_ms
+        )
+        for change in view.ledger.offsets.allowed(key)
+        if change.offset is not None
+    )
+
+
+def _is_old(step: Step, change: Change, retention_ms: int) -> bool:
+    if change.expires_ms is not None:
+        return step.now_ms >= change.expires_ms
+    return step.now_ms - change.at_ms >= retention_ms

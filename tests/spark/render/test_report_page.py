@@ -1,0 +1,389 @@
+"""The page of answers: what has to be done first and in words, a screen per question, the rest folded. No Spark."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from muster.actors.runtime.terminal import printable
+from muster.spark.answer import Answer, Plotted, Shown
+from muster.spark.jobs.job import Options, Plot
+from muster.spark.render import plots
+from muster.spark.render.page_tables import shared_beginnings, shortened
+from muster.spark.render.report_page import LEAD_ROWS, render_answers
+from muster.spark.render.screens import QUESTIONS
+from muster.spark.render.screens.screen import Level, Screen
+from muster.spark.units import cell_in, number_ticks, time_ticks
+from tests.spark.render.pages import answer, section, standing
+from tests.spark.rows import NOON
+
+
+def screen(job: str, *sections: Shown) -> Screen:
+    (question,) = [each for each in QUESTIONS if each.job == job]
+    return question.screen(answer(job, *sections))
+
+
+@pytest.mark.parametrize(
+    ("value", "column", "said"),
+    [
+        (3 << 30, "bytes", "3.0 GiB"),
+        (1023, "lost_bytes", "1,023 B"),
+        (2048.0, "rate_bytes_per_second", "2.0 KiB/s"),
+        (3725.4, "lag_seconds", "1 h 2 min"),
+        (18.737, "lag_seconds", "18.7 s"),
+        (0.25, "lag_seconds", "0.25 s"),
+        (90_000, "lost_partition_seconds", "90,000"),
+        (0.0312, "share", "3.1%"),
+        (12_345, "messages", "12,345"),
+        (None, "bytes", "-"),
+    ],
+)
+def test_numbers_have_the_units_that_their_columns_tell(value: Any, column: str, said: str) -> None:
+    assert cell_in(value, column) == said
+
+
+def test_the_page_begins_with_what_has_to_be_done_and_who_ended_on_purpose_is_none_of_it() -> None:
+    steps = section("steps", *({"at": NOON + timedelta(hours=hours), "bytes": 1} for hours in (0, 36)))
+    steps = replace(steps, plot=Plot(kind="lines", x=("at",), y="bytes", y_label="bytes"))
+    moved = Answer(job="failover", title="failover", sections=[section("open"), section("longest")])
+    ended = answer("lag", section("groups", standing("cron", "ENDED", 50), standing("archive")))
+    options = Options(now=NOON + timedelta(hours=37), end=NOON + timedelta(hours=37))
+
+    def top(*answers: Answer) -> str:
+        return html.unescape(render_answers(answers, options).split("</header>")[0])
+
+    well = top(moved, ended)
+    assert "<title>Consumer groups: Nothing to do</title>" in well
+    assert '<p class="verdict">Nothing to do</p>' in well
+    assert "Nobody falls behind: 2 groups." in well
+    assert "STOPPED" not in well
+    assert well.index("Who is behind") < well.index("What was down")  # in the order of the questions
+    stopped = answer("lag", section("groups", standing("cron", "ENDED", 50), standing("crashed", "STOPPED", 1200)))
+    page = render_answers(
+        [stopped, moved, replace(answer("other"), sections=[steps])], options, ["job placement: torn"]
+    )
+    header = html.unescape(page.split("</header>")[0])
+    assert '<p class="verdict">1 thing to act on, 1 question not answered</p>' in header
+    assert "1 of 2 groups gets no further: crashed (STOPPED, 1,200 behind)." in header
+    assert "rows from 2026-05-01 12:00:00 to 2026-05-03 00:00:00" in header
+    assert "job placement: torn" in header
+
+
+def test_tables_that_ended_long_ago_are_said_to_have() -> None:
+    rows = [{"at": NOON + timedelta(minutes=minute), "group": "billing", "bytes": 1} for minute in range(3)]
+    page = page_of(drawn_section("lines", rows), now=NOON + timedelta(days=2))
+    assert "The newest row is 1 d 23 h old (2026-05-01 12:02:00): is the cluster up?" in page
+    assert "newest row" not in page_of(drawn_section("lines", rows), now=NOON + timedelta(minutes=9))
+
+
+def test_who_is_behind_and_will_they_catch_up() -> None:
+    groups = [
+        standing("crashed", "STOPPED", None, lost_messages=7),
+        standing("slow", "WARNING", 400),
+        standing("slower", "OK", 300, consumed_per_second=1.0),
+        standing("catches up", "OK", 200, catch_up_seconds=80.4),
+        standing("cron", "ENDED", 900, lost_messages=5),
+        standing("keeps up", "OK", 3, consumed_per_second=9.9, lag_seconds=0.4),
+        standing("well"),
+    ]
+    found = screen("lag", section("groups", *groups))
+    assert found.level == Level.ACT
+    assert found.answer == (
+        "1 of 7 groups gets no further: crashed (STOPPED). 2 fall behind: slow (400 behind) and slower (300 behind)."
+    )
+    assert found.more == [
+        "Deleted before they were consumed: crashed 7 messages.",
+        "ENDED, its members left when they had read to the end: cron.",
+    ]
+    assert [(row["group"], row["catches_up"]) for row in found.rows] == [
+        ("crashed", "never"),
+        ("slow", "not known"),
+        ("slower", "never"),
+        ("catches up", "1 min 20 s"),
+        ("keeps up", "keeps up"),
+        ("cron", "ended"),
+        ("well", "now"),
+    ]
+    assert screen("lag", section("groups", *groups[1:])).level == Level.LOOK
+    assert screen("lag", section("groups", *groups[3:])).level == Level.WELL
+    assert screen("lag", section("groups", standing("too late", lost_messages=1))).level == Level.LOOK
+    assert screen("lag", section("groups")).answer == "No group has committed anything."
+
+
+def test_what_was_down() -> None:
+    outage = {"actor": "offsets-9", "seconds": 1.25, "fault": None, "began": NOON, "open_seconds": None}
+    assert screen("failover", section("longest", outage)).answer == (
+        "1 outage ended; the longest: offsets-9 did not serve for 1.2 s."
+    )
+    down = {**outage, "actor": "log-1", "seconds": None, "open_seconds": 75.2}
+    found = screen("failover", section("longest", {**outage, "fault": "kill"}), section("open", down))
+    assert found.level == Level.ACT
+    assert found.answer == (
+        "1 actor does not serve: log-1 for 1 min 15 s. "
+        "1 outage ended; the longest: offsets-9 did not serve for 1.2 s, after a kill."
+    )
+    assert [(row["actor"], row["state"]) for row in found.rows] == [("log-1", "DOWN"), ("offsets-9", "serves")]
+    assert screen("failover").answer == "Nothing was down."
+
+
+def test_who_causes_rebalances() -> None:
+    def of(group: str, count: int) -> dict[str, Any]:
+        return {"group": group, "rebalances": count, "lost_partition_seconds": 9.0, "cause": "member left"}
+
+    culprit = {"group": "billing", "group_instance_id": None, "client_id": None, "host": "::1", "rebalances": 2}
+    groups = section("groups", of("billing", 9), of("calm", 1))
+    culprits = section("culprits", {**culprit, "lost_partition_seconds": None})
+    calm = screen("rebalances", groups, culprits)
+    assert (calm.level, calm.answer) == (Level.WELL, "10 rebalances of 2 groups: no group too often.")
+    helps = {"advice": "static membership", "setting": "group.instance.id", "evidence": "client x came back"}
+    stormy = screen(
+        "rebalances",
+        groups,
+        culprits,
+        section("storms", {"group": "billing"}),
+        section("advice", {"group": "billing", **helps}),
+    )
+    assert stormy.level == Level.LOOK
+    assert stormy.answer == (
+        "billing rebalances again and again. A client without an id at ::1 caused 2 rebalances of billing."
+    )
+    assert stormy.more == ["billing: static membership (group.instance.id). Client x came back."]
+    assert [(row["caused_by"], row["advice"]) for row in stormy.rows] == [
+        ("A client without an id", "static membership (group.instance.id)"),
+        (None, None),
+    ]
+
+
+def test_who_reads_how_much() -> None:
+    charge = section(
+        "chargeback",
+        {"group": None, "bytes": 1 << 30, "messages": 10, "cost": None},
+        {"group": "billing", "bytes": 3 << 30, "messages": 30, "cost": None},
+    )
+    again = section("groups", {"group": "billing", "resent": 5, "distinct": 25})
+    found = screen("consumption", charge, again)
+    assert found.answer == "1 group, 4.0 GiB sent: billing 75%."
+    assert [(row["group"], row["resent_percent"]) for row in found.rows] == [("billing", 20.0), ("(no group)", None)]
+    assert screen("consumption", section("chargeback")).answer == "Nobody was sent anything."
+
+
+def test_can_the_numbers_be_trusted() -> None:
+    def of(reason: str | None, share: float | None) -> dict[str, Any]:
+        return {"reason": reason, "bytes": 100, "messages": 1, "share": share}
+
+    sure = screen("attribution", section("reasons", of(None, 0.9), of("no_group", 0.1), of("internal", None)))
+    assert (sure.level, sure.answer) == (
+        Level.WELL,
+        "90.0% of the bytes have a group, 10.0% went to readers without one, none is in doubt.",
+    )
+    doubt = screen("attribution", section("reasons", of(None, 0.9), of("ambiguous", 0.1)))
+    assert (doubt.level, doubt.answer) == (Level.LOOK, "90.0% of the bytes have a group, of 10.0% nobody can tell.")
+    hole = {"gateway": 1, "share": 0.5, "began": NOON, "expected_share": None, "cause": "labels_lost"}
+    jumped = screen("attribution", section("reasons", of(None, 1.0)), section("holes", hole))
+    told = "Gateway 1 sent 50% without a group from 2026-05-01 12:00 on: labels lost."
+    assert (jumped.level, jumped.answer) == (Level.LOOK, f"100.0% of the bytes have a group. {told}")
+    twice = screen("attribution", section("reasons", of(None, 1.0)), section("holes", hole, hole))
+    assert twice.more == [told, told]
+
+
+def test_is_the_load_even() -> None:
+    def of(level: str, load: str, name: str, over: float) -> dict[str, Any]:
+        shares = {"highest_name": name, "max_over_mean": over, "highest": 4096.0, "mean": 1024.0}
+        return {"level": level, "load": load, **shares}
+
+    found = screen("placement", section("skew", of("node", "bytes", "n-1", 1.1), of("partition", "commits", "9", 7.25)))
+    assert (found.level, found.answer) == (Level.LOOK, "Partition 9 has 7.2 times the commits of the mean partition.")
+    assert [(row["which"], row["there"]) for row in found.rows] == [("offsets-9", "4,096"), ("n-1", "4.0 KiB")]
+    even = screen("placement", section("skew", of("node", "bytes", "n-1", 1.1)))
+    assert (even.level, even.answer) == (Level.WELL, "No partition or node carries twice the mean.")
+
+
+def test_a_screen_has_the_worst_rows_and_the_rest_is_folded() -> None:
+    rows = [standing(f"g-{number:02}", lag=100 - number) for number in range(LEAD_ROWS + 3)]
+    page = render_answers([answer("lag", section("groups", *rows))], Options(now=NOON))
+    shown, folded = page.split('<details class="all">')
+    assert "3 more in the tables below." in shown
+    assert f"g-{LEAD_ROWS - 1:02}" in shown
+    assert f"g-{LEAD_ROWS:02}" not in shown
+    assert f"g-{LEAD_ROWS:02}" in folded
+    assert f"({LEAD_ROWS + 3} rows)" in folded
+
+
+def test_columns_that_decide_are_first_and_columns_without_a_value_left_out() -> None:
+    row = {"member_id": "m", **dict.fromkeys(("host", "b", "c"), "x"), "group_instance_id": None}
+    page = page_of(section("partitions", {**row, "lag_messages": 5, "verdict": "STALLED", "group": "billing"}))
+    folded = page.split("<details>")[1]
+    assert re.findall(r'<th scope="col"[^>]*>([^<]*)<', folded)[:4] == ["group", "verdict", "lag messages", "member id"]
+    assert "group instance id" not in folded
+
+
+def test_empty_tables_have_a_page() -> None:
+    page = render_answers([answer(question.job, section("groups")) for question in QUESTIONS], Options(now=NOON))
+    assert "Nobody was sent anything." in page
+    assert "<table" not in page
+
+
+def test_a_long_name_is_whole_in_the_page() -> None:
+    member = "rdkafka-0ac348ca-9f62-4146-be10-11fb757b86c4"
+    assert shortened("billing") == "billing"
+    assert shortened(member) == (
+        f'<span class="id" title="{member}"><span>{member[:-9]}</span><span>{member[-9:]}</span></span>'
+    )
+    chinese = "\u8acb\u6c42\u66f8" * 20
+    assert shortened(chinese) == f'<bdi class="id end" title="{chinese}">{chinese}</bdi>'
+    assert "<b>" not in shortened("<b>" * 20)
+
+
+def test_long_names_that_begin_alike_are_told_apart() -> None:
+    names = [f"the-data-platform-team.consumer-{number}.of-the-nightly-job.production" for number in range(2)]
+    alike = shared_beginnings([*names, "billing", "x" * 40])
+    assert alike == {names[0]: 32, names[1]: 32}
+    assert shortened(names[1], alike[names[1]]) == (
+        f'<span class="id two" title="{names[1]}"><span>the-data-platform-team.cons</span>'
+        "<span>umer-1.of-the-nightly-job.p</span><span>roduction</span></span>"
+    )
+
+
+def test_axes_have_round_values() -> None:
+    assert number_ticks(0, 533_000, "bytes_per_second") == [
+        (0, "0"),
+        (204_800, "200 KiB/s"),
+        (409_600, "400 KiB/s"),
+    ]
+    assert [text for _, text in number_ticks(0, 25_000, "lag_messages")] == ["0", "10k", "20k"]
+    assert [text for _, text in number_ticks(0, 1, "share")] == ["0", "25%", "50%", "75%", "100%"]
+    assert [text for _, text in number_ticks(0, 200, "seconds")] == ["0", "1 min", "2 min", "3 min"]
+    assert [text for _, text in number_ticks(0, 1, "rebalances", whole=True)] == ["0", "1"]
+    assert [text for _, text in number_ticks(-3, 3, "catch_up")] == ["-2", "0", "2"]
+
+
+def test_times_on_an_axis_are_those_of_the_zone_also_when_clocks_change() -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    night = time_ticks(datetime(2026, 10, 24, 20, tzinfo=UTC), datetime(2026, 10, 25, 8, tzinfo=UTC), zone)
+    assert [text for _, text, _ in night] == ["22:00", "00:00", "02:00", "02:00", "04:00", "06:00", "08:00"]
+    assert [date for _, _, date in night if date] == ["2026-10-24", "2026-10-25"]
+    spring = time_ticks(datetime(2026, 3, 26, tzinfo=UTC), datetime(2026, 4, 2, tzinfo=UTC), zone)
+    assert [text for _, text, _ in spring] == [f"03-{day}" for day in range(27, 32)] + ["04-01", "04-02"]
+    moments = time_ticks(NOON, NOON + timedelta(seconds=40), UTC)
+    assert [text for _, text, _ in moments][:3] == ["12:00:00", "12:00:05", "12:00:10"]
+
+
+ODD = [
+    "_schemas",
+    "cost$\\frac$",
+    "<script>alert(1)</script>",
+    "a\"b'c&d",
+    "two\nlines",
+    "\u202eleft to right",
+    "\u05e9\u05dc\u05d5\u05dd",
+    "\u4e2d\u6587",
+    '#010101 id="x',
+    "x" * 200,
+    "x" * 199 + "y",
+    "",
+]
+
+
+def drawn_section(kind: Literal["lines", "bars"], rows: list[dict[str, Any]], **more: Any) -> Shown:
+    plot = Plot(kind=kind, x=("at",) if kind == "lines" else ("topic",), y="bytes", y_label="bytes", series=("group",))
+    return replace(section("plotted", *rows), plot=replace(plot, **more))
+
+
+def page_of(*sections: Shown, **options: Any) -> str:
+    return render_answers([answer("lag", *sections)], Options(**{"now": NOON} | options))
+
+
+def label_of(page: str) -> str:
+    """What its first plot says in words."""
+    return html.unescape(page.split('aria-label="')[1].split('"')[0])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ODD)
+def test_a_group_may_be_called_whatever_it_likes(name: str) -> None:
+    """It is text of the page, which the browser's fonts draw in any script, and whole."""
+    rows = [
+        {"at": NOON, "topic": name, "group": name, "bytes": 5},
+        {"at": NOON, "topic": "t", "group": None, "bytes": 1},
+    ]
+    page = page_of(drawn_section("lines", rows), drawn_section("bars", rows))
+    whole = html.escape(printable(name)) or "&nbsp;"
+    lines, bars = re.findall(r"<figure .*?</figure>", page, re.DOTALL)
+    assert f'<bdi title="{whole}">{whole}</bdi>' in lines
+    assert f'<bdi class="name" title="{whole}">{whole}</bdi>' in bars
+    assert "<text" not in page
+    assert f"{whole}<" in page.split("<table")[1] or f'title="{whole}"' in page.split("<table")[1]
+    assert "<script" not in page
+
+
+def test_the_largest_bars_are_drawn_and_how_many_are_not() -> None:
+    rows = [{"topic": f"t-{number:02}", "group": "billing", "bytes": number} for number in range(30)]
+    page = page_of(drawn_section("bars", rows))
+    assert label_of(page).split(": ")[1].split(", ")[:2] == ["t-29 29", "t-28 28"]
+    assert "t-22 22" in label_of(page)
+    assert "t-21" not in label_of(page)
+    assert "Drawn are the 8 largest; 22 more are in the table." in page
+
+
+def test_a_bar_has_as_many_parts_as_there_are_colours_and_the_others() -> None:
+    rows = [{"topic": "t", "group": f"g-{number}", "bytes": 10 - number} for number in range(6)]
+    page = page_of(drawn_section("bars", rows))
+    for text in ("g-0", "g-3", "(others)"):
+        assert f">{text}</bdi></li>" in page
+    assert ">g-4</bdi></li>" not in page
+    assert label_of(page).endswith("t 45")
+
+
+@pytest.fixture
+def curves(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What was drawn last, by name, as minutes after noon and heights."""
+    found: dict[str, Any] = {}
+
+    def draw(series: dict[str, list[tuple[datetime, float | None]]], **_: Any) -> str:
+        found.clear()
+        for name, points in series.items():
+            found[name] = [((at - NOON) / timedelta(minutes=1), y) for at, y in points]
+        return "<figure></figure>"
+
+    monkeypatch.setattr(plots, "time_lines", draw)
+    return found
+
+
+def minutes(group: str, *numbers: int) -> list[dict[str, Any]]:
+    return [{"at": NOON + timedelta(minutes=number), "group": group, "bytes": 1} for number in numbers]
+
+
+def test_where_a_curve_has_no_points_it_is_zero_or_not_there(curves: dict[str, Any]) -> None:
+    rows = [*minutes("a", 0, 1, 5, 6), *minutes("b", 2)]
+    page_of(drawn_section("lines", rows, absent_is_zero=True))
+    assert curves["a"] == [(0, 1), (1, 1), (2, 0), (4, 0), (5, 1), (6, 1)]
+    assert curves["b"] == [(0, 0), (1, 0), (2, 1), (3, 0), (6, 0)]
+    page_of(drawn_section("lines", rows))
+    assert curves["a"] == [(0, 1), (1, 1), (2, None), (5, 1), (6, 1)]
+
+
+def test_an_hour_that_comes_twice_is_drawn_twice(curves: dict[str, Any]) -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    night = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+    rows = [
+        {"at": (night + timedelta(minutes=30 * number)).astimezone(zone), "group": "a", "bytes": number}
+        for number in range(4)
+    ]
+    page_of(drawn_section("lines", rows), timezone=zone.key)
+    assert [y for _, y in curves["a"]] == [0, 1, 2, 3]
+
+
+def test_a_section_that_is_cut_is_drawn_by_what_spark_sought_out(curves: dict[str, Any]) -> None:
+    columns = ("group", "at", "bytes")
+    rows = [tuple(row[name] for name in columns) for row in minutes("largest", 0, 10)]
+    plotted = Plotted(columns=columns, rows=rows, in_all=7, step_seconds=600)
+    cut = replace(drawn_section("lines", minutes("first", 0, 1), absent_is_zero=True), cut=True, plotted=plotted)
+    page = page_of(cut)
+    assert curves == {"largest": [(0, 1), (10, 1)]}
+    assert "Drawn are the 4 highest; 6 more are in the table. A point is the highest value of 600 s." in page
