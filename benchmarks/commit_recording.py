@@ -1,4 +1,4 @@
-"""What the tables commits, group_events and registrations cost a commit: python benchmarks/commit_recording.py
+"""What the tables commits, group_events and registrations cost a commit: ``python -m benchmarks.commit_recording``.
 
 Each row sends OffsetCommit requests of a group to two coordinators in turn, one with the tables and one without, as
 many at once as a busy gateway has under way, and takes the median of the rounds, in CPU time of the event loop's
@@ -63,8 +63,9 @@ class Asking:
 
 class Coordinator:
     def __init__(self, storage: Path, *, recorded: bool) -> None:
-        config = MusterConfig()
+        config = MusterConfig.from_properties({})
         topic_id = UUID(int=1)
+        failed = asyncio.Event()
         log = PartitionLog.open(
             storage / "log", topic_id=topic_id, epoch=1, config=LogConfig(), now_ms=now_ms, disk=NoSync()
         )
@@ -75,6 +76,7 @@ class Coordinator:
             partition_log=log,
             sink=Nowhere(),
             topic_id=topic_id,
+            fail=failed.set,
         )
         self.history = GroupHistory(self.partition, storage, config, now_ms=now_ms) if recorded else None
         self.partition.activate()

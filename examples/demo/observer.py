@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from examples.demo.checks import Commit, Membership
 from muster.actors.wire import codec

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from pytest_muster import InvalidFault, RunningMuster, TopicNotCreated, UnknownTarget
+from pytest_muster import Cluster, FaultClient, InvalidFault, RunningMuster, TopicNotCreated, UnknownTarget
 
 pytest_plugins = ["pytester"]
 
 
-def topics(muster) -> set[str]:
+def topics(muster: Cluster) -> set[str]:
     return {each["name"] for each in json.loads(muster.cli("topics", "list", "--json"))}
 
 
-def test_topics_are_created_at_either(muster) -> None:
+def test_topics_are_created_at_either(muster: Cluster) -> None:
     running = RunningMuster(muster.bootstrap, muster.metrics_urls)
     names = {muster.topic(partitions=2, config={"retention.ms": "600000"}), running.topic()}
     assert len(names) == 2
@@ -26,14 +26,14 @@ def test_topics_are_created_at_either(muster) -> None:
         running.topic(names.pop())
 
 
-def test_properties_and_addresses(muster, muster_properties) -> None:
+def test_properties_and_addresses(muster: Cluster, muster_properties: dict[str, str]) -> None:
     assert muster_properties == {"message.max.bytes": "2000000"}
     assert muster.properties["message.max.bytes"] == "2000000"
     assert re.fullmatch(r"127\.0\.0\.1:\d+", muster.bootstrap)
     assert muster.metrics_urls == (f"{muster.http_url}/metrics",)
 
 
-def test_faults(muster, muster_faults) -> None:
+def test_faults(muster: Cluster, muster_faults: FaultClient) -> None:
     fault = muster_faults.inject("error", api="Produce", error="NOT_LEADER_OR_FOLLOWER")
     assert [each["id"] for each in muster.faults.faults()] == [fault]
     with pytest.raises(InvalidFault, match="did you mean drop"):
@@ -42,18 +42,18 @@ def test_faults(muster, muster_faults) -> None:
         muster_faults.kill("log-4711")
 
 
-def test_they_are_cleared_behind_a_test(muster) -> None:
+def test_they_are_cleared_behind_a_test(muster: Cluster) -> None:
     assert muster.faults.faults() == []
 
 
-def test_a_suite_on_one_that_runs(muster, pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("def test_it(muster, muster_faults): print(muster.topic())")
+def test_a_suite_on_one_that_runs(muster: Cluster, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(muster: Cluster, muster_faults: FaultClient): print(muster.topic())")
     where = (f"--muster-bootstrap={muster.bootstrap}", f"--muster-http={muster.http_url}")
     pytester.runpytest_subprocess(*where).assert_outcomes(passed=1)
 
 
 def test_a_cluster_that_does_not_start(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("def test_it(muster): pass")
+    pytester.makepyfile("def test_it(muster: Cluster): pass")
     pytester.makeini("[pytest]\nmuster_properties = no.such.property = 1\n")
     result = pytester.runpytest_subprocess()
     result.assert_outcomes(errors=1)
@@ -61,7 +61,7 @@ def test_a_cluster_that_does_not_start(pytester: pytest.Pytester) -> None:
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
-def test_nothing_of_the_server_is_here(muster) -> None:
+def test_nothing_of_the_server_is_here(muster: Cluster) -> None:
     assert Path(muster.storage).is_dir()
     for name in ("ray", "gateway"):
         with pytest.raises(ModuleNotFoundError):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 from click.testing import CliRunner
 
 
 def runner() -> CliRunner:
     """With stderr apart from stdout, as since click 8.2; before, it had to be asked for."""
-    asked = {"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}
-    return CliRunner(**asked)
+    options: dict[str, Any] = {"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}
+    return CliRunner(**options)

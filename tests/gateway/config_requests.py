@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from muster.actors.wire.codec import ErrorCode
@@ -14,7 +15,9 @@ ALTER, INCREMENTAL = 33, 44
 Change = tuple[str, int, str | None]
 
 
-def incremental(client: Client, *resources: tuple[int, str, list[Change]], version: int = 1, **named: Any) -> list[Any]:
+def incremental(
+    client: Client, *resources: tuple[int, str, Sequence[Change]], version: int = 1, **named: Any
+) -> list[Any]:
     """The answer to each resource."""
     asked = [
         {

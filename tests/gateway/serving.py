@@ -75,7 +75,7 @@ class RegistryController:
         self.registry = TopicRegistry(zk)
         self.configs = ConfigRegistry(zk)
         self.config = config
-        self.brokers = BROKERS
+        self.brokers: tuple[Broker, ...] = BROKERS
         self.epoch = 1
         self.away = False
         self.mute = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def test_the_faults_that_are_shown_can_be_injected() -> None:
     injected: list[Fault] = []
 
     class Faults:
-        def inject(self, action: str, **fields: object) -> None:
+        def inject(self, action: str, **fields: Any) -> None:
             injected.append(Fault(action, **fields))
 
         def kill(self, *, group: str) -> None:

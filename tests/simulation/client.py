@@ -29,7 +29,9 @@ class Surroundings(Protocol):
     network: Network
     topics: dict[str, int]
     """Number of partitions of every topic that exists."""
-    rumours: Mapping[str, Any]
+
+    @property
+    def rumours(self) -> Mapping[str, Any]: ...
 
     def next_offset(self) -> int:
         """An offset that nobody has committed before."""

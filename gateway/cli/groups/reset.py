@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from muster.actors.runtime import terminal
 from muster.gateway.cli.coordinator import Coordinator
