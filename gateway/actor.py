@@ -35,7 +35,6 @@ from muster.gateway.attribution.account import End
 from muster.gateway.faults.controller import RayFaults
 from muster.gateway.faults.injection import GatewayFaults
 from muster.gateway.http.server import gateway_app, start_http
-from muster.gateway.kop.shadow import shadow_of
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.resume import ends
 from muster.gateway.listener.server import GatewayServer
@@ -128,8 +127,7 @@ class GatewayActor:
         self._follower = ViewFollower(settings, f"gateway-{self._id}", ControllerSeen(told))
         view = await self._follower.first()
         self._store = await asyncio.to_thread(self._open_store)
-        shadow = shadow_of(config, self._store, settings.zookeeper)
-        account = account_of(config, shadow or self._store)
+        account = account_of(config, self._store)
         account.resumes(await asyncio.to_thread(self._ends), now_ms())
         kop_cluster = view.cluster_id if config.metrics_kop_compatible else None
         metrics = GatewayMetrics(self._id, account, kop_cluster=kop_cluster)
@@ -142,9 +140,6 @@ class GatewayActor:
             metrics=metrics,
             view=view,
         )
-        self._gateway.shadow = shadow
-        if shadow is not None:
-            metrics.add(lambda label: shadow.families(label, account.snapshot().groups))
         self._upkeep = Upkeep(account)
         if config.fault_injection_enable:
             faults = RayFaults(CurrentController(settings))

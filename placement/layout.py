@@ -34,8 +34,6 @@ ACTOR_EPOCHS = "/actor_epochs"
 """Our own: a child for each actor that fences its predecessors by an epoch of its own."""
 DRAINED_NODES = "/drained_nodes"
 """Our own: a child for each Ray node that is to have no actors, named by its id."""
-KOP_SHADOW = "/muster_shadow"
-"""Our own: KoP's nodes as its rule would have them (metrics.kop.shadow.enable). Nothing is attributed by them."""
 
 NO_LEADER = -1
 NO_EPOCH = -1

@@ -58,6 +58,12 @@ LATER: tuple[str, ...] = (
 """Kafka properties of features that Muster does not have yet, as patterns."""
 
 
+REMOVED: Mapping[str, str] = {
+    "metrics.kop.shadow.enable": "gateways no longer run KoP's attribution rule",
+}
+"""Properties that Muster had, and what became of each."""
+
+
 class ConfigError(ValueError):
     """Properties that are unknown or have a bad value. The text is one line and names each of them."""
 
@@ -336,11 +342,6 @@ class MusterConfig(BaseModel):
     metrics_kop_compatible: Bool = Field(
         False, description="Whether /metrics has kop_server_BYTES_OUT, _MESSAGE_OUT and _ENTRIES_OUT too, as KoP does."
     )
-    metrics_kop_shadow_enable: Bool = Field(
-        False,
-        description="Whether KoP's rule for the group of a fetch runs beside Muster's, to tell in /metrics what it "
-        "would have lost or mislabelled.",
-    )
     rebalance_stuck_ms: Long = Field(
         30_000,
         ge=1,
@@ -525,5 +526,7 @@ def unknown_property(name: str) -> str:
             return f"{name} has no effect in Muster ({reason}); leave it out"
     if any(re.fullmatch(pattern, name) for pattern in LATER):
         return f"{name} comes with a later version of Muster; leave it out"
+    if name in REMOVED:
+        return f"{name} was removed ({REMOVED[name]}); leave it out"
     nearest = difflib.get_close_matches(name, sorted(property_names()), n=1, cutoff=0.7)
     return f"unknown property {name}" + (f" (did you mean {nearest[0]}?)" if nearest else "")

@@ -73,14 +73,12 @@ def metrics() -> str:
     """Every metric family: those of a gateway, then those of groups and their coordinators."""
     from prometheus_client.metrics_core import CounterMetricFamily
 
-    from muster.gateway.kop.shadow import shadow_families
     from muster.gateway.metrics.audit import FAMILIES as AUDIT_FAMILIES
     from muster.gateway.metrics.gateway import GatewayMetrics, NoBooks
     from muster.gateway.metrics.groups import FAMILIES
     from muster.gateway.metrics.reconciler import FAMILIES as RECONCILER_FAMILIES
 
     gateway = GatewayMetrics(1, NoBooks(), kop_cluster="")
-    gateway.add(lambda label: shadow_families(label, {}))
     families: Iterable[Any] = gateway.collect()
     own = [
         (

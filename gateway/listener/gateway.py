@@ -15,7 +15,6 @@ from muster.actors.wire.limited_log import LimitedLog
 from muster.gateway.attribution.account import Account
 from muster.gateway.attribution.connection import ConnectionState
 from muster.gateway.attribution.table import HEAR_MS
-from muster.gateway.kop.shadow import KopShadow
 from muster.gateway.listener.complaints import Cause, Complaint
 from muster.gateway.listener.controller import Controller, ControllerUnavailable
 from muster.gateway.listener.forward import Forwarder
@@ -101,8 +100,6 @@ class Gateway:
         """Of connections; what a client sends must not flood the log."""
         self.faults: RequestFaults | None = None
         """Set before the gateway listens where fault injection is enabled."""
-        self.shadow: KopShadow | None = None
-        """The account's sink, where KoP's rule runs beside ours."""
         self._producer_ids = ProducerIds(controller.producer_ids)
         self.limited_log = LimitedLog(log)
         """What else clients can cause."""
@@ -126,8 +123,6 @@ class Gateway:
     def closed(self, connection: ClientConnection) -> None:
         if self.connections.pop(connection.id, None):
             self.metrics.connection_closed()
-            if self.shadow is not None:
-                self.shadow.closed(connection.id)
             self.account.closed(connection.attribution)
 
     def follow(self, view: ClusterView) -> None:
@@ -240,5 +235,3 @@ class Gateway:
         if self.sasl is not None:
             self.sasl.close()
         self.forwarder.close()
-        if self.shadow is not None:
-            await self.shadow.stop()

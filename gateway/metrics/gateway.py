@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry
@@ -80,12 +80,7 @@ class GatewayMetrics(Collector):
         self._received_bytes = 0
         self._sent_bytes = 0
         self._view_order = (0, 0)
-        self._more: list[Callable[[str], Iterable[Metric]]] = []
         self.registry.register(self)
-
-    def add(self, families: Callable[[str], Iterable[Metric]]) -> None:
-        """Families of somebody else; ``families`` is called in each scrape, with the value of the label ``gateway``."""
-        self._more.append(families)
 
     def request(self, api: str, version: int, error: str, duration_s: float) -> None:
         """A request was answered. ``api`` is Kafka's name (``JoinGroup``), ``error`` its error name (``NONE``)."""
@@ -145,8 +140,6 @@ class GatewayMetrics(Collector):
             yield from kop_families(self._kop_cluster, books)
         yield from self._traffic()
         yield from self._cluster()
-        for families in self._more:
-            yield from families(self._gateway)
 
     def _traffic(self) -> Iterator[Metric]:
         requests = CounterMetricFamily(

@@ -31,7 +31,6 @@ from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.faults.injection import GatewayFaults
 from muster.gateway.http.server import gateway_app, start_http
-from muster.gateway.kop.shadow import shadow_of
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.server import GatewayServer
 from muster.gateway.listener.upkeep import account_of
@@ -87,7 +86,6 @@ class RegistryController:
         self.stores: dict[int, SampleStore] = {}
         """Of the gateways, and what they collect for the audit."""
         self.sends: dict[int, Sends] = {}
-        self.zk_hosts = zk.hosts_text
         self.start_offsets: Callable[[int], Awaitable[Endpoint]] | None = None
         self._starting: dict[int, asyncio.Task[None]] = {}
         self._version = 0
@@ -395,10 +393,9 @@ async def new_gateway(
     sends = controller.sends[number] = Sends(f"gateway-{number}")
     store = SampleStore(directory, number, flush_ms=60_000, now_ms=lambda: 0, observe=sends.add)
     controller.stores[number] = store
-    shadow = shadow_of(config, store, controller.zk_hosts)
-    account = account_of(config, shadow or store)
+    account = account_of(config, store)
     kop_cluster = CLUSTER_ID if config.metrics_kop_compatible else None
-    gateway = GatewayServer(
+    return GatewayServer(
         gateway_id=number,
         node_id="n1",
         config=config,
@@ -407,7 +404,3 @@ async def new_gateway(
         metrics=GatewayMetrics(number, account, kop_cluster=kop_cluster),
         view=await asyncio.to_thread(controller.view),
     )
-    gateway.shadow = shadow
-    if shadow is not None:
-        gateway.metrics.add(lambda label: shadow.families(label, account.snapshot().groups))
-    return gateway

@@ -252,6 +252,4 @@ def _account(call: Call, wanted: list[_Wanted]) -> None:
     if not parts:
         return
     connection, gateway, client_id = call.connection, call.gateway, call.header.client_id
-    if gateway.shadow is not None:
-        gateway.shadow.sending(connection.id, connection.host, connection.port, client_id)
     gateway.account.sent(connection.attribution, connection.host, client_id, parts, gateway.now_ms())

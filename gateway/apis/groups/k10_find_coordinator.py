@@ -38,10 +38,6 @@ async def find_coordinator(call: Call) -> Reply | None:
     request = call.entity()
     keys = field(request, "coordinator_keys", None)
     key_type = field(request, "key_type", GROUP)
-    if call.gateway.shadow is not None and key_type == GROUP:
-        here = call.connection
-        groups = [request.key] if keys is None else keys
-        call.gateway.shadow.found_coordinator(here.id, here.host, here.port, call.header.client_id, groups)
     if keys is None:
         only = await _find(call, request.key, key_type)
         return call.reply({"throttle_time": 0, **only, "error_message": _WORDS[only["error_code"]]})

@@ -15,14 +15,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from benchmarks.attribution.kop import KopRule, MemoryStore
 from muster.actors.offsets.mapping_writer import MappingWriter
 from muster.actors.runtime.process import now_ms
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
 from muster.actors.wire.codec import ErrorCode
-from muster.gateway.attribution.kop import KopRule
-from muster.gateway.kop.store import ZooKeeperStore
 from muster.placement.view import Topic
-from muster.placement.zookeeper.client import connect
+from muster.placement.zookeeper.client import ZooKeeperClient, connect
 from tests.attribution.kop.counting import KopCounters
 from tests.attribution.kop.served import books, join, read, served, settled, write
 from tests.gateway.apis.test_data_apis import FETCH, fetch_body
@@ -31,6 +30,21 @@ from tests.gateway.serving import Serving, serving
 from tests.zookeeper_fixture import eventually
 
 PROPERTIES = {"group.initial.rebalance.delay.ms": "0"}
+
+
+class ZooKeeperStore(MemoryStore):
+    """KoP's own ZooKeeper client, where its rule reads: it waits for an answer."""
+
+    def __init__(self, zk: ZooKeeperClient) -> None:
+        super().__init__()
+        self._zk = zk
+
+    def put(self, path: str, data: bytes) -> None:
+        self._zk.create(path, data, makepath=True)
+
+    def get(self, path: str) -> bytes | None:
+        data, _ = self._zk.get(path)
+        return bytes(data)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
-from muster.gateway.attribution.kop import KopRule, MemoryStore, java_address
+from benchmarks.attribution.kop import KopRule, MemoryStore, java_address
 from muster.placement.zookeeper.client import ZooKeeperClient
 from tests.attribution.kop.served import join, read, write
 from tests.attribution.kop.three_gateways import NAMES, ThreeGateways, three_gateways

@@ -13,10 +13,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from benchmarks.attribution.kop import java_address
 from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.messages import JoinGroupResponse, Request
 from muster.actors.group.types import Token
-from muster.gateway.attribution.kop import java_address
 from muster.placement.client import ANONYMOUS, Context
 from muster.placement.mapping.nodes import canonical_host
 from muster.placement.mapping.registration import Registration, Statement, Withdrawal

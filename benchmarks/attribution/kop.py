@@ -1,4 +1,4 @@
-"""KoP's rule for the group of a fetched byte, as it is: what Muster's own rule is compared with.
+"""KoP's rule for the group of a fetched byte, as it is: a model that Muster's own rule is compared with.
 
 Kafka-on-Pulsar (streamnative/kop with ``kopEnableGroupLevelConsumerMetrics``) keeps one node per (host, client id),
 ``/client_group_id/<host>-<client id>``, that holds a group id:
@@ -10,7 +10,7 @@ Kafka-on-Pulsar (streamnative/kop with ``kopEnableGroupLevelConsumerMetrics``) k
 * deleted, unconditionally, when the connection closes over which the coordinator was looked up
   (``KafkaRequestHandler.close``).
 
-How each of these goes wrong is told in docs/attribution.md. Nothing here is used to attribute anything.
+How each of these goes wrong is told in docs/attribution.md.
 """
 
 from __future__ import annotations

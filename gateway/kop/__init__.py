@@ -1,1 +1,0 @@
-"""KoP's rule beside ours (``metrics.kop.shadow.enable``)."""
