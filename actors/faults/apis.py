@@ -1,7 +1,7 @@
 """What the requests of each Kafka API name, for faults that are scoped by it. No other API can be named in a fault.
 
-Source: the request schemas of Apache Kafka 4. ``tests/gateway/faults/test_faults.py`` holds it against what gateways
-serve.
+Source: the request schemas of Apache Kafka 4. It stands here since the controller checks faults without a gateway;
+``tests/gateway/faults/test_fault_answers.py`` holds it against what gateways serve.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import muster.gateway.apis  # noqa: F401 - registers the handlers
@@ -43,10 +43,7 @@ NOT_SERVED = (
         (52, 53, 54, 55, 56, 57, 58, 59, 62, 63, 64, 67, 70, 73, 80, 81, 82),
     ),
 )
-"""Every API that kio knows and no handler serves, by reason."""
-
-VERSIONS_LEFT_OUT: Mapping[int, str] = {}
-"""Why a served API lacks versions that kio has, by api key."""
+"""Every API that kio knows and no handler serves, by reason. What a handler leaves out is in its own module."""
 
 
 def render() -> str:
@@ -64,7 +61,7 @@ def render() -> str:
 
 def _served(each: Api) -> tuple[str, ...]:
     left_out = sorted(set(codec.versions_of(each.key)) - set(each.versions))
-    why = f"{_list(f'v{version}' for version in left_out)}: {VERSIONS_LEFT_OUT[each.key]}" if left_out else ""
+    why = f"{_list(f'v{version}' for version in left_out)}: {each.left_out}" if left_out else ""
     return str(each.key), each.name, f"{each.versions[0]}-{each.versions[-1]}", why
 
 

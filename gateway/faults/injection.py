@@ -15,15 +15,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from muster.actors.faults.matching import Facts, fires, is_spent, matches, may_match, needs_facts
-from muster.actors.faults.model import ALWAYS, CLOSE, DELAY, DROP, ERROR, NO_ANSWER, Fault
+from muster.actors.faults.model import ALWAYS, CLOSE, DELAY, DROP, ERROR, NO_ANSWER, Fault, error_code
 from muster.actors.faults.registry import Book
 from muster.actors.wire import codec
 from muster.actors.wire.codec import field
-from muster.gateway.faults.answers import error_reply
 from muster.gateway.listener.complaints import BadRequest, Cause
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Handler, Reply
+from muster.gateway.listener.registry import APIS, Call, Handler, Reply
 from muster.placement.view import ClusterView
 
 log = logging.getLogger(__name__)
@@ -220,7 +219,8 @@ class GatewayFaults:
         fault = active.fault
         if fault.action == ERROR:
             assert fault.error is not None
-            return error_reply(call, fault.error)
+            body = APIS[call.header.api_key].error_body(call, error_code(fault.error))
+            return call.reply({"throttle_time": 0, **body})
         if fault.action == DROP:
             return None
         if fault.action == NO_ANSWER:

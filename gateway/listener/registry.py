@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from muster.actors.wire import codec
+from muster.actors.wire.codec import ErrorCode
 from muster.gateway.listener.gateway import ClientConnection, Gateway
 
 
@@ -52,13 +53,26 @@ its requests and may run side by side; the connection sends their answers in tha
 its order (Produce) is forwarded before the first await; what others may ask about goes alone (``is_change``)."""
 
 
+ErrorBody = Callable[[Call, ErrorCode], dict[str, Any]]
+"""The body of a response with this error: of every item of the request where the API has errors of items, since clients
+act on those, else of the whole request. BadRequest where there is no response that could carry it."""
+
+INJECTED = "injected by a fault"
+"""The error message of an :data:`ErrorBody`, in the APIs that have one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Api:
     key: int
     name: str
     """As in the protocol guide, for logs and metrics."""
     versions: range
+    left_out: str
+    """Why versions that kio has are not served; empty where all are."""
     handler: Handler
+    error_body: ErrorBody
+    is_evidence: bool
+    """Only a consumer of the group sends it, so its connection works for the group that it names."""
     is_large: bool
     """Its answers may be of fetch.max.bytes: a connection serves one of them at a time."""
     is_change: bool
@@ -71,14 +85,29 @@ APIS: dict[int, Api] = {}
 
 
 def api(
-    key: int, name: str, *, versions: range | None = None, is_large: bool = False, is_change: bool = False
+    key: int,
+    name: str,
+    *,
+    error_body: ErrorBody,
+    versions: range | None = None,
+    left_out: str = "",
+    is_evidence: bool = False,
+    is_large: bool = False,
+    is_change: bool = False,
 ) -> Callable[[Handler], Handler]:
-    """Register a handler for an API; ``versions`` where fewer than kio's are served."""
+    """Register a handler for an API; the arguments are the fields of :class:`Api`.
+
+    Without ``versions`` all that kio has are served. ValueError if they are not and ``left_out`` does not say why.
+    """
+    known = codec.versions_of(key)
+    served = versions or known
+    if (set(served) != set(known)) != bool(left_out):
+        raise ValueError(f"{name}: say why versions are left out, where they are")
 
     def register(handler: Handler) -> Handler:
         if key in APIS:
             raise ValueError(f"{name}: api key {key} is registered twice")
-        APIS[key] = Api(key, name, versions or codec.versions_of(key), handler, is_large, is_change)
+        APIS[key] = Api(key, name, served, left_out, handler, error_body, is_evidence, is_large, is_change)
         return handler
 
     return register

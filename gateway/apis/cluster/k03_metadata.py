@@ -42,7 +42,16 @@ class _Wanted(NamedTuple):
         return view.topics.get(self.name or "")
 
 
-@api(3, "Metadata")
+def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
+    view, version = call.gateway.view, call.header.api_version
+    wanted = _wanted(call.entity(), version)
+    if wanted is None:
+        wanted = [_Wanted(topic.name, topic.topic_id) for topic in view.topics.values()]
+    topics = [_missing(each, error, version) for each in wanted]
+    return {**_cluster(view), "topics": topics, "error_code": ErrorCode.none if topics else error}
+
+
+@api(3, "Metadata", error_body=_error_body)
 async def metadata(call: Call) -> Reply | None:
     request = call.entity()
     wanted = _wanted(request, call.header.api_version)
@@ -55,10 +64,8 @@ async def metadata(call: Call) -> Reply | None:
         topics = [_answer(view, each, failed, call.header.api_version, operations) for each in wanted]
     return call.reply(
         {
+            **_cluster(view),
             "throttle_time": 0,
-            "brokers": [{"node_id": broker.id, "host": broker.host, "port": broker.port} for broker in view.brokers],
-            "cluster_id": view.cluster_id,
-            "controller_id": min((broker.id for broker in view.brokers), default=-1),
             "topics": topics,
             "cluster_authorized_operations": authorized_operations(
                 field(request, "include_cluster_authorized_operations", False), CLUSTER_OPERATIONS
@@ -66,6 +73,14 @@ async def metadata(call: Call) -> Reply | None:
             "error_code": ErrorCode.none,
         }
     )
+
+
+def _cluster(view: ClusterView) -> dict[str, Any]:
+    return {
+        "brokers": [{"node_id": broker.id, "host": broker.host, "port": broker.port} for broker in view.brokers],
+        "cluster_id": view.cluster_id,
+        "controller_id": min((broker.id for broker in view.brokers), default=-1),
+    }
 
 
 def _wanted(request: Any, version: int) -> list[_Wanted] | None:

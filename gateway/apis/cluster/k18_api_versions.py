@@ -18,7 +18,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = 3
 
 
-@api(codec.API_VERSIONS, "ApiVersions")
+@api(codec.API_VERSIONS, "ApiVersions", error_body=lambda _, error: _body(error, []))
 async def api_versions(call: Call) -> Reply | None:
     own = APIS[codec.API_VERSIONS]
     if call.header.api_version not in own.versions:

@@ -9,12 +9,12 @@ from typing import Any
 
 from muster.actors.wire.codec import ErrorCode, field
 from muster.gateway.apis.admin import CLUSTER_OPERATIONS, authorized_operations
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import INJECTED, Call, Reply, api
 
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-@api(60, "DescribeCluster")
+@api(60, "DescribeCluster", error_body=lambda call, error: _failed(error, INJECTED, call.gateway.view.cluster_id))
 async def describe_cluster(call: Call) -> Reply | None:
     request = call.entity()
     view = call.gateway.view
@@ -45,10 +45,8 @@ def _refused(endpoint_type: int) -> dict[str, Any]:
         message = "The request was sent to an endpoint of type BROKER, but asks for one of type CONTROLLER."
     else:
         error, message = ErrorCode.unsupported_endpoint_type, f"Unsupported endpoint type {endpoint_type}."
-    return {
-        "throttle_time": 0,
-        "error_code": error,
-        "error_message": message,
-        "cluster_id": "",
-        "brokers": [],
-    }
+    return {"throttle_time": 0, **_failed(error, message)}
+
+
+def _failed(error: ErrorCode, message: str, cluster_id: str = "") -> dict[str, Any]:
+    return {"error_code": error, "error_message": message, "cluster_id": cluster_id, "brokers": []}

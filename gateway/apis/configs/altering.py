@@ -18,7 +18,7 @@ from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.admin import everywhere, name_error, refusal
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply
+from muster.gateway.listener.registry import INJECTED, Call, Reply
 
 _SHOWN_S = 5.0
 """How long gateways are waited for: the request has no timeout of its own."""
@@ -39,17 +39,26 @@ async def alter(call: Call, alterations: Sequence[Alteration | None]) -> Reply:
         {
             "throttle_time": 0,
             "responses": [
-                {
-                    "error_code": outcome.error,
-                    "error_message": outcome.message,
-                    "resource_type": resource.resource_type,
-                    "resource_name": resource.resource_name,
-                }
+                _answer(resource, outcome.error, outcome.message)
                 for resource, refused in zip(resources, outcomes, strict=True)
                 for outcome in (refused or next(done),)
             ],
         }
     )
+
+
+def error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
+    """See :data:`muster.gateway.listener.registry.ErrorBody`."""
+    return {"responses": [_answer(resource, error, INJECTED) for resource in call.entity().resources]}
+
+
+def _answer(resource: Any, error: int, message: str | None) -> dict[str, Any]:
+    return {
+        "error_code": error,
+        "error_message": message,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+    }
 
 
 async def _carried_out(gateway: Gateway, alterations: list[Alteration], validate_only: bool) -> list[TopicOutcome]:

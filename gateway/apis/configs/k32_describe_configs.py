@@ -25,7 +25,7 @@ from muster.actors.wire.codec import ErrorCode, field
 from muster.gateway.apis.admin import name_error
 from muster.gateway.apis.configs.altering import broker_error
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import INJECTED, Call, Reply, api
 from muster.placement.view import OFFSETS_TOPIC
 
 
@@ -36,7 +36,11 @@ class _Refused(Exception):
         self.message = message
 
 
-@api(32, "DescribeConfigs")
+def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
+    return {"results": [_answer(resource, error, INJECTED, []) for resource in call.entity().resources]}
+
+
+@api(32, "DescribeConfigs", error_body=_error_body)
 async def describe_configs(call: Call) -> Reply | None:
     request = call.entity()
     return call.reply(
@@ -48,11 +52,14 @@ async def describe_configs(call: Call) -> Reply | None:
 
 
 def _result(gateway: Gateway, request: Any, resource: Any) -> dict[str, Any]:
-    error, message, configs = ErrorCode.none, None, []
     try:
-        configs = [_config(row, request) for row in _rows(gateway, resource) if _asked(resource, row)]
+        rows = _rows(gateway, resource)
     except _Refused as refused:
-        error, message = refused.error, refused.message
+        return _answer(resource, refused.error, refused.message, [])
+    return _answer(resource, ErrorCode.none, None, [_config(row, request) for row in rows if _asked(resource, row)])
+
+
+def _answer(resource: Any, error: ErrorCode, message: str | None, configs: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "error_code": error,
         "error_message": message,

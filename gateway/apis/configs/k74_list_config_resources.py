@@ -13,7 +13,7 @@ from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.registry import Call, Reply, api
 
 
-@api(74, "ListConfigResources")
+@api(74, "ListConfigResources", error_body=lambda _, error: {"error_code": error, "config_resources": []})
 async def list_config_resources(call: Call) -> Reply | None:
     asked = set(field(call.entity(), "resource_types", ())) or set(ResourceType)
     if call.header.api_version == 0:

@@ -35,7 +35,28 @@ PRODUCE = 0
 INTERNAL_VERSION = 13
 
 
-@api(PRODUCE, "Produce")
+def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
+    request = call.entity()
+    if request.acks == 0:
+        raise _closed(error)
+    return {
+        "responses": [
+            {
+                "name": field(topic, "name", None),
+                "topic_id": field(topic, "topic_id", None),
+                "partition_responses": [_failed(data.index, error) for data in topic.partition_data],
+            }
+            for topic in request.topic_data
+        ]
+    }
+
+
+def _closed(error: ErrorCode) -> BadRequest:
+    """There is no answer that could carry the error: the connection is closed, as by Kafka."""
+    return BadRequest(Cause.PRODUCE_FAILED, f"Produce with acks=0 failed: {error.name}")
+
+
+@api(PRODUCE, "Produce", error_body=_error_body)
 async def produce(call: Call) -> Reply | None:
     request = call.entity()
     await _until_known(call, request)
@@ -50,7 +71,7 @@ async def produce(call: Call) -> Reply | None:
     for partition, records in wanted:
         error = ErrorCode.invalid_request if partition.key in twice else _refusal(request, partition)
         if error is not None:
-            results[partition.key] = _failed(partition, error)
+            results[partition.key] = _failed(partition.partition, error)
         else:
             assert partition.topic is not None
             owner = owner_of(call.gateway, partition.topic, partition.partition)
@@ -68,7 +89,7 @@ async def produce(call: Call) -> Reply | None:
     if request.acks == 0:
         failed = next((result["error_code"] for result in results.values() if result["error_code"]), None)
         if failed is not None:
-            raise BadRequest(Cause.PRODUCE_FAILED, f"Produce with acks=0 failed: {ErrorCode(failed).name}")
+            raise _closed(ErrorCode(failed))
         return None
     return call.reply(
         {
@@ -141,9 +162,9 @@ async def _collect(
         async with asyncio.timeout(timeout_ms / 1000 + WRITE_GRACE_S):
             _, response = codec.decode_response(PRODUCE, INTERNAL_VERSION, await answer)
     except NotSent:
-        return {item.key: _failed(item, ErrorCode.not_leader_or_follower) for item in partitions}
+        return {item.key: _failed(item.partition, ErrorCode.not_leader_or_follower) for item in partitions}
     except (ChannelLost, TimeoutError):  # written or not: NOT_LEADER_OR_FOLLOWER would tell librdkafka "not"
-        return {item.key: _failed(item, ErrorCode.request_timed_out) for item in partitions}
+        return {item.key: _failed(item.partition, ErrorCode.request_timed_out) for item in partitions}
     by_id = {(item.topic.topic_id, item.partition): item for item in partitions if item.topic}
     return {
         by_id[topic.topic_id, result.index].key: _result(result)
@@ -168,9 +189,9 @@ def _result(result: Any) -> dict[str, Any]:
     }
 
 
-def _failed(partition: Named, error: ErrorCode) -> dict[str, Any]:
+def _failed(partition: int, error: ErrorCode) -> dict[str, Any]:
     return {
-        "index": partition.partition,
+        "index": partition,
         "error_code": error,
         "base_offset": -1,
         "log_append_time": None,

@@ -27,6 +27,13 @@ INTERNAL_VERSION = 16
 _GRACE_S = 10.0
 _INITIAL_EPOCH, _FINAL_EPOCH = 0, -1
 """Epochs of a request that names all its partitions: it opens a session, or wants none (KIP-227)."""
+_SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.fetch_session_id_not_found,
+        ErrorCode.invalid_fetch_session_epoch,
+        ErrorCode.fetch_session_topic_id_error,
+    }
+)
 
 
 class _Wanted:
@@ -41,15 +48,7 @@ class _Wanted:
         self.result: dict[str, Any] = {}
 
     def fail(self, error: ErrorCode) -> None:
-        self.result = {
-            "partition_index": self.named.partition,
-            "error_code": error,
-            "high_watermark": -1,
-            "last_stable_offset": -1,
-            "log_start_offset": -1,
-            "aborted_transactions": None,
-            "records": b"",
-        }
+        self.result = _failed(self.named.partition, error)
 
     @property
     def size_bytes(self) -> int:
@@ -60,7 +59,34 @@ class _Wanted:
         return bool(self.result and self.result["error_code"])
 
 
-@api(FETCH, "Fetch", is_large=True)
+def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
+    """Errors of fetch sessions are of the whole request, as in Kafka."""
+    if error in _SESSION_ERRORS:
+        return _envelope(error, [])
+    responses = [
+        {
+            "topic": field(topic, "topic", None),
+            "topic_id": field(topic, "topic_id", None),
+            "partitions": [_failed(item.partition, error) for item in topic.partitions],
+        }
+        for topic in call.entity().topics
+    ]
+    return _envelope(ErrorCode.none, responses)
+
+
+def _failed(partition: int, error: ErrorCode) -> dict[str, Any]:
+    return {
+        "partition_index": partition,
+        "error_code": error,
+        "high_watermark": -1,
+        "last_stable_offset": -1,
+        "log_start_offset": -1,
+        "aborted_transactions": None,
+        "records": b"",
+    }
+
+
+@api(FETCH, "Fetch", error_body=_error_body, is_large=True)
 async def fetch(call: Call) -> Reply | None:
     request = call.entity()
     if field(request, "session_epoch", _FINAL_EPOCH) not in (_INITIAL_EPOCH, _FINAL_EPOCH):

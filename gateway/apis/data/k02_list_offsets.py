@@ -20,7 +20,19 @@ INTERNAL_VERSION = 10
 _TIMEOUT_S = 30.0
 
 
-@api(LIST_OFFSETS, "ListOffsets")
+def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [_failed(item.partition_index, error) for item in topic.partitions],
+            }
+            for topic in call.entity().topics
+        ]
+    }
+
+
+@api(LIST_OFFSETS, "ListOffsets", error_body=_error_body)
 async def list_offsets(call: Call) -> Reply | None:
     request = call.entity()
     wanted = [
@@ -34,7 +46,7 @@ async def list_offsets(call: Call) -> Reply | None:
     for partition, item in wanted:
         error = ErrorCode.invalid_request if partition.key in twice else existence_error(partition)
         if error is not None:
-            results[partition.key] = _failed(partition, error)
+            results[partition.key] = _failed(partition.partition, error)
         else:
             assert partition.topic is not None
             owner = owner_of(call.gateway, partition.topic, partition.partition)
@@ -77,9 +89,9 @@ async def _ask(call: Call, request: Any, owner: Key, items: list[tuple[Named, An
         async with asyncio.timeout(_TIMEOUT_S):
             frame = await ask(call, owner, LIST_OFFSETS, INTERNAL_VERSION, body)
     except ChannelLost:
-        return {partition.key: _failed(partition, ErrorCode.not_leader_or_follower) for partition, _ in items}
+        return {partition.key: _failed(partition.partition, ErrorCode.not_leader_or_follower) for partition, _ in items}
     except TimeoutError:
-        return {partition.key: _failed(partition, ErrorCode.request_timed_out) for partition, _ in items}
+        return {partition.key: _failed(partition.partition, ErrorCode.request_timed_out) for partition, _ in items}
     _, response = codec.decode_response(LIST_OFFSETS, INTERNAL_VERSION, frame)
     return {
         (topic.name, None, item.partition_index): {
@@ -94,9 +106,9 @@ async def _ask(call: Call, request: Any, owner: Key, items: list[tuple[Named, An
     }
 
 
-def _failed(partition: Named, error: ErrorCode) -> dict[str, Any]:
+def _failed(partition: int, error: ErrorCode) -> dict[str, Any]:
     return {
-        "partition_index": partition.partition,
+        "partition_index": partition,
         "error_code": error,
         "timestamp": -1,
         "offset": -1,

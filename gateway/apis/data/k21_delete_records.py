@@ -20,7 +20,19 @@ DELETE_RECORDS = 21
 INTERNAL_VERSION = 2
 
 
-@api(DELETE_RECORDS, "DeleteRecords", is_change=True)
+def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [_failed(item.partition_index, error) for item in topic.partitions],
+            }
+            for topic in call.entity().topics
+        ]
+    }
+
+
+@api(DELETE_RECORDS, "DeleteRecords", error_body=_error_body, is_change=True)
 async def delete_records(call: Call) -> Reply | None:
     request = call.entity()
     wanted = {
@@ -33,7 +45,7 @@ async def delete_records(call: Call) -> Reply | None:
     for partition, offset in wanted.values():
         error = _refusal(partition)
         if error is not None:
-            results[partition.key] = _failed(partition, error)
+            results[partition.key] = _failed(partition.partition, error)
         else:
             assert partition.topic is not None
             owner = owner_of(call.gateway, partition.topic, partition.partition)
@@ -78,9 +90,9 @@ async def _ask(call: Call, owner: Key, items: list[tuple[Named, int]], timeout_m
         async with asyncio.timeout(timeout_ms / 1000 + WRITE_GRACE_S):
             frame = await ask(call, owner, DELETE_RECORDS, INTERNAL_VERSION, body)
     except NotSent:
-        return {partition.key: _failed(partition, ErrorCode.not_leader_or_follower) for partition, _ in items}
+        return {partition.key: _failed(partition.partition, ErrorCode.not_leader_or_follower) for partition, _ in items}
     except (ChannelLost, TimeoutError):  # deleted or not
-        return {partition.key: _failed(partition, ErrorCode.request_timed_out) for partition, _ in items}
+        return {partition.key: _failed(partition.partition, ErrorCode.request_timed_out) for partition, _ in items}
     _, response = codec.decode_response(DELETE_RECORDS, INTERNAL_VERSION, frame)
     return {
         (topic.name, None, item.partition_index): {
@@ -93,5 +105,5 @@ async def _ask(call: Call, owner: Key, items: list[tuple[Named, int]], timeout_m
     }
 
 
-def _failed(partition: Named, error: ErrorCode) -> dict[str, Any]:
-    return {"partition_index": partition.partition, "low_watermark": -1, "error_code": error}
+def _failed(partition: int, error: ErrorCode) -> dict[str, Any]:
+    return {"partition_index": partition, "low_watermark": -1, "error_code": error}

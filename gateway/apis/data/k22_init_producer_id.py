@@ -20,7 +20,7 @@ from muster.gateway.listener.registry import Call, Reply, api
 _NO_ID, _NO_EPOCH = -1, -1
 
 
-@api(22, "InitProducerId")
+@api(22, "InitProducerId", error_body=lambda _, error: _body(error, _NO_ID, _NO_EPOCH))
 async def init_producer_id(call: Call) -> Reply | None:
     request = call.entity()
     if (error := _error(request)) is not ErrorCode.none:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode, field
-from muster.gateway.apis.groups.forwarding import ask_coordinator, down_error, forward_whole, saw_group
+from muster.gateway.apis.groups.forwarding import ask_coordinator, down_error, error_body, forward_whole, saw_group
 from muster.gateway.apis.partition_errors import Errors, PartitionErrors, TopicKey
 from muster.gateway.apis.partitions import existence_error, named
 from muster.gateway.listener.registry import Call, Reply, api
@@ -28,7 +28,7 @@ class Known(NamedTuple):
     partitions: list[Any]
 
 
-@api(OFFSET_COMMIT, "OffsetCommit")
+@api(OFFSET_COMMIT, "OffsetCommit", error_body=error_body, is_evidence=True)
 async def offset_commit(call: Call) -> Reply | None:
     request = call.entity()
     results = PartitionErrors()

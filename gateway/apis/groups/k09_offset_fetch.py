@@ -11,7 +11,7 @@ from typing import Any
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode, field
-from muster.gateway.apis.groups.forwarding import ask_coordinator, down_error, forward_whole, saw_group
+from muster.gateway.apis.groups.forwarding import ask_coordinator, down_error, error_body, forward_whole, saw_group
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.registry import Call, Reply, api
 
@@ -19,7 +19,7 @@ OFFSET_FETCH = 9
 NEWEST_BY_NAME = 9
 
 
-@api(OFFSET_FETCH, "OffsetFetch")
+@api(OFFSET_FETCH, "OffsetFetch", error_body=error_body, is_evidence=True)
 async def offset_fetch(call: Call) -> Reply | None:
     if call.header.api_version < 8:
         return await forward_whole(call)

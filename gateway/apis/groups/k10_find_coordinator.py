@@ -17,7 +17,7 @@ from typing import Any
 
 from muster.actors.wire.codec import ErrorCode, field
 from muster.gateway.apis.transactions import NOT_SERVED, tell
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import INJECTED, Call, Reply, api
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _WORDS = {
@@ -33,7 +33,16 @@ _START_S = 15.0
 """How long a first FindCoordinator waits for the group's actor to start."""
 
 
-@api(10, "FindCoordinator")
+def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
+    keys = field(call.entity(), "coordinator_keys", None)
+    return (
+        _failed("", error, INJECTED)
+        if keys is None
+        else {"coordinators": [_failed(key, error, INJECTED) for key in keys]}
+    )
+
+
+@api(10, "FindCoordinator", error_body=_error_body)
 async def find_coordinator(call: Call) -> Reply | None:
     request = call.entity()
     keys = field(request, "coordinator_keys", None)

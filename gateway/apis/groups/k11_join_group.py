@@ -1,6 +1,17 @@
-"""JoinGroup (api key 11), v0-9: forwarded as it came; the group's actor answers when the join phase completes."""
+"""JoinGroup (api key 11), v0-9: forwarded as it came; the group's actor answers when the join phase completes.
 
-from muster.gateway.apis.groups.forwarding import forward_whole
-from muster.gateway.listener.registry import api
+A client waits for a join until its rebalance timeout is over, and a little more; it is no member any more when its
+session is.
+"""
 
-join_group = api(11, "JoinGroup")(forward_whole)
+from __future__ import annotations
+
+from muster.gateway.apis.groups.forwarding import error_body, forward_whole
+from muster.gateway.listener.registry import Call, Reply, api
+
+
+@api(11, "JoinGroup", error_body=error_body, is_evidence=True)
+async def join_group(call: Call) -> Reply | None:
+    request = call.entity()
+    longest = max(request.session_timeout, getattr(request, "rebalance_timeout", request.session_timeout))
+    return await forward_whole(call, parked_s=max(0.0, longest.total_seconds()))

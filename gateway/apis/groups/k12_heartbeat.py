@@ -1,6 +1,16 @@
-"""Heartbeat (api key 12), v0-4: forwarded as it came; NONE while the group's actor is down (as Kafka while loading)."""
+"""Heartbeat (api key 12), v0-4: forwarded as it came.
 
-from muster.gateway.apis.groups.forwarding import forward_whole
-from muster.gateway.listener.registry import api
+While the group's actor is down it is answered NONE, as by a Kafka broker that still loads the partition, so that
+members survive.
+"""
 
-heartbeat = api(12, "Heartbeat")(forward_whole)
+from __future__ import annotations
+
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.groups.forwarding import error_body, forward_whole
+from muster.gateway.listener.registry import Call, Reply, api
+
+
+@api(12, "Heartbeat", error_body=error_body, is_evidence=True)
+async def heartbeat(call: Call) -> Reply | None:
+    return await forward_whole(call, down=ErrorCode.none)

@@ -1,6 +1,17 @@
-"""SyncGroup (api key 14), v0-5: forwarded as it came; answered once the leader's assignment is durable."""
+"""SyncGroup (api key 14), v0-5: forwarded as it came; answered once the leader's assignment is durable.
 
-from muster.gateway.apis.groups.forwarding import forward_whole
-from muster.gateway.listener.registry import api
+While the group's actor is down the answer is NOT_COORDINATOR, since clients (the Java consumer) take "loading" as fatal
+here. The request does not say how long its member may wait for the others.
+"""
 
-sync_group = api(14, "SyncGroup")(forward_whole)
+from __future__ import annotations
+
+from muster.actors.wire.codec import ErrorCode
+from muster.gateway.apis.groups.forwarding import error_body, forward_whole
+from muster.gateway.listener.registry import Call, Reply, api
+
+
+@api(14, "SyncGroup", error_body=error_body, is_evidence=True)
+async def sync_group(call: Call) -> Reply | None:
+    parked_s = call.gateway.group_config.group_max_session_timeout_ms / 1000
+    return await forward_whole(call, down=ErrorCode.not_coordinator, parked_s=parked_s)

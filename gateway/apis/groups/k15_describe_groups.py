@@ -6,13 +6,13 @@ from typing import Any
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import field
-from muster.gateway.apis.groups.forwarding import ask_each, down_error
+from muster.gateway.apis.groups.forwarding import ask_each, down_error, error_body
 from muster.gateway.listener.registry import Call, Reply, api
 
 DESCRIBE_GROUPS = 15
 
 
-@api(DESCRIBE_GROUPS, "DescribeGroups")
+@api(DESCRIBE_GROUPS, "DescribeGroups", error_body=error_body)
 async def describe_groups(call: Call) -> Reply | None:
     request = call.entity()
     version = call.header.api_version

@@ -12,13 +12,13 @@ import asyncio
 from muster.actors.wire import codec
 from muster.actors.wire.channel import Channel, ChannelLost
 from muster.actors.wire.codec import ErrorCode
-from muster.gateway.apis.groups.forwarding import ANSWER_S
+from muster.gateway.apis.groups.forwarding import ANSWER_S, error_body
 from muster.gateway.listener.registry import Call, Reply, api
 
 LIST_GROUPS = 16
 
 
-@api(LIST_GROUPS, "ListGroups")
+@api(LIST_GROUPS, "ListGroups", error_body=error_body)
 async def list_groups(call: Call) -> Reply | None:
     gateway = call.gateway
     mine = [

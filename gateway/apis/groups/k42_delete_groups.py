@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from muster.actors.wire import codec
-from muster.gateway.apis.groups.forwarding import ask_each, down_error
+from muster.gateway.apis.groups.forwarding import ask_each, down_error, error_body
 from muster.gateway.listener.registry import Call, Reply, api
 
 DELETE_GROUPS = 42
 
 
-@api(DELETE_GROUPS, "DeleteGroups", is_change=True)
+@api(DELETE_GROUPS, "DeleteGroups", error_body=error_body, is_change=True)
 async def delete_groups(call: Call) -> Reply | None:
     request = call.entity()
     names = list(dict.fromkeys(request.groups_names))

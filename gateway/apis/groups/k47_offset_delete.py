@@ -10,7 +10,7 @@ from typing import Any
 
 from muster.actors.wire import codec
 from muster.actors.wire.codec import ErrorCode
-from muster.gateway.apis.groups.forwarding import ask_coordinator, down_error
+from muster.gateway.apis.groups.forwarding import ask_coordinator, down_error, error_body
 from muster.gateway.apis.partition_errors import PartitionErrors
 from muster.gateway.apis.partitions import existence_error, named
 from muster.gateway.listener.registry import Call, Reply, api
@@ -19,7 +19,7 @@ OFFSET_DELETE = 47
 VERSION = 0
 
 
-@api(OFFSET_DELETE, "OffsetDelete", is_change=True)
+@api(OFFSET_DELETE, "OffsetDelete", error_body=error_body, is_change=True)
 async def offset_delete(call: Call) -> Reply | None:
     request = call.entity()
     results = PartitionErrors()

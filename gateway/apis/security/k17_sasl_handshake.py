@@ -13,7 +13,7 @@ from muster.gateway.listener.registry import Call, Reply, api
 from muster.gateway.security.session import SASL_HANDSHAKE
 
 
-@api(SASL_HANDSHAKE, "SaslHandshake")
+@api(SASL_HANDSHAKE, "SaslHandshake", error_body=lambda _, error: {"error_code": error, "mechanisms": []})
 async def sasl_handshake(call: Call) -> Reply | None:
     session = call.connection.sasl
     if session is None or session.is_complete:

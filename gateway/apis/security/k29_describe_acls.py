@@ -6,18 +6,18 @@ Clients that mirror or manage ACLs (MirrorMaker 2, Terraform) take it as "there 
 
 from __future__ import annotations
 
+from typing import Any
+
 from muster.actors.wire.codec import ErrorCode
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import INJECTED, Call, Reply, api
 
 
-@api(29, "DescribeAcls")
+@api(29, "DescribeAcls", error_body=lambda _, error: _failed(error, INJECTED))
 async def describe_acls(call: Call) -> Reply | None:
     call.entity()
-    return call.reply(
-        {
-            "throttle_time": 0,
-            "error_code": ErrorCode.security_disabled,
-            "error_message": "No Authorizer is configured on the broker",
-            "resources": [],
-        }
-    )
+    refused = _failed(ErrorCode.security_disabled, "No Authorizer is configured on the broker")
+    return call.reply({"throttle_time": 0, **refused})
+
+
+def _failed(error: ErrorCode, message: str) -> dict[str, Any]:
+    return {"error_code": error, "error_message": message, "resources": []}

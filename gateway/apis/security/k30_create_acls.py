@@ -5,10 +5,18 @@ v2 flexible | v3 user resource type
 
 from __future__ import annotations
 
+from typing import Any
+
+from muster.actors.wire.codec import ErrorCode
 from muster.gateway.apis.admin import SECURITY_DISABLED
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import INJECTED, Call, Reply, api
 
 
-@api(30, "CreateAcls")
+def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
+    failed = {"error_code": error, "error_message": INJECTED}
+    return {"results": [failed for _ in call.entity().creations]}
+
+
+@api(30, "CreateAcls", error_body=_error_body)
 async def create_acls(call: Call) -> Reply | None:
     return call.reply({"throttle_time": 0, "results": [SECURITY_DISABLED for _ in call.entity().creations]})

@@ -7,9 +7,11 @@ SaslHandshake v0 there is no place for an error, and it is only closed.
 
 from __future__ import annotations
 
+from typing import Any
+
 from muster.actors.wire.codec import ErrorCode
 from muster.gateway.listener.complaints import Cause
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import INJECTED, Call, Reply, api
 from muster.gateway.security.mechanisms import AuthenticationFailed
 from muster.gateway.security.session import SASL_AUTHENTICATE
 
@@ -17,7 +19,11 @@ _NO_LIFETIME_MS = 0
 _TOO_LATE = "SaslAuthenticate request received after successful authentication"
 
 
-@api(SASL_AUTHENTICATE, "SaslAuthenticate")
+def _body(error: ErrorCode, text: str | None, token: bytes = b"") -> dict[str, Any]:
+    return {"error_code": error, "error_message": text, "auth_bytes": token, "session_lifetime": _NO_LIFETIME_MS}
+
+
+@api(SASL_AUTHENTICATE, "SaslAuthenticate", error_body=lambda _, error: _body(error, INJECTED))
 async def sasl_authenticate(call: Call) -> Reply | None:
     session = call.connection.sasl
     if session is None or session.is_complete:
@@ -35,6 +41,4 @@ async def sasl_authenticate(call: Call) -> Reply | None:
 
 
 def _reply(call: Call, error: ErrorCode, text: str | None, token: bytes = b"") -> Reply:
-    return call.reply(
-        {"error_code": error, "error_message": text, "auth_bytes": token, "session_lifetime": _NO_LIFETIME_MS}
-    )
+    return call.reply(_body(error, text, token))

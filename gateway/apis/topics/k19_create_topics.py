@@ -26,13 +26,17 @@ from muster.gateway.apis.admin import (
     shown,
 )
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import INJECTED, Call, Reply, api
 from muster.placement.view import ClusterView
 
 _DEFAULT = -1
 
 
-@api(19, "CreateTopics", is_change=True)
+def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
+    return {"topics": [_failed(refusal(topic.name, error, INJECTED)) for topic in call.entity().topics]}
+
+
+@api(19, "CreateTopics", error_body=_error_body, is_change=True)
 async def create_topics(call: Call) -> Reply | None:
     request = call.entity()
     gateway = call.gateway

@@ -15,7 +15,7 @@ from muster.actors.controller.admin import TopicOutcome
 from muster.actors.wire.codec import ErrorCode, field, ms
 from muster.gateway.apis.admin import DUPLICATE_NAME, answered, repeated, shown
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import INJECTED, Call, Reply, api
 from muster.placement.view import ClusterView, Topic
 
 _FIRST_WITH_DISABLED_ERROR = 3
@@ -35,7 +35,12 @@ class _Refused:
     message: str | None = None
 
 
-@api(20, "DeleteTopics", is_change=True)
+def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
+    refused = _Refused(error, INJECTED)
+    return {"responses": [_result(each, refused, {}) for each in _wanted(call.entity())]}
+
+
+@api(20, "DeleteTopics", error_body=_error_body, is_change=True)
 async def delete_topics(call: Call) -> Reply | None:
     request = call.entity()
     wanted = _wanted(request)

@@ -21,11 +21,15 @@ from muster.gateway.apis.admin import (
 )
 from muster.gateway.apis.topics.k19_create_topics import assignment_error
 from muster.gateway.listener.gateway import Gateway
-from muster.gateway.listener.registry import Call, Reply, api
+from muster.gateway.listener.registry import INJECTED, Call, Reply, api
 from muster.placement.view import ClusterView, Topic
 
 
-@api(37, "CreatePartitions", is_change=True)
+def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
+    return {"results": [_result(refusal(topic.name, error, INJECTED)) for topic in call.entity().topics]}
+
+
+@api(37, "CreatePartitions", error_body=_error_body, is_change=True)
 async def create_partitions(call: Call) -> Reply | None:
     request = call.entity()
     gateway = call.gateway

@@ -176,8 +176,8 @@ def test_an_error_of_a_fetch_session_is_of_the_whole_request(full: Serving, faul
     assert (answer.error_code, answer.responses) == (ErrorCode.fetch_session_id_not_found, ())
 
 
-def test_every_api_that_is_served_can_be_named() -> None:
-    assert {api.name for api in APIS.values()} <= set(NAMED_BY)
+def test_the_apis_that_are_served_can_be_named_and_no_others() -> None:
+    assert {api.name for api in APIS.values()} == set(NAMED_BY)
 
 
 @pytest.mark.parametrize(("api_key", "version"), EVERY)
