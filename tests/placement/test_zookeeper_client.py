@@ -26,7 +26,7 @@ def test_an_outage_is_two_lines_and_bounded_waiting(tmp_path: Path, caplog: pyte
     with EmbeddedZooKeeper.start(tmp_path, server.port):
         assert zk.ask(zk.get_async, "/a", timeout_s=20)[0] == b"1"
         zk.shut()
-    ours = [record for record in caplog.records if record.name.startswith(("placement", "kazoo"))]
+    ours = [record for record in caplog.records if record.name.startswith(("muster.placement", "kazoo"))]
     lines = [record.message for record in ours if record.levelno >= logging.INFO]
     assert len(lines) == 2
     assert lines[0] == f"ZooKeeper at {server.hosts} is away, reconnecting"
