@@ -115,12 +115,11 @@ def assignments(muster: Muster, group: str) -> list[list[int]]:
     return sorted(sorted(each.partition for each in member.assignment.topic_partitions) for member in members)
 
 
-def last_rebalance(muster: Muster, group: str) -> dict[str, Any]:
-    """The newest entry of the group's journal."""
-    history = muster.ready["metrics"][0].removesuffix("metrics") + f"v1/groups/history?group={group}&limit=1"
+def rebalances_since(muster: Muster, group: str, generation: int) -> list[dict[str, Any]]:
+    """Entries of the group's journal that led to a newer generation, the newest first."""
+    history = muster.ready["metrics"][0].removesuffix("metrics") + f"v1/groups/history?group={group}&limit=10"
     with urllib.request.urlopen(history, timeout=WAIT_S) as answer:
-        entry: dict[str, Any] = json.load(answer)["entries"][0]
-    return entry
+        return [entry for entry in json.load(answer)["entries"] if (entry["generation"] or 0) > generation]
 
 
 def generation(muster: Muster, group: str) -> int:
