@@ -15,7 +15,7 @@ from muster.actors.log import commit
 from muster.actors.log.errors import MessageTooLarge, NotLeader, OutOfOrderSequence, StorageError
 from muster.actors.log.files.disk import Disk
 from muster.actors.log.format.batch import iter_headers
-from tests.log.support import LogConfig, client_batch, open_log, run, segment_files
+from tests.log.support import LogConfig, client_batch, everything_has_run, open_log, run, segment_files
 
 
 class GatedDisk(Disk):
@@ -74,7 +74,7 @@ def test_appends_that_wait_share_one_fdatasync_and_nothing_is_acknowledged_befor
         rest = [asyncio.create_task(log.append(client_batch(1))) for _ in range(50)]
         records = asyncio.create_task(log.append_records([(b"k", b"v")], 1))
         barrier = asyncio.create_task(log.append_records([], 1))
-        await asyncio.sleep(0.02)
+        await everything_has_run()
         assert not any(task.done() for task in [first, *rest, records, barrier])
         assert (log.high_watermark, log.log_end_offset, log.bytes_available(0)) == (0, 53, 0)
         assert log.read(0, 1 << 20, at_least_one=True) == b""
@@ -117,7 +117,7 @@ def test_a_duplicate_waits_for_the_first_to_be_durable(tmp_path: Path) -> None:
         await disk.reached()
         first.cancel()  # its connection is gone; the batch stays
         second = asyncio.create_task(log.append(content))
-        await asyncio.sleep(0.02)
+        await everything_has_run()
         assert not second.done()
         disk.gate.set()
         result = await second

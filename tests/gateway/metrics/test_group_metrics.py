@@ -170,12 +170,8 @@ def test_a_member_without_heartbeats_is_counted(full: Serving, fresh: Fresh) -> 
 
 def until(full: Serving, holds: Callable[[dict[str, Series]], bool]) -> None:
     """Scrape until it holds."""
-
-    async def pause() -> None:
-        await asyncio.sleep(0.01)
-
     while not holds(metrics(full)):
-        full.run(pause())
+        full.run(asyncio.sleep(0.01))
 
 
 def test_of_a_partition(full: Serving, fresh: Fresh, topic: Topic) -> None:

@@ -1,0 +1,66 @@
+"""Habits that a machine can hold: no sleeping in tests, short commit subjects."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.house.test_layers import ROOT
+
+MAX_SUBJECT = 72
+_SINCE = "2026-11-22T00:20Z"
+"""Subjects before this were not held to it."""
+_SLEEPS = {
+    "tests/controller/test_liveness.py": "nothing of the process runs, as after SIGSTOP",
+    "tests/nodes/test_two_copies.py": "a client that is refused waits before it tries again",
+    "tests/reconciler/test_mapping_repair.py": "a round begins a second after the one before",
+    "tests/scenarios/socket_world.py": "a scenario says how much time passes",
+}
+"""Why a test may let time pass."""
+
+
+def test_tests_wait_for_events() -> None:
+    """A pause between two looks at a condition is no sleep, nor is a turn of the event loop."""
+    sleeping = {
+        name: lines
+        for file in sorted((ROOT / "tests").rglob("*.py"))
+        if not (name := str(file.relative_to(ROOT))).startswith("tests/chaos/") and (lines := list(sleeps(file)))
+    }
+    assert sleeping.keys() == _SLEEPS.keys(), sleeping
+
+
+def sleeps(file: Path) -> Iterator[int]:
+    """Lines with a sleep that is in no ``while`` and not of 0 seconds."""
+    tree = ast.parse(file.read_text(), str(file))
+    in_loops = {node for loop in ast.walk(tree) if isinstance(loop, ast.While) for node in ast.walk(loop)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or node in in_loops:
+            continue
+        if ast.unparse(node.func) in ("time.sleep", "asyncio.sleep", "sleep") and ast.unparse(node.args[0]) != "0":
+            yield node.lineno
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("time.sleep(1)", [1]),
+        ("async def f():\n    await asyncio.sleep(0.1)", [2]),
+        ("await_all(asyncio.sleep(0))", []),
+        ("while not done():\n    time.sleep(0.01)", []),
+    ],
+)
+def test_a_sleep_is_found(tmp_path: Path, text: str, found: list[int]) -> None:
+    (tmp_path / "it.py").write_text(text)
+    assert list(sleeps(tmp_path / "it.py")) == found
+
+
+def test_commit_subjects_fit_a_terminal() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a clone")
+    log = ["git", "-C", str(ROOT), "log", "--format=%s", f"--since={_SINCE}"]
+    subjects = subprocess.run(log, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [subject for subject in subjects if len(subject) > MAX_SUBJECT] == []
