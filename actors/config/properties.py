@@ -350,7 +350,7 @@ class MusterConfig(BaseModel):
     )
     offsets_standby_enable: Bool = Field(
         True,
-        description="Whether one process on each node waits to stand in for coordinators that die; some 60 MB each.",
+        description="Whether one process on each node waits to take over from coordinators that die; about 60 MB each.",
     )
     actor_liveness_timeout_ms: Long = Field(
         10_000, ge=0, description="How long an actor may not answer before it is taken for dead, in ms; 0: for ever."

@@ -25,7 +25,7 @@ from muster.actors.controller.managed import Managed
 from muster.actors.controller.move import move_controller
 from muster.actors.controller.nodes import NodeMoves
 from muster.actors.controller.one_per_node import PerNode
-from muster.actors.controller.standbys import StandIn
+from muster.actors.controller.standbys import ActiveStandby
 from muster.actors.controller.supervisor import Supervisor, detached
 from muster.actors.controller.topics import TopicsAdmin
 from muster.actors.controller.view_feed import ViewFeed
@@ -104,10 +104,10 @@ class Controller:
             await self._faults.begin(fresh=left <= {"controller"})
         for index in range(self._settings.config.log_actors):
             self._manage(f"log-{index}", LogActor, index)
-        stand_ins = await self._adopt_standbys(left)
+        active_standbys = await self._adopt_standbys(left)
         with_data = await asyncio.to_thread(self._offsets_with_data)
-        for partition in sorted(_numbers("offsets", left) | with_data | stand_ins.keys()):
-            self._manage_offsets(partition, stand_ins.get(partition))
+        for partition in sorted(_numbers("offsets", left) | with_data | active_standbys.keys()):
+            self._manage_offsets(partition, active_standbys.get(partition))
         self._manage("reconciler", ReconcilerActor)
         self._manage_gateways(_numbers("gateway", left))
         await self._adopt(left)
@@ -171,8 +171,8 @@ class Controller:
 
         when_superseded(self._zk, self._own_epoch, end)
 
-    async def _adopt_standbys(self, left: set[str]) -> Mapping[int, StandIn]:
-        """What a predecessor's standbys serve; asked before the actors that they stand in for are."""
+    async def _adopt_standbys(self, left: set[str]) -> Mapping[int, ActiveStandby]:
+        """What a predecessor's standbys serve; asked before the actors whose place they took are."""
         for number in sorted(_numbers("standby", left)):
             self._manage_standby_on(None, number)
         await self._adopt({name for name in left if name.startswith("standby-")})
@@ -220,9 +220,11 @@ class Controller:
     def _manage(self, name: str, cls: type, *args: Any, node_id: str | None = None) -> Managed:
         return self._supervisor.manage(name, self._maker(name, cls, *args, node_id=node_id))
 
-    def _manage_offsets(self, partition: int, stand_in: StandIn | None = None) -> Managed:
+    def _manage_offsets(self, partition: int, active_standby: ActiveStandby | None = None) -> Managed:
         make = self._maker(f"offsets-{partition}", OffsetsActor, partition)
-        return self._supervisor.manage(f"offsets-{partition}", make, many=True, partition=partition, stand_in=stand_in)
+        return self._supervisor.manage(
+            f"offsets-{partition}", make, many=True, partition=partition, active_standby=active_standby
+        )
 
     def _maker(self, name: str, cls: type, *args: Any, node_id: str | None = None) -> Callable[[str | None], Any]:
         """``node_id``: the one node where it runs; None: where it was moved to, or NodeMoves puts it."""
@@ -448,7 +450,7 @@ def _describe(managed: Managed) -> dict[str, Any]:
         "metrics_url": started.metrics_url if started else None,
         "restarts": max(0, managed.starts - 1),
         "error": managed.error,
-        "stand_in": managed.stand_in.standby.name if managed.stand_in else None,
+        "stand_in": managed.active_standby.standby.name if managed.active_standby else None,
     }
 
 

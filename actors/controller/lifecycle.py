@@ -1,7 +1,7 @@
 """The table ``lifecycle``: when which actor was lost, started, served, moved and stopped, as somebody else saw it.
 
 The controller tells of all actors and of itself; gateways tell when the controller does not answer, and when it does
-again. Of an ``offsets-<p>`` it is about who serves the partition: a standby that stands in for it serves, too.
+again. Of an ``offsets-<p>`` it is about who serves the partition: a standby that serves in its place serves, too.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Lifecycle:
         is_found = name in self._found
         self._found.discard(name)
         if server.standby is not None:
-            return f"{server.standby} stands in for it"
+            return f"{server.standby} serves in its place"
         if before is not None and before.standby is not None:
             return f"took over from {before.standby}"
         return _FOUND if is_found else None
@@ -143,10 +143,10 @@ class ControllerSeen:
 
 def server_of(managed: Managed) -> Server | None:
     """Who serves for the actor now."""
-    stand_in, started = managed.stand_in, managed.started
-    if stand_in is not None:
-        standby = stand_in.standby
-        return Server(standby.pid, standby.node_id, stand_in.started.epoch, standby.name)
+    active_standby, started = managed.active_standby, managed.started
+    if active_standby is not None:
+        standby = active_standby.standby
+        return Server(standby.pid, standby.node_id, active_standby.started.epoch, standby.name)
     if started is None or managed.state != "alive":
         return None
     return Server(started.pid, started.node_id, started.epoch if started.epoch >= 0 else None)

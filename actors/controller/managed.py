@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from muster.actors.controller.standbys import StandIn
+from muster.actors.controller.standbys import ActiveStandby
 from muster.actors.runtime.started import Started
 from muster.placement.view import Endpoint
 
@@ -33,17 +33,17 @@ class Managed:
     """Pid and node of the process that answered last; it may still start."""
     starts: int = 0
     error: str | None = None
-    stand_in: StandIn | None = None
+    active_standby: ActiveStandby | None = None
     """What serves instead of it, until it has taken over itself."""
     covering: asyncio.Task[None] | None = None
 
     @property
     def endpoint(self) -> Endpoint | None:
         """Where its requests go now."""
-        if self.stand_in is not None:
-            return self.stand_in.started.endpoint
+        if self.active_standby is not None:
+            return self.active_standby.started.endpoint
         return self.started.endpoint if self.started and self.state == "alive" else None
 
     @property
     def serves(self) -> bool:
-        return self.state == "alive" or self.stand_in is not None
+        return self.state == "alive" or self.active_standby is not None

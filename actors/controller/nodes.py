@@ -231,8 +231,8 @@ class NodeMoves:
         for name, managed in sorted(self._supervisor.actors.items()):
             process = managed.process[1] if managed.process else None
             homes = {managed.started.node_id if managed.started else process}
-            if managed.stand_in is not None:
-                homes.add(managed.stand_in.standby.node_id)
+            if managed.active_standby is not None:
+                homes.add(managed.active_standby.standby.node_id)
             if node_id in homes and managed.state != "stopped":
                 found.append(name)
         return found

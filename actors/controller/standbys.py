@@ -36,7 +36,7 @@ class Standby:
 
 
 @dataclass(frozen=True, slots=True)
-class StandIn:
+class ActiveStandby:
     """A standby that serves a partition, and what it says of it."""
 
     standby: Standby
@@ -61,7 +61,7 @@ class Standbys:
         self._next_epoch = next_epoch
         self._busy: dict[str, int] = {}
 
-    async def stand_in(self, partition: int, near: str | None, predecessor: Any = None) -> StandIn | None:
+    async def take_over(self, partition: int, near: str | None, predecessor: Any = None) -> ActiveStandby | None:
         """Have the partition served by a standby on the node ``near``, else by one that serves few; None if none can.
 
         If this is cancelled, or the standby is too slow, the next epoch fences whatever it still does.
@@ -69,19 +69,19 @@ class Standbys:
         for standby in self._best_first(near):
             self._busy[standby.name] = self._busy.get(standby.name, 0) + 1
             try:
-                return await self.stand_in_at(standby, partition, predecessor)
+                return await self.take_over_on(standby, partition, predecessor)
             except RayError as error:
-                log.warning("%s cannot stand in for offsets-%d: %s", standby.name, partition, first_line(error))
+                log.warning("%s cannot take over offsets-%d: %s", standby.name, partition, first_line(error))
             finally:
                 self._busy[standby.name] -= 1
         return None
 
-    async def stand_in_at(self, standby: Standby, partition: int, predecessor: Any = None) -> StandIn:
+    async def take_over_on(self, standby: Standby, partition: int, predecessor: Any = None) -> ActiveStandby:
         """Have the partition served by that standby. RayError."""
         epoch = await self._next_epoch(partition, standby.name)
-        call = standby.handle.stand_in.remote(partition, epoch, predecessor)
+        call = standby.handle.take_over.remote(partition, epoch, predecessor)
         try:
-            return StandIn(standby, partition, await call)
+            return ActiveStandby(standby, partition, await call)
         except asyncio.CancelledError:
             standby.handle.hand_over.remote(partition, epoch)
             raise
@@ -99,17 +99,17 @@ class Standbys:
                 return standby
         raise NoStandby(f"no standby runs on node {node_id}")
 
-    async def found(self) -> Mapping[int, StandIn]:
+    async def found(self) -> Mapping[int, ActiveStandby]:
         """What the standbys serve, for a controller that is new; of each partition the highest epoch."""
         standbys = self._alive()
-        answers = await asyncio.gather(*(_standing_in(standby) for standby in standbys))
-        stand_ins: dict[int, StandIn] = {}
+        answers = await asyncio.gather(*(_served_by(standby) for standby in standbys))
+        active_standbys: dict[int, ActiveStandby] = {}
         for standby, answer in zip(standbys, answers, strict=True):
             for partition, started in answer.items():
-                known = stand_ins.get(partition)
+                known = active_standbys.get(partition)
                 if known is None or known.started.epoch < started.epoch:
-                    stand_ins[partition] = StandIn(standby, partition, started)
-        return stand_ins
+                    active_standbys[partition] = ActiveStandby(standby, partition, started)
+        return active_standbys
 
     async def signal(self, node_id: str, pid: int, signal_number: int) -> None:
         """Send a signal to an actor's process, at once where this process is on the same node.
@@ -138,7 +138,7 @@ class Standbys:
                 return None
 
 
-async def _standing_in(standby: Standby) -> dict[int, Started]:
+async def _served_by(standby: Standby) -> dict[int, Started]:
     try:
         async with asyncio.timeout(_ADOPT_S):
             answer: dict[int, Started] = await standby.handle.standing_in.remote()

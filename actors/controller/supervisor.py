@@ -20,7 +20,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from muster.actors.controller.lifecycle import Lifecycle
 from muster.actors.controller.liveness import Unresponsive, while_alive
 from muster.actors.controller.managed import Managed
-from muster.actors.controller.standbys import Standby, Standbys, StandIn, first_line
+from muster.actors.controller.standbys import ActiveStandby, Standby, Standbys, first_line
 from muster.actors.runtime.processes import NotAnActor
 from muster.actors.runtime.started import Started
 
@@ -84,7 +84,7 @@ class Supervisor:
         """``changed`` is called when an actor is in another state, or served from elsewhere; ``lifecycle`` is told.
 
         ``next_epoch(partition, owner)`` takes a leader epoch of ``__consumer_offsets``. ``liveness_timeout_s`` is how
-        long a ping may take, 0: no pings. ``cover``: whether standbys, which are managed as others are, stand in.
+        long a ping may take, 0: no pings. ``cover``: whether standbys, which are managed as others are, take over.
         """
         self.actors: dict[str, Managed] = {}
         self.standbys = Standbys(self._standbys_alive, next_epoch)
@@ -105,22 +105,22 @@ class Supervisor:
         *,
         many: bool = False,
         partition: int | None = None,
-        stand_in: StandIn | None = None,
+        active_standby: ActiveStandby | None = None,
     ) -> Managed:
         """Begin to keep an actor running; the one that is there if the name is known.
 
-        ``partition`` of an offsets actor; ``stand_in`` serves it already, for an earlier controller.
+        ``partition`` of an offsets actor; ``active_standby`` serves it already, for an earlier controller.
         """
         if name not in self.actors:
-            managed = self.actors[name] = Managed(name, make, many, partition, stand_in=stand_in)
-            if stand_in is not None:
+            managed = self.actors[name] = Managed(name, make, many, partition, active_standby=active_standby)
+            if active_standby is not None:
                 self._lifecycle.see(managed)
                 self._begin_to_cover(managed)
             self._tasks[name] = asyncio.get_running_loop().create_task(self._keep(managed))
         return self.actors[name]
 
     async def alive(self, managed: Managed, timeout_s: float) -> bool:
-        """Wait until the actor serves, has failed, or the time is over; whether it (or its stand-in) serves."""
+        """Wait until the actor serves, has failed, or time is up; whether it, or a standby in its place, serves."""
         try:
             async with asyncio.timeout(timeout_s), self._settled:
                 await self._settled.wait_for(lambda: managed.serves or managed.state == "failed")
@@ -174,20 +174,20 @@ class Supervisor:
         managed.starts += 1
 
     async def _take_over(self, managed: Managed, partition: int) -> Started:
-        """Have an offsets actor serve its partition, after whoever stands in for it."""
+        """Have an offsets actor serve its partition, after the standby that serves in its place, if any."""
         found: Started | None = await self._while_alive(managed, _once_up(managed.handle.prepare))
-        stand_in = managed.stand_in
-        if found is not None and stand_in is not None and found.epoch < stand_in.started.epoch:
+        active_standby = managed.active_standby
+        if found is not None and active_standby is not None and found.epoch < active_standby.started.epoch:
             managed.process = found.pid, found.node_id
-            raise Unresponsive(f"epoch {stand_in.started.epoch} has replaced its epoch {found.epoch}")
+            raise Unresponsive(f"epoch {active_standby.started.epoch} has replaced its epoch {found.epoch}")
         if found is None:
             epoch = await self._next_epoch(partition, managed.name)
             predecessor = await self._cease_to_cover(managed)
             call = managed.handle.take_over.remote(epoch, predecessor.standby.handle if predecessor else None)
             found = await self._while_alive(managed, call)
-        if stand_in := await self._cease_to_cover(managed):
-            stand_in.release()
-        managed.stand_in = None
+        if active_standby := await self._cease_to_cover(managed):
+            active_standby.release()
+        managed.active_standby = None
         return found
 
     async def _while_alive(self, managed: Managed, call: Awaitable[Any]) -> Any:
@@ -258,7 +258,7 @@ class Supervisor:
         async with self._settled:
             self._settled.notify_all()
 
-    # -- standing in -----------------------------------------------------------------------------------
+    # -- taking over ------------------------------------------------------------------------------------
 
     def _standbys_alive(self) -> list[Standby]:
         return [
@@ -268,7 +268,7 @@ class Supervisor:
         ]
 
     async def _down(self, managed: Managed, reason: str) -> None:
-        """The actor does not serve. An offsets actor gets a stand-in, and the view changes when it has one."""
+        """The actor does not serve. A standby takes over from an offsets actor; the view changes when it has."""
         if managed.partition is None or not self._cover:
             await self._set(managed, "restarting", reason)
             return
@@ -280,49 +280,49 @@ class Supervisor:
     def _begin_to_cover(self, managed: Managed) -> None:
         managed.covering = asyncio.get_running_loop().create_task(self._keep_covered(managed))
 
-    async def _cease_to_cover(self, managed: Managed) -> StandIn | None:
-        """Whoever serves goes on, but if it is lost there will be no other. A standby that only opens is given up."""
+    async def _cease_to_cover(self, managed: Managed) -> ActiveStandby | None:
+        """What serves continues, but is not replaced if it is lost. A standby that is still opening is given up."""
         task, managed.covering = managed.covering, None
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
-        return managed.stand_in
+        return managed.active_standby
 
     async def _keep_covered(self, managed: Managed) -> None:
         """A standby serves instead of the actor, and another if that one is lost too."""
         told, pause_s = False, _RETRY_S
         while True:
-            if managed.stand_in is None:
-                managed.stand_in = await self._stand_in(managed)
+            if managed.active_standby is None:
+                managed.active_standby = await self._activate_standby(managed)
                 self._lifecycle.see(managed)
-                if managed.stand_in is not None or not told:
+                if managed.active_standby is not None or not told:
                     told = True
                     await self._tell()
-            if managed.stand_in is None:
+            if managed.active_standby is None:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LAST_RETRY_S)
                 continue
             try:
-                standby = managed.stand_in.standby
-                await self._until_gone(managed.stand_in.until_over(), standby.pid, standby.node_id)
+                standby = managed.active_standby.standby
+                await self._until_gone(managed.active_standby.until_over(), standby.pid, standby.node_id)
             except RayError as error:
-                log.warning("%s is down: %s", managed.stand_in.standby.name, first_line(error))
-            log.warning("%s stands in for %s no more", managed.stand_in.standby.name, managed.name)
-            managed.stand_in, pause_s = None, _RETRY_S
-            self._lifecycle.see(managed, "nobody stands in for it any more")
+                log.warning("%s is down: %s", managed.active_standby.standby.name, first_line(error))
+            log.warning("%s no longer serves in place of %s", managed.active_standby.standby.name, managed.name)
+            managed.active_standby, pause_s = None, _RETRY_S
+            self._lifecycle.see(managed, "no standby serves in its place any more")
 
-    async def _stand_in(self, managed: Managed, predecessor: Any = None) -> StandIn | None:
+    async def _activate_standby(self, managed: Managed, predecessor: Any = None) -> ActiveStandby | None:
         """On the actor's node if it can be."""
         assert managed.partition is not None
         near = managed.node_id or (managed.started.node_id if managed.started else None)
         try:
-            stand_in = await self.standbys.stand_in(managed.partition, near, predecessor)
+            active_standby = await self.standbys.take_over(managed.partition, near, predecessor)
         except Exception as error:  # ZooKeeper gives no epoch
-            log.warning("nobody stands in for %s: %s", managed.name, first_line(error))
+            log.warning("no standby takes over from %s: %s", managed.name, first_line(error))
             return None
-        if stand_in is not None:
-            log.info("%s stands in for %s", stand_in.standby.name, managed.name)
-        return stand_in
+        if active_standby is not None:
+            log.info("%s serves in place of %s", active_standby.standby.name, managed.name)
+        return active_standby
 
     # -- moving and stopping ---------------------------------------------------------------------------
 
@@ -355,7 +355,7 @@ class Supervisor:
         if managed.partition is not None and self._cover:
             serving = await self._cease_to_cover(managed)
             predecessor = serving.standby.handle if serving else managed.handle
-            managed.stand_in = await self._stand_in(managed, predecessor) or serving
+            managed.active_standby = await self._activate_standby(managed, predecessor) or serving
             managed.state = "restarting"
             self._lifecycle.see(managed)
             await self._tell()

@@ -166,7 +166,7 @@ class Group:
             self.leader = next(iter(self.members), None)
 
     def put_back(self, member: Member, before: Member) -> None:
-        """Let ``before``, of the same id, stand in the place of ``member``."""
+        """Put ``before``, of the same id, back in the place of ``member``."""
         self._discount(member)
         self.members[before.id] = before
         self._count(before)

@@ -39,7 +39,7 @@ class StandbyActor(Actor):
         self._view = view
         self._host.follow(view)
 
-    async def stand_in(self, partition: int, epoch: int, predecessor: Any = None) -> Started:
+    async def take_over(self, partition: int, epoch: int, predecessor: Any = None) -> Started:
         """Serve a partition of ``__consumer_offsets`` under a leader epoch that nobody else has.
 
         ``predecessor``, an actor's handle, is asked to hand it over first. LogError if the log cannot be opened.

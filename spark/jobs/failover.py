@@ -2,7 +2,7 @@
 
 An outage of an actor begins when it is ``lost``, or when somebody killed or paused it on purpose, if the table
 ``faults`` tells so and the loss was seen within :data:`FAULT_SEEN_MS` after that: then it is known how long it took to
-notice. It ends when the actor is ``serving`` again, for ``offsets-<p>`` by whoever stands in for it, or was
+notice. It ends when the actor is ``serving`` again, for ``offsets-<p>`` by the standby that serves in its place, or was
 ``stopped``. Whether anything is lost before it serves again does not begin another one. An actor that is ``moved``
 is away, too, but no failover, also if somebody calls it lost meanwhile: :func:`moves`.
 

@@ -63,7 +63,7 @@ def test_the_tables_tell_a_kill_the_loss_and_who_served_then(muster: Muster, fre
 
     def is_back(rows: list[dict[str, Any]]) -> bool:
         last = rows[-1]
-        return last["event"] == "serving" and not (last["reason"] or "").endswith("stands in for it")
+        return last["event"] == "serving" and not (last["reason"] or "").endswith("serves in its place")
 
     found = eventually(events, is_back, "the actor itself serves again")
     assert [row["ts"] for row in found] == sorted(row["ts"] for row in found)

@@ -106,22 +106,27 @@ def standby_of(muster: Muster) -> dict[str, object]:
     return muster.actors()["standby-1"]
 
 
-def stood_in(muster: Muster, actor: str) -> int:
+def times_taken_over(muster: Muster, actor: str) -> int:
     """How often a standby has served instead of the actor."""
     logs = (muster.storage / "run" / "log").glob("standby-1.log*")
     return sum(log.read_text().count(f"{actor}: epoch ") for log in logs)
 
 
-def until_stood_in(muster: Muster, actor: str, before: int) -> None:
-    eventually(lambda: stood_in(muster, actor), lambda times: times > before, f"somebody stands in for {actor}", WAIT_S)
+def until_taken_over(muster: Muster, actor: str, before: int) -> None:
+    eventually(
+        lambda: times_taken_over(muster, actor),
+        lambda times: times > before,
+        f"a standby serves in place of {actor}",
+        WAIT_S,
+    )
 
 
 def test_a_standby_serves_until_the_actor_is_back(muster: Muster, kept: Kept) -> None:
-    before = stood_in(muster, kept.actor)
+    before = times_taken_over(muster, kept.actor)
     pid = muster.kill_actor(kept.actor)
     kept.check()
     kept.commit()
-    until_stood_in(muster, kept.actor, before)
+    until_taken_over(muster, kept.actor, before)
     back = eventually(
         lambda: muster.actors()[kept.actor],
         lambda actor: actor["state"] == "alive" and actor["pid"] != pid and actor["stand_in"] is None,
@@ -137,9 +142,9 @@ def test_a_standby_serves_until_the_actor_is_back(muster: Muster, kept: Kept) ->
 @pytest.mark.parametrize("next_victim", ["standby-1", "controller"])
 def test_who_stands_in_or_the_controller_dies_meanwhile(muster: Muster, kept: Kept, next_victim: str) -> None:
     actors = muster.actors()
-    before = stood_in(muster, kept.actor)
+    before = times_taken_over(muster, kept.actor)
     os.kill(actors[kept.actor]["pid"], signal.SIGKILL)
-    until_stood_in(muster, kept.actor, before)
+    until_taken_over(muster, kept.actor, before)
     os.kill(actors[next_victim]["pid"], signal.SIGKILL)
     kept.commit()
     kept.check()

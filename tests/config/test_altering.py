@@ -112,7 +112,7 @@ def test_properties_of_the_cluster() -> None:
     assert cluster(("max.connections", SET, "5"), broker="1") == {"max.connections": "5"}
 
 
-def test_what_was_stored_before_does_not_stand_in_the_way() -> None:
+def test_what_was_stored_before_blocks_nothing() -> None:
     """Another version may have stored what is not to be altered now."""
     before = {"listeners": "PLAINTEXT://:1", "no.such": "1"}
     assert cluster(("group.max.size", SET, "3"), current=before) == {**before, "group.max.size": "3"}

@@ -11,7 +11,7 @@ import pytest
 
 from muster.actors.controller.lifecycle import ControllerSeen, Lifecycle, Server
 from muster.actors.controller.managed import Managed
-from muster.actors.controller.standbys import Standby, StandIn
+from muster.actors.controller.standbys import ActiveStandby, Standby
 from muster.actors.runtime.event_writer import EventWriter
 from muster.actors.runtime.started import Started
 from tests.table_rows import table_rows
@@ -37,7 +37,11 @@ def begin(world: World, managed: Managed) -> None:
 
 
 def serve(world: World, managed: Managed, pid: int, epoch: int = -1, node_id: str = "n1") -> None:
-    managed.started, managed.state, managed.stand_in = Started(pid=pid, node_id=node_id, epoch=epoch), "alive", None
+    managed.started, managed.state, managed.active_standby = (
+        Started(pid=pid, node_id=node_id, epoch=epoch),
+        "alive",
+        None,
+    )
     world.lifecycle.see(managed)
 
 
@@ -46,10 +50,10 @@ def lose(world: World, managed: Managed, reason: str) -> None:
     world.lifecycle.see(managed, reason)
 
 
-def stand_in(world: World, managed: Managed, number: int, epoch: int) -> None:
+def active_standby(world: World, managed: Managed, number: int, epoch: int) -> None:
     standby = Standby(f"standby-{number}", None, 100 + number, "n1")
     started = Started(pid=standby.pid, node_id="n1", epoch=epoch)
-    managed.stand_in = StandIn(standby, 7, started)
+    managed.active_standby = ActiveStandby(standby, 7, started)
     world.lifecycle.see(managed)
 
 
@@ -96,19 +100,19 @@ def test_a_standby_serves_a_partition_until_its_actor_takes_over(world: World) -
     serve(world, world.offsets, 21, epoch=4)
     lose(world, world.offsets, "its process has ended")
     begin(world, world.offsets)
-    stand_in(world, world.offsets, 1, epoch=5)
+    active_standby(world, world.offsets, 1, epoch=5)
     begin(world, world.offsets)
-    world.offsets.stand_in = None
-    world.lifecycle.see(world.offsets, "nobody stands in for it any more")
-    stand_in(world, world.offsets, 2, epoch=6)
+    world.offsets.active_standby = None
+    world.lifecycle.see(world.offsets, "no standby serves in its place any more")
+    active_standby(world, world.offsets, 2, epoch=6)
     serve(world, world.offsets, 22, epoch=7)
     assert world.told() == [
         ("offsets-7", "serving", 21, 4, None),
         ("offsets-7", "lost", 21, 4, "its process has ended"),
         ("offsets-7", "starting", None, None, None),
-        ("offsets-7", "serving", 101, 5, "standby-1 stands in for it"),
-        ("offsets-7", "lost", 101, 5, "nobody stands in for it any more"),
-        ("offsets-7", "serving", 102, 6, "standby-2 stands in for it"),
+        ("offsets-7", "serving", 101, 5, "standby-1 serves in its place"),
+        ("offsets-7", "lost", 101, 5, "no standby serves in its place any more"),
+        ("offsets-7", "serving", 102, 6, "standby-2 serves in its place"),
         ("offsets-7", "serving", 22, 7, "took over from standby-2"),
     ]
 
@@ -127,8 +131,8 @@ def test_a_move_is_no_loss_but_what_is_lost_in_it_is(world: World) -> None:
     ]
     serve(world, world.offsets, 21, epoch=1)
     world.lifecycle.moves(world.offsets, "n2")
-    stand_in(world, world.offsets, 2, epoch=2)
-    world.offsets.stand_in = None
+    active_standby(world, world.offsets, 2, epoch=2)
+    world.offsets.active_standby = None
     lose(world, world.offsets, "its process has ended")
     assert [row[1] for row in world.told()] == ["serving", "moved", "serving", "lost"]
 
@@ -137,12 +141,12 @@ def test_what_a_new_controller_finds_was_not_started_for_it(world: World) -> Non
     world.lifecycle.found({"log-0", "offsets-7"})
     begin(world, world.log)
     serve(world, world.log, 11)
-    stand_in(world, world.offsets, 1, epoch=3)
+    active_standby(world, world.offsets, 1, epoch=3)
     lose(world, world.log, "its process has ended")
     begin(world, world.log)
     assert world.told() == [
         ("log-0", "serving", 11, None, "found by a new controller"),
-        ("offsets-7", "serving", 101, 3, "standby-1 stands in for it"),
+        ("offsets-7", "serving", 101, 3, "standby-1 serves in its place"),
         ("log-0", "lost", 11, None, "its process has ended"),
         ("log-0", "starting", None, None, None),
     ]

@@ -17,7 +17,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 
-STAND_IN = """#!{python} -I
+RECORDER = """#!{python} -I
 import json, os, sys
 with open({log!r}, "a") as log:
     log.write(json.dumps([os.path.basename(sys.argv[0]), *sys.argv[1:]]) + "\\n")
@@ -97,12 +97,12 @@ class Sent:
 
 @pytest.fixture
 def sent(tmp_path: Path) -> Sent:
-    """Run ``ray up`` in a directory and a home of its own, with stand-ins for ssh and rsync first in PATH."""
+    """Run ``ray up`` in a directory and a home of its own, with recorders in place of ssh and rsync first in PATH."""
     log, tools, home = tmp_path / "log", tmp_path / "bin", tmp_path / "home"
     for folder in (tools, home / ".ssh", tmp_path / "dist/muster", tmp_path / "tmp"):
         folder.mkdir(parents=True)
     for name in ("ssh", "rsync", "scp"):
-        (tools / name).write_text(STAND_IN.format(python=sys.executable, log=str(log)))
+        (tools / name).write_text(RECORDER.format(python=sys.executable, log=str(log)))
         (tools / name).chmod(0o755)
     (home / ".ssh/id_ed25519").write_text("a key")
     (tmp_path / "auth_token").write_text("a token")

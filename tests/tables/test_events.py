@@ -83,7 +83,7 @@ MISFITS: list[dict[str, object]] = [
 ]
 
 
-def test_rows_of_wrong_types_stand_in_nobodys_way(
+def test_rows_of_wrong_types_block_no_reader(
     store: EventStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for row in (event(1), *(event(2) | misfit for misfit in MISFITS), event(4)):
@@ -93,7 +93,7 @@ def test_rows_of_wrong_types_stand_in_nobodys_way(
     assert len([each for each in caplog.messages if "does not fit" in each]) == len(MISFITS)
 
 
-def test_rows_of_wrong_types_stand_in_no_successors_way(tmp_path: Path) -> None:
+def test_rows_of_wrong_types_block_no_successor(tmp_path: Path) -> None:
     first = open_store(tmp_path)
     for row in (event(1), *(event(2) | misfit for misfit in MISFITS), event(4)):
         first.add(row)

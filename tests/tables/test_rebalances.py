@@ -177,7 +177,7 @@ def test_a_disk_that_refuses_loses_nothing(
     assert [row["number"] for row in rows(tmp_path)] == [1, 2]
 
 
-def test_a_dead_process_whose_folder_cannot_be_used_does_not_stand_in_the_way(tmp_path: Path) -> None:
+def test_a_dead_process_whose_folder_cannot_be_used_blocks_nothing(tmp_path: Path) -> None:
     (tmp_path / "spool" / "offsets-7-dead" / "lock").mkdir(parents=True)
     store = open_store(tmp_path)
     keep(store, entry(1))

@@ -31,7 +31,7 @@ def status(directory: Path, address: str | None, as_json: bool) -> None:
     )
     terminal.line()
     print_table(
-        ("ACTOR", "STATE", "STAND-IN", "NODE", "PID", "ADDRESS", "RESTARTS", "ERROR"),
+        ("ACTOR", "STATE", "STANDBY", "NODE", "PID", "ADDRESS", "RESTARTS", "ERROR"),
         [_row(actor, hosts) for actor in found["actors"]],
     )
 

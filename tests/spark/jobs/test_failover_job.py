@@ -36,7 +36,7 @@ def rows(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
         life(0, "offsets-1", "starting", node_id=None),
         life(1, "offsets-1", "serving", epoch=4),
         life(10.5, "offsets-1", "lost", epoch=4, reason="pid 12 has ended"),
-        life(11.2, "offsets-1", "serving", epoch=5, reason="standby-0 stands in for it"),
+        life(11.2, "offsets-1", "serving", epoch=5, reason="standby-0 serves in its place"),
         life(12, "offsets-1", "starting", node_id=None),
         life(20, "offsets-1", "serving", epoch=6, reason="took over from standby-0"),
         # Lost twice, for 2 s and 4 s; paused before the first time, killed long before the second.
@@ -86,7 +86,7 @@ def test_outages(rows: tuple[DataFrame, DataFrame]) -> None:
         ("log-0", "node-1", "serving", None, None, 4.0, None),
         ("offsets-1", "node-1", "serving", "kill", pytest.approx(0.3), 1.0, None),
     ]
-    assert picked(found, "reason", "recovered_by")[-1] == ("pid 12 has ended", "standby-0 stands in for it")
+    assert picked(found, "reason", "recovered_by")[-1] == ("pid 12 has ended", "standby-0 serves in its place")
     assert answer(moves(*rows), "actor", "node_id", "seconds") == [
         ("controller", "node-2", 2.0),
         ("log-1", "node-1", 3.0),
