@@ -33,8 +33,8 @@ from muster.actors.log.progress import append_times
 from muster.actors.log.upkeep.schedule import Upkeep
 from muster.actors.offsets.batching import Batch, Lingering, batches
 from muster.actors.offsets.metrics import PartitionMetrics
+from muster.actors.runtime.gc_paused import gc_paused
 from muster.actors.runtime.process import now_ms
-from muster.actors.runtime.uncollected import uncollected
 from muster.actors.wire import codec, envelope
 from muster.actors.wire.codec import ErrorCode, Header, UndecodableRequest, UnknownApi
 from muster.actors.wire.limited_log import LimitedLog
@@ -136,7 +136,7 @@ class OffsetsPartition:
         """
         count = 0
         latest: dict[bytes, LogRecord] = {}
-        with uncollected():
+        with gc_paused():
             for entry in self._log.replay():
                 latest[entry.key or b""] = entry
                 count += 1

@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 
 from muster.actors.reconciler.counts import RepairCounts, action_name
 from muster.actors.reconciler.history import RepairHistory
-from muster.actors.runtime.pace import Pace
-from muster.actors.runtime.uncollected import uncollected
+from muster.actors.runtime.gc_paused import gc_paused
+from muster.actors.runtime.rate_limiter import RateLimiter
 from muster.placement.hashing import partition_for
 from muster.placement.layout import CLIENT_GROUP_ID, decode_topic, topic_path
 from muster.placement.mapping.divergence import Aside, Divergence
@@ -107,8 +107,8 @@ class Reconciler:
         self._dry_run = dry_run
         self._zk = client(zk_hosts)
         self._mirror = Mirror(self._zk, CLIENT_GROUP_ID, on_deleted=self._nodes_were_deleted)
-        self._pace = Pace(max_writes_per_second)
-        self._nodes = MappingNodes(self._zk, timeout_s=_ASK_S, before_write=self._pace.wait)
+        self._rate_limiter = RateLimiter(max_writes_per_second)
+        self._nodes = MappingNodes(self._zk, timeout_s=_ASK_S, before_write=self._rate_limiter.wait)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="reconciler")
         self._counts = RepairCounts()
         self._history = history
@@ -184,7 +184,7 @@ class Reconciler:
 
     def close(self) -> None:
         """Stop; blocks until it has. What is in ZooKeeper stays."""
-        self._pace.end()
+        self._rate_limiter.end()
         self._zk.shut()
         self._thread.shutdown(wait=True, cancel_futures=True)
         if self._loop is not None:
@@ -253,7 +253,7 @@ class Reconciler:
         held = await self._registrations()
         return held, await self._off_loop(self._planning, held, nodes, partitions)
 
-    @uncollected()
+    @gc_paused()
     def _planning(self, held: Held, nodes: Mapping[str, Node], partitions: int) -> Planning:
         return Planning(
             held,
@@ -282,7 +282,7 @@ class Reconciler:
             raise MappingUnknown(_AWAY)
         return nodes, self._offsets_partitions
 
-    @uncollected()
+    @gc_paused()
     def _write(
         self, planning: Planning, trusted: tuple[int, ...], started_s: float, done: list[tuple[str, str]]
     ) -> Plan:
@@ -290,8 +290,8 @@ class Reconciler:
 
         Removals come last, and each plan has those of one level of nodes at most.
         """
-        allowed = max(1, round(self._pace.per_second * _LONGEST_WRITING_S))
-        batch = min(BATCH, self._pace.piece)
+        allowed = max(1, round(self._rate_limiter.per_second * _LONGEST_WRITING_S))
+        batch = min(BATCH, self._rate_limiter.piece)
         decided: list[Plan] = []
 
         def creations() -> Iterator[tuple[str, bytes]]:

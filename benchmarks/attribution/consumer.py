@@ -34,7 +34,7 @@ class Refused(Exception):
 class Reading:
     """How fast a consumer reads."""
 
-    pace_s: float
+    interval_s: float
     """Between an answer and the next request on one connection."""
     fetch_bytes: int
     """max.partition.fetch.bytes."""
@@ -174,7 +174,7 @@ class Consumer:
                     await asyncio.sleep(_RETRY_S)
                     again.set()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._resting.wait(), self._reading.pace_s)
+                    await asyncio.wait_for(self._resting.wait(), self._reading.interval_s)
         except (Lost, OSError):
             again.set()
 

@@ -14,7 +14,7 @@ from muster.gateway.attribution.identity import pair_after_ms
 
 PARTITIONS = 6
 BATCH_BYTES = 4_000
-_READING = Reading(pace_s=0.1, fetch_bytes=2 * BATCH_BYTES)
+_READING = Reading(interval_s=0.1, fetch_bytes=2 * BATCH_BYTES)
 _FEED_S = 0.1
 _POLL_S = 0.05
 _READ_S = 120.0

@@ -24,7 +24,7 @@ _PROGRESS_INTERVAL_S = 0.5
 _SLOWER = 20
 
 
-class Pace:
+class Schedule:
     """How many records are due."""
 
     def __init__(self, rate: float, marks: Sequence[int], now_s: float) -> None:
@@ -91,13 +91,13 @@ def main() -> None:
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner's to handle
     table = flights()
-    pace = Pace(options.rate, [int(mark * table.num_rows) for mark in options.mark], time.monotonic())
-    signal.signal(signal.SIGUSR1, lambda *_: pace.leave_mark())
+    schedule = Schedule(options.rate, [int(mark * table.num_rows) for mark in options.mark], time.monotonic())
+    signal.signal(signal.SIGUSR1, lambda *_: schedule.leave_mark())
     producer = Producer({"bootstrap.servers": options.bootstrap})
     deliveries = _Deliveries()
     sent = 0
     while sent < table.num_rows:
-        due = pace.due(time.monotonic())
+        due = schedule.due(time.monotonic())
         if due > sent:
             turn = table.slice(sent, min(due - sent, 5000))
             _send(producer, options.topic, turn, deliveries)

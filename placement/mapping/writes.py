@@ -178,13 +178,13 @@ class MappingNodes:
         """Carry out each, and say whether it was; if not, somebody else wrote meanwhile, or the connection was lost."""
         sent: deque[_Transaction] = deque()
 
-        def in_pace() -> Iterator[list[Operation]]:
+        def rate_limited() -> Iterator[list[Operation]]:
             for transaction in transactions:
                 self._before_write(transaction.writes)
                 sent.append(transaction)
                 yield transaction.operations()
 
-        for error in self._zk.commit_each(in_pace(), at_once=at_once, timeout_s=self._timeout_s):
+        for error in self._zk.commit_each(rate_limited(), at_once=at_once, timeout_s=self._timeout_s):
             if not (error is None or isinstance(error, _CONFLICTS) or is_lost_connection(error)):
                 raise error
             yield sent.popleft(), error is None

@@ -25,7 +25,7 @@ _TAG = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Timing:
     """Bounds of what is drawn by lot, in ms."""
 
     life: tuple[int, int] = (1_500, 8_000)
@@ -62,7 +62,7 @@ class Churn:
     seed: int
     lanes: int = 6
     clients: int = 6
-    pace: Pace = field(default_factory=Pace)
+    timing: Timing = field(default_factory=Timing)
     leaves: bool = True
     """LeaveGroup is sent; if not, the session ends later."""
     pending_ms: int = 60_000
@@ -107,7 +107,7 @@ class Churn:
             if one is not other
             and one.assigned_ms <= other.began_ms
             and other.assigned_ms <= one.began_ms
-            and abs(one.left_ms - other.left_ms) <= 4 * self.pace.poll[1]
+            and abs(one.left_ms - other.left_ms) <= 4 * self.timing.poll[1]
         }
 
     def wrong(self) -> dict[tuple[str, str | None, str | None], int]:
@@ -144,7 +144,7 @@ class Churn:
 
     def _tell(self, after_ms: int, act: Callable[[], None]) -> None:
         """What the coordinator says arrives in the order in which it is said."""
-        self._told_ms = max(self._told_ms, self.now_ms + after_ms + self._lot(self.pace.way))
+        self._told_ms = max(self._told_ms, self.now_ms + after_ms + self._lot(self.timing.way))
         self._in(self._told_ms - self.now_ms, act)
 
     def _settle(self) -> None:
@@ -177,13 +177,13 @@ class Churn:
         self._held[client.group] = assigned
         client.assigned_ms = self.now_ms
         self._say(assigned)
-        self._in(self.pace.begin[0] + self._lot((0, self.pace.begin[1])), lambda: self._begin(client, left))
+        self._in(self.timing.begin[0] + self._lot((0, self.timing.begin[1])), lambda: self._begin(client, left))
 
     def _begin(self, client: Client, left: int) -> None:
         client.connection = ConnectionState(opened_ms=self.now_ms)
         client.fetches, client.began_ms = True, self.now_ms
         self._active.append(client)
-        self._in(self._lot(self.pace.life), lambda: self._stop(client, left))
+        self._in(self._lot(self.timing.life), lambda: self._stop(client, left))
         self._poll(client)
 
     def _poll(self, client: Client) -> None:
@@ -196,7 +196,7 @@ class Churn:
             self.bench.account.sent(client.connection, HOST, CLIENT, parts, self.now_ms)
             client.position += 1
             self.sent[client.group] += 100 * len(PARTITIONS)
-        self._in(self._lot(self.pace.poll), lambda: self._poll(client))
+        self._in(self._lot(self.timing.poll), lambda: self._poll(client))
 
     def _stop(self, client: Client, left: int) -> None:
         client.fetches = False
@@ -211,4 +211,4 @@ class Churn:
         self._in(self._lot((1, 50)), lambda: account.closed(connection))
         self._to_come -= 1
         if left > 1:
-            self._in(self._lot(self.pace.gap), lambda: self._come(left - 1))
+            self._in(self._lot(self.timing.gap), lambda: self._come(left - 1))

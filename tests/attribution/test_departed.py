@@ -7,7 +7,7 @@ import pytest
 from muster.gateway.attribution.account import End
 from muster.gateway.attribution.connection import ConnectionState
 from tests.attribution.bench import NOW_MS, Bench, Coordinator
-from tests.attribution.churn import Churn, Pace
+from tests.attribution.churn import Churn, Timing
 
 GRACE_MS = 30_000
 
@@ -195,6 +195,6 @@ def test_many_groups_that_come_and_go_over_a_kill_of_the_gateway(seed: int) -> N
 @pytest.mark.parametrize("seed", range(4))
 def test_many_groups_whose_statements_come_late(seed: int) -> None:
     """Later than their first Fetches. Then there may be less certainty, and no wrong label."""
-    churn = Churn(seed, lanes=6, pace=Pace(way=(0, 400)))
+    churn = Churn(seed, lanes=6, timing=Timing(way=(0, 400)))
     churn.run()
     assert not churn.wrong()

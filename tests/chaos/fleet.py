@@ -80,7 +80,7 @@ class Fleet:
             process.send_signal(signal.SIGCONT)
 
     def leave(self, name: str) -> None:
-        """SIGTERM: it ends in order, at its own pace."""
+        """SIGTERM: it ends in order, in its own time."""
         if process := self._running.pop(name, None):
             process.send_signal(signal.SIGTERM)
             self._leaving[self._process_name(name)] = process

@@ -154,7 +154,7 @@ def test_a_session_that_ends_in_mid_repair_costs_nothing(zk: ZooKeeperClient, zk
 
 
 async def _created(reconciler: Reconciler, count: int) -> bool:
-    return bool(sum(reconciler._counts._repairs.values()) >= count) or bool(reconciler._pace._free_at_s)
+    return bool(sum(reconciler._counts._repairs.values()) >= count) or bool(reconciler._rate_limiter._free_at_s)
 
 
 @pytest.mark.usefixtures("offsets_topic")

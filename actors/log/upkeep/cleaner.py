@@ -210,7 +210,7 @@ class Cleaner:
         return self._writer.config.index_interval_bytes
 
     def _batches(self, reader: Segment) -> Iterator[tuple[BatchHeader, bytes]]:
-        """Those of a segment, at the pace of this thread. _Stopped, CorruptSegment, OSError."""
+        """Those of a segment, at the rate of this thread. _Stopped, CorruptSegment, OSError."""
         began_s = time.monotonic()
         for found in reader.batches(_READ_BYTES):
             yield found

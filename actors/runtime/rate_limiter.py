@@ -1,4 +1,4 @@
-"""A limit on how fast something is done."""
+"""A rate limiter for writes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import threading
 import time
 
 
-class Pace:
-    """At most ``per_second`` in any second, besides one piece; for one thread. Nothing is saved up while idle."""
+class RateLimiter:
+    """At most ``per_second`` in any second, plus one piece. For one thread; idle time earns no credit."""
 
     def __init__(self, per_second: int) -> None:
         self.per_second = per_second
@@ -20,12 +20,12 @@ class Pace:
         return max(1, self.per_second // 10)
 
     def wait(self, count: int) -> None:
-        """Returns when so many more may be done, or after :meth:`end`."""
+        """Block until ``count`` more may be done, or until :meth:`end`."""
         now_s = time.monotonic()
         if self._free_at_s > now_s:
             self._ended.wait(self._free_at_s - now_s)
         self._free_at_s = max(now_s, self._free_at_s) + count / self.per_second
 
     def end(self) -> None:
-        """Nobody has to wait any more."""
+        """Release whatever waits, now and later."""
         self._ended.set()
