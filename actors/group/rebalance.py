@@ -115,11 +115,11 @@ def on_sync_deadline(shard: Shard, group_id: GroupId) -> None:
     if group is None or group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         return
     late = [member for member in group.members.values() if member.id in group.pending_syncs]
-    culprit = next((member for member in late if member.id == group.leader or len(late) == 1), None)
+    triggered_by = next((member for member in late if member.id == group.leader or len(late) == 1), None)
     for member in late:
         evict(shard, group, member, Removal.SYNC_TIMEOUT)
     if late:
-        prepare(shard, group, Cause.SYNC_TIMEOUT, culprit)
+        prepare(shard, group, Cause.SYNC_TIMEOUT, triggered_by)
 
 
 def complete_join(shard: Shard, group: Group) -> None:

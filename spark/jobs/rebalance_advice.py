@@ -3,7 +3,7 @@
 * static membership (KIP-345): a dynamic client flaps. With a ``group.instance.id`` it may be away for its session
   timeout without a rebalance.
 * longer session timeout: sessions expired, and the same client was back soon: it was late, not dead.
-* cooperative assignor (KIP-429): eager rebalances made partitions stand still that could have kept their owner.
+* cooperative assignor (KIP-429): eager rebalances paused partitions that could have kept their owner.
 * longer poll interval (KIP-62): members did not rejoin within their rebalance timeout, which is
   ``max.poll.interval.ms``, or left because of it.
 """
@@ -170,7 +170,7 @@ def _cooperative(rebalances: DataFrame, rules: AdviceRules) -> DataFrame:
         F.lit(None).cast("double").alias("median_seconds"),
         "lost_partition_seconds",
         F.format_string(
-            "%d of %d rebalances were eager (%s): up to %d partitions stood still, %s partition-seconds in all",
+            "%d of %d rebalances were eager (%s): up to %d partitions paused, %s partition-seconds in all",
             "occurrences",
             "out_of",
             F.coalesce("protocol", F.lit("?")),

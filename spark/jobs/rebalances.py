@@ -69,11 +69,11 @@ def per_cause(rebalances: DataFrame) -> DataFrame:
     )
 
 
-def culprits(rebalances: DataFrame) -> DataFrame:
+def triggering_members(rebalances: DataFrame) -> DataFrame:
     """group, client_id, host, group_instance_id, rebalances (that it caused), share (of the group's), member_ids,
     cause (the last one), reason (the last that it gave), lost_partition_seconds; most expensive first.
 
-    A rebalance that no single member caused has no culprit.
+    Rebalances that no single member triggered do not count.
     """
     by = ["group", "client_id", "host", "group_instance_id"]
     known = rebalances.select(
@@ -96,7 +96,7 @@ def culprits(rebalances: DataFrame) -> DataFrame:
 
 
 def longest(rebalances: DataFrame) -> DataFrame:
-    """group, began, seconds, cause, client_id, host (of the culprit), reason, members, rebalance_protocol, ending,
+    """group, began, seconds, cause, client_id, host (of who triggered it), reason, members, rebalance_protocol, ending,
     lost_partition_seconds; the longest first."""
     return rebalances.select(
         "group",
@@ -114,7 +114,7 @@ def longest(rebalances: DataFrame) -> DataFrame:
 
 
 def lost_by_partition(rebalances: DataFrame) -> DataFrame:
-    """group, topic, partition, rebalances (in which it stood still), lost_seconds; most first.
+    """group, topic, partition, rebalances (in which its consumption paused), lost_seconds; most first.
 
     A row of the table names its 100 longest partitions, so beyond that these sum up to less than the group's.
     """
@@ -173,21 +173,21 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
             "groups",
             "Rebalances per group, most expensive first",
             per_group(rebalances, start=options.start, end=until).limit(options.top),
-            "lost_partition_seconds: for how long partitions had nobody who consumed them, summed.",
+            "lost_partition_seconds: the sum of the consumption pauses of all partitions.",
         ),
         Section("causes", "Why groups rebalanced", per_cause(rebalances).limit(options.top)),
         Section(
             "culprits",
-            "Clients that caused most",
-            culprits(rebalances).limit(options.top),
-            "By instance id, client id and host, for member ids change.",
+            "Clients that triggered the most rebalances",
+            triggering_members(rebalances).limit(options.top),
+            "By instance id, client id and host, because member ids change.",
         ),
         Section(
             "storms",
             "Storms",
             storms(rebalances).limit(options.top),
             f"{STORM_RULES.rebalances} or more rebalances of a group within {STORM_RULES.within_minutes:g} minutes; "
-            "cause and culprit of the most of them.",
+            "the most frequent cause and triggering member.",
         ),
         Section(
             "flapping",
@@ -202,7 +202,7 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
             advice(rebalances, changes, returned, flaps).limit(options.top),
         ),
         Section("longest", "The longest rebalances", longest(rebalances).limit(options.top)),
-        Section("partitions", "Partitions that stood still", lost_by_partition(rebalances).limit(options.top)),
+        Section("partitions", "Partitions whose consumption paused", lost_by_partition(rebalances).limit(options.top)),
         Section(
             "over_time",
             "Rebalances over time",

@@ -25,7 +25,7 @@ STORM_RULES = StormRules()
 
 def storms(rebalances: DataFrame, *, rules: StormRules = STORM_RULES) -> DataFrame:
     """group, began, ended, rebalances, per_minute, most_members, lost_partition_seconds (null: not known),
-    cause and culprit (client_id, host) of the most of them with cause_rebalances and culprit_rebalances; the one that
+    the most frequent cause and trigger (client_id, host) with cause_rebalances and culprit_rebalances; the one that
     cost most first.
 
     A group's rebalances are in the order of their beginning, by the clocks of its coordinators.
@@ -51,12 +51,12 @@ def storms(rebalances: DataFrame, *, rules: StormRules = STORM_RULES) -> DataFra
     begins = F.coalesce(F.col("at_ms") - F.lag("at_ms").over(order) > within_ms, F.lit(False)).cast("int")
     rows = rows.withColumn("begins", begins)
     rows = rows.withColumn("storm", F.sum("begins").over(order.rowsBetween(Window.unboundedPreceding, 0)))
-    of_cause, of_culprit = (Window.partitionBy("group", "storm", *by) for by in (("cause",), ("client_id", "host")))
+    of_cause, of_member = (Window.partitionBy("group", "storm", *by) for by in (("cause",), ("client_id", "host")))
     named = F.col("client_id").isNotNull() | F.col("host").isNotNull()
     rows = rows.withColumns(
         {
             "of_cause": F.count("*").over(of_cause),
-            "of_culprit": F.when(named, F.count("*").over(of_culprit)),
+            "of_culprit": F.when(named, F.count("*").over(of_member)),
         }
     )
     span_minutes = (F.max("at_ms") - F.min("at_ms")) / 60_000

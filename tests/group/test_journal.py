@@ -94,8 +94,8 @@ def waits(found: tuple[Wait, ...]) -> list[tuple[str, int | None, int]]:
 
 
 def pauses(entry: RebalanceEntry) -> dict[int, int]:
-    assert entry.stood_still is not None
-    return {pause.partition: pause.ms for pause in entry.stood_still.partitions}
+    assert entry.consumption_pauses is not None
+    return {pause.partition: pause.ms for pause in entry.consumption_pauses.partitions}
 
 
 def test_the_first_rebalance(driver: Journaled) -> None:
@@ -111,8 +111,8 @@ def test_the_first_rebalance(driver: Journaled) -> None:
         driver.origin_ms + ms for ms in (500, 3500, 3540, 3540)
     )
     assert (entry.ending, entry.cause, entry.from_state) == (Ending.STABLE, Cause.MEMBER_JOINED, "Empty")
-    assert entry.culprit is not None
-    assert entry.culprit == (a, "billing-1", HOST, None)
+    assert entry.triggered_by is not None
+    assert entry.triggered_by == (a, "billing-1", HOST, None)
     assert (entry.previous_generation, entry.generation, entry.leader) == (0, 1, a)
     assert (entry.protocol_type, entry.protocol) == ("consumer", "range")
     assert entry.rebalance_protocol is RebalanceProtocol.EAGER
@@ -120,8 +120,12 @@ def test_the_first_rebalance(driver: Journaled) -> None:
     assert entry.join_waits.members == ()
     assert waits(entry.sync_waits.members) == [(a, 40, 40)]
     assert [who.member_id for who in entry.added] == [a]
-    assert entry.stood_still is not None
-    assert (entry.stood_still.assigned, entry.stood_still.count, entry.stood_still.lost_ms) == (0, 0, 0)
+    assert entry.consumption_pauses is not None
+    assert (entry.consumption_pauses.assigned, entry.consumption_pauses.count, entry.consumption_pauses.lost_ms) == (
+        0,
+        0,
+        0,
+    )
 
 
 def test_eager_every_partition_stands_still_until_its_new_owner_has_it(driver: Journaled) -> None:
@@ -144,15 +148,19 @@ def test_eager_every_partition_stands_still_until_its_new_owner_has_it(driver: J
     driver.ask(sync(b, 2))
     (entry,) = driver.entries
     assert (entry.ending, entry.cause) == (Ending.STABLE, Cause.MEMBER_JOINED)
-    assert entry.culprit is not None
-    assert (entry.culprit.member_id, entry.culprit.client_id) == (c, "cc")
+    assert entry.triggered_by is not None
+    assert (entry.triggered_by.member_id, entry.triggered_by.client_id) == (c, "cc")
     assert (entry.stable_ms, entry.ended_ms) == (driver.origin_ms + 6100, driver.origin_ms + 6150)
     assert waits(entry.join_waits.members) == [(b, 1000, 1000), (a, 200, 200)]
     assert waits(entry.sync_waits.members) == [(b, 150, 150), (a, 100, 100), (c, 10, 10)]
     assert (entry.members_before, entry.members_after) == (2, 3)
     assert pauses(entry) == {0: 1100, 1: 1150, 2: 1100}
-    assert entry.stood_still is not None
-    assert (entry.stood_still.assigned, entry.stood_still.count, entry.stood_still.lost_ms) == (3, 3, 3350)
+    assert entry.consumption_pauses is not None
+    assert (entry.consumption_pauses.assigned, entry.consumption_pauses.count, entry.consumption_pauses.lost_ms) == (
+        3,
+        3,
+        3350,
+    )
 
 
 def test_cooperative_only_what_changes_its_owner_until_the_new_one_has_it(driver: Journaled) -> None:
@@ -164,7 +172,7 @@ def test_cooperative_only_what_changes_its_owner_until_the_new_one_has_it(driver
     assert driver.last.rebalance_protocol is RebalanceProtocol.COOPERATIVE
     driver.at(5000)
     b_token = driver.new_member("cb", protocols=cooperative())
-    assert driver.journal.running(G, driver.now_ms + 9).stood_still.count == 0  # type: ignore[union-attr]
+    assert driver.journal.running(G, driver.now_ms + 9).consumption_pauses.count == 0  # type: ignore[union-attr]
     driver.at(5200)
     driver.ask(join(a, protocols=cooperative(("t", 0), ("t", 1), ("t", 2))))
     b = driver.answer(b_token).member_id
@@ -182,8 +190,8 @@ def test_cooperative_only_what_changes_its_owner_until_the_new_one_has_it(driver
     third = driver.last
     assert (third.generation, third.cause) == (3, Cause.PROTOCOLS_CHANGED)
     assert pauses(third) == {2: 600}
-    assert third.stood_still is not None
-    assert (third.stood_still.assigned, third.stood_still.lost_ms) == (3, 600)
+    assert third.consumption_pauses is not None
+    assert (third.consumption_pauses.assigned, third.consumption_pauses.lost_ms) == (3, 600)
 
 
 def test_cooperative_what_nobody_wants_any_more_is_not_counted(driver: Journaled) -> None:
@@ -223,8 +231,8 @@ def test_a_member_left_and_said_why(driver: Journaled) -> None:
     driver.ask(sync(a, 2, {a: assignment(("t", 0), ("t", 1), ("t", 2))}))
     entry = driver.last
     assert (entry.cause, entry.reason) == (Cause.MEMBER_LEFT, "the consumer is being closed")
-    assert entry.culprit is not None
-    assert entry.culprit == (b, "cb", HOST, None)
+    assert entry.triggered_by is not None
+    assert entry.triggered_by == (b, "cb", HOST, None)
     assert [(gone.who.member_id, gone.cause, gone.reason) for gone in entry.gone] == [
         (b, None, "the consumer is being closed")
     ]
@@ -242,8 +250,8 @@ def test_a_session_expired(driver: Journaled) -> None:
     driver.ask(sync(a, 2, {a: assignment(("t", 2))}))
     entry = driver.last
     assert (entry.cause, entry.began_ms) == (Cause.SESSION_EXPIRED, driver.origin_ms + 13_000)
-    assert entry.culprit is not None
-    assert entry.culprit.member_id == b
+    assert entry.triggered_by is not None
+    assert entry.triggered_by.member_id == b
     assert [(gone.who.member_id, gone.cause) for gone in entry.gone] == [(b, Removal.SESSION_EXPIRED)]
     assert pauses(entry) == {0: 0, 1: 0, 2: 0}
 
@@ -304,8 +312,8 @@ def test_static_member_replaced_with_other_protocols(driver: Journaled) -> None:
     driver.ask(sync(new_a, 2, {}, instance="ia", protocol="roundrobin"))
     entry = driver.last
     assert (entry.cause, entry.protocol) == (Cause.STATIC_MEMBER_REPLACED, "roundrobin")
-    assert entry.culprit is not None
-    assert (entry.culprit.member_id, entry.culprit.group_instance_id) == (new_a, "ia")
+    assert entry.triggered_by is not None
+    assert (entry.triggered_by.member_id, entry.triggered_by.group_instance_id) == (new_a, "ia")
     assert (entry.members_before, entry.members_after) == (1, 1)
     assert new_a != a
 
@@ -323,8 +331,8 @@ def test_members_that_never_sync_restart_the_rebalance(driver: Journaled) -> Non
     running = driver.journal.running(G, driver.now_ms)
     assert running is not None
     assert (running.cause, running.number) == (Cause.SYNC_TIMEOUT, 2)
-    assert running.culprit is not None
-    assert running.culprit.member_id == b
+    assert running.triggered_by is not None
+    assert running.triggered_by.member_id == b
     assert [(gone.who.member_id, gone.cause) for gone in running.gone] == [(b, Removal.SYNC_TIMEOUT)]
     assert (running.members_before, running.members_after) == (2, None)
 
@@ -372,7 +380,7 @@ def test_an_assignment_that_could_not_be_written() -> None:
     assert (driver.last.ending, driver.last.stable_ms) == (Ending.RESTARTED, None)
     running = driver.journal.running(G, driver.now_ms)
     assert running is not None
-    assert (running.cause, running.culprit) == (Cause.ASSIGNMENT_NOT_WRITTEN, None)
+    assert (running.cause, running.triggered_by) == (Cause.ASSIGNMENT_NOT_WRITTEN, None)
 
 
 def test_a_group_that_becomes_empty(driver: Journaled) -> None:
@@ -386,8 +394,8 @@ def test_a_group_that_becomes_empty(driver: Journaled) -> None:
     driver.at(10_000)
     c = driver.answers_to([driver.new_member()])[0].member_id
     driver.ask(sync(c, 3, {c: assignment(("t", 0))}))
-    assert driver.last.stood_still is not None
-    assert driver.last.stood_still.assigned == 0, "what an Empty group once had does not stand still"
+    assert driver.last.consumption_pauses is not None
+    assert driver.last.consumption_pauses.assigned == 0, "what an Empty group once had does not count"
 
 
 def test_the_coordinator_resigns(driver: Journaled) -> None:
@@ -426,7 +434,7 @@ def test_more_members_than_group_max_size_after_a_restart() -> None:
     driver.ask(join(a))
     driver.ask(sync(b, 2, {b: assignment(("t", 0))}))
     entry = driver.last
-    assert (entry.cause, entry.culprit, entry.members_before) == (Cause.TOO_MANY_MEMBERS, None, 2)
+    assert (entry.cause, entry.triggered_by, entry.members_before) == (Cause.TOO_MANY_MEMBERS, None, 2)
     assert [(gone.who.member_id, gone.cause) for gone in entry.gone] == [(a, Removal.GROUP_FULL)]
 
 
@@ -457,7 +465,7 @@ def test_what_another_protocol_type_assigns_is_not_known(driver: Journaled) -> N
     token = driver.new_member(protocols=protocols, protocol_type="connect")
     a = driver.answers_to([token])[0].member_id
     driver.ask(sync(a, 1, {a: assignment(("t", 0))}, protocol_type="connect", protocol="default"))
-    assert (driver.last.stood_still, driver.last.rebalance_protocol) == (None, None)
+    assert (driver.last.consumption_pauses, driver.last.rebalance_protocol) == (None, None)
     assert driver.last.protocol_type == "connect"
 
 
@@ -471,9 +479,9 @@ def test_lists_are_bounded(driver: Journaled) -> None:
     tokens = [driver.send(join(each.member_id)) for each in joins]
     driver.sync_all([driver.answer(token) for token in tokens])
     entry = driver.last
-    assert entry.stood_still is not None
-    assert entry.stood_still.count == 3 * count
-    assert (len(entry.stood_still.partitions), entry.stood_still.left_out) == (
+    assert entry.consumption_pauses is not None
+    assert entry.consumption_pauses.count == 3 * count
+    assert (len(entry.consumption_pauses.partitions), entry.consumption_pauses.left_out) == (
         MAX_PARTITIONS,
         3 * count - MAX_PARTITIONS,
     )

@@ -71,11 +71,11 @@ class JournaledWorld(World):
             assert created_again or entry.previous_generation == (before.generation or before.previous_generation)
             if before.members_after is not None:
                 assert entry.members_before == before.members_after
-        if entry.stood_still is not None:
+        if entry.consumption_pauses is not None:
             since_ms = before.began_ms if before else entry.began_ms
-            assert all(0 <= pause.ms <= entry.ended_ms - since_ms for pause in entry.stood_still.partitions)
-            assert entry.stood_still.count <= entry.stood_still.assigned
-            assert entry.stood_still.lost_ms == sum(pause.ms for pause in entry.stood_still.partitions)
+            assert all(0 <= pause.ms <= entry.ended_ms - since_ms for pause in entry.consumption_pauses.partitions)
+            assert entry.consumption_pauses.count <= entry.consumption_pauses.assigned
+            assert entry.consumption_pauses.lost_ms == sum(pause.ms for pause in entry.consumption_pauses.partitions)
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -23,7 +23,7 @@ PURE = (
     *sorted((ROOT / "actors/config").rglob("*.py")),
     *sorted((ROOT / "actors/group").rglob("*.py")),
     *sorted((ROOT / "gateway/attribution").rglob("*.py")),
-    *(ROOT / "actors/offsets/history" / name for name in ("journal.py", "journal_entry.py", "stillness.py")),
+    *(ROOT / "actors/offsets/history" / name for name in ("journal.py", "journal_entry.py", "consumption_pauses.py")),
     ROOT / "placement/moves.py",
     *(ROOT / "placement/mapping" / name for name in ("comparison.py", "divergence.py", "repair.py")),
     *(

@@ -45,7 +45,7 @@ def play_all(scenarios: Iterable[Scenario], port: int, *, as_kafka: bool) -> dic
     """Play them side by side on one server; by name, what came of each.
 
     They live in real time, in windows of half a second and more. What came out otherwise while this process, or the
-    machine, stood still that long says nothing: it is played again, alone.
+    machine, was suspended that long proves nothing: it is played again, alone.
     """
     with SocketWorld(port) as world:
         world.prepare()

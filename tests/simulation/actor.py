@@ -54,7 +54,7 @@ class Asked:
     entity: object
     arrived_ms: int
     stalled_ms: int
-    """How long the actor had stood still, over its life, when the request was handled."""
+    """How long the actor had been paused, over its life, when the request was handled."""
     answer: Callable[[bytes | None], None]
     write: WriteId | None = None
     """What the step of this request wrote."""
@@ -116,7 +116,7 @@ class Actor:
         self.life = 0
         self._deaths = 0
         self.stalled_ms = 0
-        """How long this life has stood still."""
+        """How long this life has been paused."""
         self._observe = observe
         self._note = note
         self._skew_ms = 0

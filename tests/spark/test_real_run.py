@@ -176,8 +176,8 @@ def test_rebalances_are_those_that_members_were_told_of_and_none_is_the_kills(
     assert (billing["stable"], billing["most_members"]) == (seen.assignments, 2)
     causes = {row["cause"] for row in sections["causes"]}
     assert causes == {"member joined", "member left"}
-    culprits = {row["client_id"] for row in sections["culprits"] if row["group"] == BILLING}
-    assert culprits == {"billing-1", "billing-2"}
+    triggering_members = {row["client_id"] for row in sections["culprits"] if row["group"] == BILLING}
+    assert triggering_members == {"billing-1", "billing-2"}
 
 
 def test_attribution_says_why_the_reader_has_no_group_and_that_commits_agree(

@@ -18,10 +18,10 @@ from muster.actors.offsets.history.journal_entry import (
     Ending,
     Gone,
     Pause,
+    PauseSummary,
     PendingWait,
     RebalanceEntry,
     RebalanceProtocol,
-    StoodStill,
     Wait,
     Waits,
 )
@@ -48,7 +48,7 @@ def entry(number: int, **changes: Any) -> RebalanceEntry:
         "ended_ms": began_ms + 400,
         "ending": Ending.STABLE,
         "cause": Cause.MEMBER_LEFT,
-        "culprit": B,
+        "triggered_by": B,
         "reason": "closed",
         "protocol_type": "consumer",
         "protocol": "range",
@@ -63,7 +63,7 @@ def entry(number: int, **changes: Any) -> RebalanceEntry:
         "added_left_out": 4,
         "gone": (Gone(B, None, "closed"), Gone(A, Removal.SESSION_EXPIRED, None)),
         "gone_left_out": 0,
-        "stood_still": StoodStill(
+        "consumption_pauses": PauseSummary(
             assigned=3, count=2, lost_ms=800, partitions=(Pause("t", 0, 400), Pause("t", 1, 400))
         ),
     }
@@ -72,8 +72,10 @@ def entry(number: int, **changes: Any) -> RebalanceEntry:
 
 def aborted(number: int, **changes: Any) -> RebalanceEntry:
     """An entry with nothing in it that may be missing."""
-    nothing = dict.fromkeys(("generation", "joined_ms", "stable_ms", "culprit", "reason", "leader", "members_after"))
-    kinds = dict.fromkeys(("protocol_type", "protocol", "rebalance_protocol", "stood_still"))
+    nothing = dict.fromkeys(
+        ("generation", "joined_ms", "stable_ms", "triggered_by", "reason", "leader", "members_after")
+    )
+    kinds = dict.fromkeys(("protocol_type", "protocol", "rebalance_protocol", "consumption_pauses"))
     lists: dict[str, Any] = {"pending": (), "added": (), "gone": (), "join_waits": Waits(), "sync_waits": Waits()}
     return entry(number, ending=Ending.ABORTED, **nothing, **kinds, **lists, **changes)
 

@@ -16,18 +16,18 @@ from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE, owned_par
 from muster.actors.group.events import Event, PendingEnd
 from muster.actors.group.types import GroupId, MemberId, Who
 from muster.actors.group.watchdog import MAX_MEMBERS
+from muster.actors.offsets.history.consumption_pauses import ConsumptionPauses, Owned, TopicPartition, owners_of
 from muster.actors.offsets.history.journal_entry import (
     MAX_PENDING,
     Ending,
     Gone,
+    PauseSummary,
     PendingWait,
     RebalanceEntry,
     RebalanceProtocol,
-    StoodStill,
     Wait,
     Waits,
 )
-from muster.actors.offsets.history.stillness import Owned, Stillness, TopicPartition, owners_of
 
 COOPERATIVE_STICKY = "cooperative-sticky"
 """The one cooperative assignor that Kafka's clients bring; known by name even while nobody owns anything."""
@@ -81,7 +81,7 @@ class _Running:
     began_ms: int
     changes: _Changes
     members_before: int
-    stillness: Stillness
+    pauses: ConsumptionPauses
     was_cooperative: bool
     protocol_type: str | None
     joins: dict[MemberId, _Waited]
@@ -106,7 +106,7 @@ class _Running:
         if old_id in self.unsynced:
             self.unsynced.remove(old_id)
             self.unsynced.add(new_id)
-        self.stillness.renamed(old_id, new_id)
+        self.pauses.renamed(old_id, new_id)
 
 
 class Journal:
@@ -168,7 +168,7 @@ class Journal:
             began_ms=now_ms,
             changes=changes,
             members_before=len(event.members) - len(changes.added) + len(changes.gone),
-            stillness=Stillness(owners, known.taken, now_ms),
+            pauses=ConsumptionPauses(owners, known.taken, now_ms),
             was_cooperative=known.cooperative,
             protocol_type=known.protocol_type,
             joins={
@@ -207,10 +207,10 @@ class Journal:
             rebalance.protocol_type,
             event.assignments,
             rebalance.rebalance_protocol is RebalanceProtocol.COOPERATIVE,
-            rebalance.stillness.assigned(owners, rebalance.owned, now_ms),
+            rebalance.pauses.assigned(owners, rebalance.owned, now_ms),
         )
         for member_id in rebalance.syncs.keys() - rebalance.unsynced:
-            rebalance.stillness.received(member_id, now_ms)
+            rebalance.pauses.received(member_id, now_ms)
         return self._finish(event.group, Ending.STABLE, now_ms) if not rebalance.unsynced else None
 
     def _synced(self, event: events.MemberSynced, now_ms: int) -> RebalanceEntry | None:
@@ -221,7 +221,7 @@ class Journal:
         rebalance.syncs[event.member_id].came_ms = now_ms
         if rebalance.stable_ms is None:
             return None
-        rebalance.stillness.received(event.member_id, now_ms)
+        rebalance.pauses.received(event.member_id, now_ms)
         return self._finish(event.group, Ending.STABLE, now_ms) if not rebalance.unsynced else None
 
     def _joined(self, event: events.MemberJoined, now_ms: int) -> None:
@@ -315,7 +315,7 @@ class Journal:
             ended_ms=now_ms,
             ending=ending,
             cause=start.cause,
-            culprit=_culprit(start),
+            triggered_by=_triggered_by(start),
             reason=start.reason,
             protocol_type=rebalance.protocol_type,
             protocol=completed.protocol if completed else None,
@@ -330,11 +330,11 @@ class Journal:
             added_left_out=max(0, len(changes.added) - MAX_MEMBERS),
             gone=tuple(changes.gone[:MAX_MEMBERS]),
             gone_left_out=max(0, len(changes.gone) - MAX_MEMBERS),
-            stood_still=_stood_still(rebalance, now_ms),
+            consumption_pauses=_consumption_pauses(rebalance, now_ms),
         )
 
 
-def _culprit(start: events.RebalanceStarted) -> Who | None:
+def _triggered_by(start: events.RebalanceStarted) -> Who | None:
     return Who(start.member_id, start.client_id, start.host, start.group_instance_id) if start.member_id else None
 
 
@@ -360,10 +360,10 @@ def _pending(pending: Iterable[_Pending], end_ms: int) -> tuple[PendingWait, ...
     return tuple(waits[:MAX_PENDING])
 
 
-def _stood_still(rebalance: _Running, now_ms: int) -> StoodStill | None:
+def _consumption_pauses(rebalance: _Running, now_ms: int) -> PauseSummary | None:
     if rebalance.protocol_type not in (PROTOCOL_TYPE, None):
         return None
     owned = rebalance.owned
     if rebalance.joining and rebalance.was_cooperative:
-        owned = rebalance.stillness.kept_by({who.member_id for who in rebalance.start.members})
-    return rebalance.stillness.summary(now_ms, stored=rebalance.stable_ms is not None, owned=owned)
+        owned = rebalance.pauses.kept_by({who.member_id for who in rebalance.start.members})
+    return rebalance.pauses.summary(now_ms, stored=rebalance.stable_ms is not None, owned=owned)

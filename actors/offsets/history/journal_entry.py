@@ -84,7 +84,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A partition that stood still."""
+    """A partition that was not consumed for ``ms``."""
 
     topic: str
     partition: int
@@ -92,14 +92,14 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoodStill:
-    """Partitions that nobody of the group consumed; see ``muster.actors.offsets.history.stillness`` for the rule."""
+class PauseSummary:
+    """Partitions that no member consumed; ``muster.actors.offsets.history.consumption_pauses`` has the rule."""
 
     assigned: int
     """Partitions that were assigned when the rebalance began, or waited for a new owner."""
     count: int
     lost_ms: int
-    """Sum over all that stood still."""
+    """Sum over all paused partitions."""
     partitions: tuple[Pause, ...] = ()
     """Longest first."""
     left_out: int = 0
@@ -128,7 +128,7 @@ class RebalanceEntry:
     """When every member had its assignment, or the next rebalance began, or the group was Empty."""
     ending: Ending
     cause: Cause
-    culprit: Who | None
+    triggered_by: Who | None
     """The member that caused it; None where that was no single one."""
     reason: str | None
     """What that member gave as its reason (KIP-800)."""
@@ -150,7 +150,7 @@ class RebalanceEntry:
     added_left_out: int
     gone: tuple[Gone, ...]
     gone_left_out: int
-    stood_still: StoodStill | None
+    consumption_pauses: PauseSummary | None
     """None for another protocol type than ``consumer``: what it assigns is not known."""
 
     @property
@@ -159,12 +159,12 @@ class RebalanceEntry:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that JSON can hold."""
-        still = self.stood_still
+        paused = self.consumption_pauses
         return {
             **{name: getattr(self, name) for name in _PLAIN},
             "ending": self.ending.value,
             "cause": self.cause.value,
-            "culprit": _who(self.culprit) if self.culprit else None,
+            "culprit": _who(self.triggered_by) if self.triggered_by else None,
             "rebalance_protocol": self.rebalance_protocol.value if self.rebalance_protocol else None,
             "join_waits": [_wait(wait) for wait in self.join_waits.members],
             "join_waits_left_out": self.join_waits.left_out,
@@ -179,25 +179,25 @@ class RebalanceEntry:
                 {**_who(each.who), "cause": each.cause.value if each.cause else None, "reason": each.reason}
                 for each in self.gone
             ],
-            "partitions_assigned": still.assigned if still else None,
-            "partitions_still": still.count if still else None,
-            "lost_partition_ms": still.lost_ms if still else None,
+            "partitions_assigned": paused.assigned if paused else None,
+            "partitions_still": paused.count if paused else None,
+            "lost_partition_ms": paused.lost_ms if paused else None,
             "partitions": [
                 {"topic": each.topic, "partition": each.partition, "ms": each.ms}
-                for each in (still.partitions if still else ())
+                for each in (paused.partitions if paused else ())
             ],
-            "partitions_left_out": still.left_out if still else 0,
+            "partitions_left_out": paused.left_out if paused else 0,
         }
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> RebalanceEntry:
         """What ``to_json`` gave. KeyError, TypeError or ValueError for anything else."""
-        culprit, protocol = values["culprit"], values["rebalance_protocol"]
+        triggered_by, protocol = values["culprit"], values["rebalance_protocol"]
         return cls(
             **{name: values[name] for name in _PLAIN},
             ending=Ending(values["ending"]),
             cause=Cause(values["cause"]),
-            culprit=_to_who(culprit) if culprit else None,
+            triggered_by=_to_who(triggered_by) if triggered_by else None,
             rebalance_protocol=RebalanceProtocol(protocol) if protocol else None,
             join_waits=_to_waits(values["join_waits"], values["join_waits_left_out"]),
             sync_waits=_to_waits(values["sync_waits"], values["sync_waits_left_out"]),
@@ -210,7 +210,7 @@ class RebalanceEntry:
                 Gone(_to_who(each), Removal(each["cause"]) if each["cause"] else None, each["reason"])
                 for each in values["gone"]
             ),
-            stood_still=_to_stood_still(values),
+            consumption_pauses=_to_pause_summary(values),
         )
 
 
@@ -253,10 +253,10 @@ def _to_waits(values: Iterable[dict[str, Any]], left_out: int) -> Waits:
     return Waits(tuple(Wait(_to_who(each), each["after_ms"], each["held_ms"]) for each in values), left_out)
 
 
-def _to_stood_still(values: dict[str, Any]) -> StoodStill | None:
+def _to_pause_summary(values: dict[str, Any]) -> PauseSummary | None:
     if values["partitions_still"] is None:
         return None
-    return StoodStill(
+    return PauseSummary(
         assigned=values["partitions_assigned"],
         count=values["partitions_still"],
         lost_ms=values["lost_partition_ms"],

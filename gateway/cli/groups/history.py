@@ -31,7 +31,7 @@ _COLUMNS = (
     "WAITED FOR",
     "PROTOCOL",
     "MEMBERS",
-    "STOOD STILL",
+    "PAUSED",
     "LOST (PARTITION-S)",
 )
 
@@ -48,7 +48,7 @@ def history(group: str, directory: Path, address: str | None, limit: int, as_jso
     """Show the last rebalances of the group GROUP, newest first: why each began, and what it cost.
 
     JOIN is how long the coordinator waited for the members' JoinGroup requests, SYNC how long for the leader's
-    assignment; WAITED FOR names who was last in each. STOOD STILL counts the partitions that nobody consumed, of those
+    assignment; WAITED FOR names who was last in each. PAUSED counts the partitions that no member consumed, of those
     that were assigned, and LOST adds up for how long. Member ids are shown without the end of their UUID; --json has
     them whole, and all members that were waited for.
     """
@@ -78,7 +78,7 @@ def row(entry: Mapping[str, Any]) -> tuple[Any, ...]:
         _waited_for(entry),
         _protocol(entry),
         f"{entry['members_before']} -> {_or_dash(entry['members_after'])}",
-        _stood_still(entry),
+        _consumption_pauses(entry),
         None if entry["lost_partition_ms"] is None else f"{entry['lost_partition_ms'] / 1000:.1f}",
     )
 
@@ -92,8 +92,8 @@ def _seconds(end_ms: int | None, since_ms: int | None) -> str | None:
 
 
 def _cause(entry: Mapping[str, Any]) -> str:
-    culprit, reason = entry["culprit"], entry["reason"]
-    by = f": {_name(culprit)} at {culprit['host']}" if culprit else ""
+    triggered_by, reason = entry["culprit"], entry["reason"]
+    by = f": {_name(triggered_by)} at {triggered_by['host']}" if triggered_by else ""
     return f"{entry['cause']}{by}" + (f" ({reason})" if reason else "")
 
 
@@ -132,7 +132,7 @@ def _protocol(entry: Mapping[str, Any]) -> str | None:
     return f"{entry['protocol']} ({kind})" if entry["protocol"] else None
 
 
-def _stood_still(entry: Mapping[str, Any]) -> str | None:
+def _consumption_pauses(entry: Mapping[str, Any]) -> str | None:
     count = entry["partitions_still"]
     return None if count is None else f"{count} of {entry['partitions_assigned']}"
 

@@ -19,13 +19,13 @@ _COLUMNS = (
 
 
 def _screen(answer: Answer) -> Screen:
-    culprits, advice = rows_of(answer, "culprits"), rows_of(answer, "advice")
+    triggering_members, advice = rows_of(answer, "culprits"), rows_of(answer, "advice")
     storms, flapping = rows_of(answer, "storms"), rows_of(answer, "flapping")
-    groups = [_with_cause(row, culprits, advice) for row in rows_of(answer, "groups")]
+    groups = [_with_cause(row, triggering_members, advice) for row in rows_of(answer, "groups")]
     troubled = list(dict.fromkeys(row["group"] for row in (*storms, *flapping)))
     return Screen(
         level=Level.LOOK if troubled or advice else Level.WELL,
-        answer=_answer(groups, culprits, troubled, advised=bool(advice)),
+        answer=_answer(groups, triggering_members, troubled, advised=bool(advice)),
         more=[
             f"{named(row['group'])}: {row['advice']} ({row['setting']}). {_sentence(row['evidence'])}" for row in advice
         ],
@@ -34,29 +34,31 @@ def _screen(answer: Answer) -> Screen:
     )
 
 
-def _answer(groups: list[Row], culprits: list[Row], troubled: list[str], *, advised: bool) -> str:
+def _answer(groups: list[Row], triggering_members: list[Row], troubled: list[str], *, advised: bool) -> str:
     if not groups:
-        return "No group rebalanced." if not culprits else _culprit(culprits[0])
+        return "No group rebalanced." if not triggering_members else _triggered_by(triggering_members[0])
     total = sum(row["rebalances"] for row in groups)
     whole = f"{counted(total, 'rebalance')} of {counted(len(groups), 'group')}"
     if troubled:
         verb = "rebalances" if len(troubled) == 1 else "rebalance"
-        of = [row for row in culprits if row["group"] in troubled]
-        who = f" {_culprit(of[0])}" if of else ""
+        of = [row for row in triggering_members if row["group"] in troubled]
+        who = f" {_triggered_by(of[0])}" if of else ""
         return f"{listed([named(group) for group in troubled])} {verb} again and again.{who}"
     return f"{whole}: {'nobody again and again, but they could cost less' if advised else 'no group too often'}."
 
 
-def _culprit(row: Row) -> str:
+def _triggered_by(row: Row) -> str:
     cost = row["lost_partition_seconds"]
     spent = "" if cost is None else f", which cost {cost:,.0f} partition-seconds"
     times = counted(row["rebalances"], "rebalance")
     return f"{named(_client(row))} at {row['host']} caused {times} of {named(row['group'])}{spent}."
 
 
-def _with_cause(group: Row, culprits: list[Row], advice: list[Row]) -> Row:
+def _with_cause(group: Row, triggering_members: list[Row], advice: list[Row]) -> Row:
     of = max(
-        (row for row in culprits if row["group"] == group["group"]), key=lambda row: row["rebalances"], default=None
+        (row for row in triggering_members if row["group"] == group["group"]),
+        key=lambda row: row["rebalances"],
+        default=None,
     )
     helps = [f"{row['advice']} ({row['setting']})" for row in advice if row["group"] == group["group"]]
     return {

@@ -39,7 +39,7 @@ def test_who_never_came_and_the_initial_delay() -> None:
 
 def test_member_ids_are_shortened() -> None:
     long = B._replace(member_id="b-0c2d3e4f-1111-2222-3333-0123456789ab")
-    assert row(entry(1, culprit=long).to_json())[3] == "member left: b-0c2d3e4f at 10.0.0.8 (closed)"
+    assert row(entry(1, triggered_by=long).to_json())[3] == "member left: b-0c2d3e4f at 10.0.0.8 (closed)"
 
 
 def test_what_is_not_known() -> None:

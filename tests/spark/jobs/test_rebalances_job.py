@@ -14,7 +14,15 @@ from muster.actors.tables.parquet import write_whole
 from muster.actors.tables.rollup import hour_folder
 from muster.actors.tables.schemas.rebalances import REBALANCES_SCHEMA
 from muster.spark.jobs.job import Options
-from muster.spark.jobs.rebalances import JOB, culprits, longest, lost_by_partition, over_time, per_cause, per_group
+from muster.spark.jobs.rebalances import (
+    JOB,
+    longest,
+    lost_by_partition,
+    over_time,
+    per_cause,
+    per_group,
+    triggering_members,
+)
 from muster.spark.jobs.shared.membership import FlapRules, comings_and_goings, flapping, returns
 from muster.spark.jobs.storms import StormRules, storms
 from muster.spark.tables import read_table
@@ -27,7 +35,10 @@ def who(member_id: str, client_id: str | None = "rdkafka", host: str = "10.0.0.1
     return member_id, client_id, host, instance
 
 
-def rebalance(at_s: float, took_s: float = 3, lost_s: float | None = 0, **changes: Any) -> dict[str, Any]:
+def rebalance(
+    at_s: float, took_s: float = 3, lost_s: float | None = 0, *, triggered_by: Any = None, **changes: Any
+) -> dict[str, Any]:
+    """``triggered_by`` goes into the table's column ``culprit``."""
     return {
         "group": "billing",
         "offsets_partition": 7,
@@ -40,6 +51,7 @@ def rebalance(at_s: float, took_s: float = 3, lost_s: float | None = 0, **change
         "ended": at(at_s + took_s),
         "ending": "stable",
         "cause": JOINED,
+        **({"culprit": triggered_by} if triggered_by else {}),
         "rebalance_protocol": "eager",
         "protocol": "range",
         "members_before": 2,
@@ -84,11 +96,13 @@ def by_hand(spark: SparkSession) -> DataFrame:
         "rebalances",
         [
             rebalance(0, 3, 12),
-            rebalance(60, 3, 12, cause=LEFT, culprit=slow, reason="poll timeout"),
-            rebalance(120, 4, 16, cause=LEFT, culprit=who("m-8", "slow", "10.0.0.9")),
-            rebalance(180, 5, 20, cause=LEFT, culprit=slow, partitions=[("flights", 0, 5_000), ("flights", 1, 2_000)]),
+            rebalance(60, 3, 12, cause=LEFT, triggered_by=slow, reason="poll timeout"),
+            rebalance(120, 4, 16, cause=LEFT, triggered_by=who("m-8", "slow", "10.0.0.9")),
+            rebalance(
+                180, 5, 20, cause=LEFT, triggered_by=slow, partitions=[("flights", 0, 5_000), ("flights", 1, 2_000)]
+            ),
             rebalance(240, 9, 36, ending="restarted", partitions=[("flights", 0, 9_000)]),
-            rebalance(7_200, 6, 4, cause=EXPIRED, culprit=who("m-1"), rebalance_protocol="cooperative"),
+            rebalance(7_200, 6, 4, cause=EXPIRED, triggered_by=who("m-1"), rebalance_protocol="cooperative"),
             rebalance(3_599.5, 1, None, group="archive", ending="empty", members_after=None),
         ],
     ).cache()
@@ -111,7 +125,7 @@ def test_per_group(by_hand: DataFrame) -> None:
     assert answer(asked, "per_hour") == [(1.5,), (0.25,)]
 
 
-def test_causes_and_culprits(by_hand: DataFrame) -> None:
+def test_causes_and_triggering_members(by_hand: DataFrame) -> None:
     assert answer(per_cause(by_hand), "group", "cause", "rebalances", "share", "lost_partition_seconds") == [
         ("billing", LEFT, 3, 0.5, 48.0),
         ("billing", JOINED, 2, pytest.approx(1 / 3), 48.0),
@@ -119,7 +133,7 @@ def test_causes_and_culprits(by_hand: DataFrame) -> None:
         ("billing", EXPIRED, 1, pytest.approx(1 / 6), 4.0),
     ]
     columns = ("client_id", "host", "rebalances", "share", "member_ids", "reason", "lost_partition_seconds")
-    assert answer(culprits(by_hand), *columns) == [
+    assert answer(triggering_members(by_hand), *columns) == [
         ("slow", "10.0.0.9", 3, 0.5, 2, "poll timeout", 48.0),
         ("rdkafka", "10.0.0.1", 1, pytest.approx(1 / 6), 1, None, 4.0),
     ]
@@ -215,9 +229,9 @@ def _for_advice() -> tuple[Rows, Rows]:
         member_event(902, "member_left", who("busy-2", "busy"), reason="consumer poll timeout has expired."),
     ]
     rebalances = [
-        *(rebalance(60 * n, 5, 40, cause=LEFT, culprit=pod[n]) for n in range(4)),
+        *(rebalance(60 * n, 5, 40, cause=LEFT, triggered_by=pod[n]) for n in range(4)),
         rebalance(901, 5, 20, cause=JOINED, rebalance_protocol="cooperative"),
-        rebalance(950, 5, 7, cause=LEFT, rebalance_protocol="cooperative", culprit=who("x", "pod", "10.0.0.5")),
+        rebalance(950, 5, 7, cause=LEFT, rebalance_protocol="cooperative", triggered_by=who("x", "pod", "10.0.0.5")),
     ]
     return rebalances, events
 
@@ -229,15 +243,24 @@ def _with_a_storm() -> tuple[Rows, Rows]:
     """
     chance = random.Random(6)
     rebalances = [
-        rebalance(3_600 * hour + chance.randrange(3_600), 2, 1, group=f"group-{n}", culprit=who(f"{n}-{hour}", f"c{n}"))
+        rebalance(
+            3_600 * hour + chance.randrange(3_600), 2, 1, group=f"group-{n}", triggered_by=who(f"{n}-{hour}", f"c{n}")
+        )
         for n in range(100)
         for hour in range(24)
     ]
     bad = [who(f"bad-{n}", "bad", "10.0.0.66") for n in range(41)]
-    rebalances += [rebalance(40_000 + 30 * n, 4, 12, group="group-42", cause=LEFT, culprit=bad[n]) for n in range(40)]
+    rebalances += [
+        rebalance(40_000 + 30 * n, 4, 12, group="group-42", cause=LEFT, triggered_by=bad[n]) for n in range(40)
+    ]
     rebalances += [
         rebalance(
-            hour * 3_600 + 30 * n, 1, None, group="group-7", number=100 + n, culprit=who("m-7", "c7") if n < 2 else None
+            hour * 3_600 + 30 * n,
+            1,
+            None,
+            group="group-7",
+            number=100 + n,
+            triggered_by=who("m-7", "c7") if n < 2 else None,
         )
         for hour in (30, 31)
         for n in range(5)
@@ -279,13 +302,13 @@ def test_advice(told: dict[str, list[Row]]) -> None:
         "after 2 of 3 expired sessions the same client was back, in the median 8.0 s later, at the latest 9.0 s"
     )
     assert evidence["cooperative assignor"] == (
-        "4 of 6 rebalances were eager (range): up to 4 partitions stood still, 160.0 partition-seconds in all"
+        "4 of 6 rebalances were eager (range): up to 4 partitions paused, 160.0 partition-seconds in all"
     )
 
 
 def test_names_the_storm_and_who_flaps(told: dict[str, list[Row]]) -> None:
     storm, *others = told["storms"]
-    seldom = ("group-7", 5, None, "c7", 2)  # the other three had no single culprit
+    seldom = ("group-7", 5, None, "c7", 2)  # the other three had no single trigger
     columns = ("group", "rebalances", "lost_partition_seconds", "client_id", "culprit_rebalances")
     assert picked(others, *columns) == [seldom, seldom]
     assert picked([storm], "group", "cause", "client_id", "host") == [("group-42", LEFT, "bad", "10.0.0.66")]
@@ -304,7 +327,7 @@ def test_empty_tables(spark: SparkSession) -> None:
 
 
 def test_reads_only_what_it_needs(spark: SparkSession, tmp_path: Path) -> None:
-    """Of two hours the one that is asked about, and of the culprit what is shown."""
+    """Of two hours the one that is asked about, and of the triggering member what is shown."""
     for hour in (0, 1):
         row = {field.name: rebalance(3_600 * hour).get(field.name, absent(field)) for field in REBALANCES_SCHEMA}
         folder = tmp_path / "metrics" / "rebalances" / hour_folder(round(at(3_600 * hour).timestamp() * 1000))

@@ -101,7 +101,7 @@ def answers() -> list[Answer]:
         | {"cause": "member joined"}
         for group in GROUPS
     ]
-    culprits = [
+    triggering_members = [
         {"group": group, "client_id": MEMBER.format(1), "host": "10.0.0.1", "group_instance_id": None}
         | {"rebalances": 32, "lost_partition_seconds": 12_345.6}
         for group in GROUPS
@@ -116,7 +116,7 @@ def answers() -> list[Answer]:
         answer(
             "rebalances",
             section("groups", *rebalances),
-            section("culprits", *culprits),
+            section("culprits", *triggering_members),
             section("storms", *({"group": group} for group in GROUPS)),
             over_time("over_time", "bucket", "rebalances"),
         ),

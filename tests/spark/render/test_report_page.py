@@ -136,16 +136,16 @@ def test_who_causes_rebalances() -> None:
     def of(group: str, count: int) -> dict[str, Any]:
         return {"group": group, "rebalances": count, "lost_partition_seconds": 9.0, "cause": "member left"}
 
-    culprit = {"group": "billing", "group_instance_id": None, "client_id": None, "host": "::1", "rebalances": 2}
+    triggered_by = {"group": "billing", "group_instance_id": None, "client_id": None, "host": "::1", "rebalances": 2}
     groups = section("groups", of("billing", 9), of("calm", 1))
-    culprits = section("culprits", {**culprit, "lost_partition_seconds": None})
-    calm = screen("rebalances", groups, culprits)
+    triggering_members = section("culprits", {**triggered_by, "lost_partition_seconds": None})
+    calm = screen("rebalances", groups, triggering_members)
     assert (calm.level, calm.answer) == (Level.WELL, "10 rebalances of 2 groups: no group too often.")
     helps = {"advice": "static membership", "setting": "group.instance.id", "evidence": "client x came back"}
     stormy = screen(
         "rebalances",
         groups,
-        culprits,
+        triggering_members,
         section("storms", {"group": "billing"}),
         section("advice", {"group": "billing", **helps}),
     )

@@ -1,23 +1,23 @@
-"""Which partitions nobody of a group consumed during a rebalance, and for how long, as the coordinator can tell.
+"""Consumption pauses: which partitions no member of a group consumed during a rebalance, and for how long.
 
-The rule, for a partition that the last stored assignment gave to somebody (its owner):
+The coordinator can only estimate it. The rule, for a partition that the last stored assignment gave to an owner:
 
-* Its owner *kept* it if the owner's JoinGroup of this rebalance says that it owns it (ConsumerProtocolSubscription
-  v1, KIP-429). A cooperative consumer says so of all it has; an eager one has given up everything before it joins.
-* Kept and given to its owner again: it did not stand still.
-* Kept and given to another member at once: it stood still from the time when the assignment was stored.
-* Kept and given to nobody, as a cooperative assignor does before it gives it to another: it stands still from the
-  time when the assignment was stored. That time counts in the entry of the generation that gives it to somebody;
-  if the next stored assignment gives it to nobody either, nobody wants it, and it does not count.
-* Not kept (eager, or its owner is a member no more): it stood still from the beginning of the rebalance.
-* It stands still until the member that it was given to has been sent its assignment; if it was given to nobody, until
-  the assignment was stored. When the rebalance ends otherwise (restarted, Empty, aborted), until that end: if it goes
-  on standing still, the next rebalance counts the rest. Nothing is counted twice.
+* The owner *kept* it if the owner's JoinGroup of this rebalance lists it as owned (ConsumerProtocolSubscription v1,
+  KIP-429). A cooperative consumer lists all it has; an eager one has revoked everything before it joins.
+* Kept and assigned to the owner again: no pause.
+* Kept and assigned to another member at once: the pause begins when the assignment is stored.
+* Kept and assigned to no member, as a cooperative assignor does before it assigns it to another: the pause begins when
+  the assignment is stored. It counts in the entry of the generation that assigns the partition to a member; if the
+  next stored assignment does not either, the partition is unused and the pause does not count.
+* Not kept (eager, or the owner has left the group): the pause begins with the rebalance.
+* The pause ends when the member that the partition is assigned to has been sent its assignment; if no member is, when
+  the assignment is stored. If the rebalance ends otherwise (restarted, Empty, aborted), the pause ends with it, and the
+  next rebalance counts the rest, if any. Nothing is counted twice.
 
 What the coordinator cannot know: when an eager member really stopped (it learns of the rebalance by its next
-heartbeat, or goes on until it has worked off what it has: less than is counted here); when a member whose session
-expired really stopped (before: more than is counted); whether a static member that did not join again still consumes;
-how long an assignment is on its way, and when the member's first fetch follows; what a leader assigns that is not of
+heartbeat, or continues until it has processed what it has: less than is counted here); when a member whose session
+expired really stopped (earlier: more than is counted); whether a static member that did not join again still consumes;
+how long an assignment takes to arrive, and when the member's first fetch follows; what a leader assigns that is not of
 protocol type ``consumer``.
 """
 
@@ -27,14 +27,14 @@ from collections.abc import Collection, Iterable, Mapping
 
 from muster.actors.group.codec.consumer_protocol import assigned_partitions
 from muster.actors.group.types import MemberId
-from muster.actors.offsets.history.journal_entry import MAX_PARTITIONS, Pause, StoodStill
+from muster.actors.offsets.history.journal_entry import MAX_PARTITIONS, Pause, PauseSummary
 
 TopicPartition = tuple[str, int]
 Owned = Mapping[MemberId, Collection[TopicPartition]]
 
 
 def owners_of(assignments: Iterable[tuple[MemberId, bytes]]) -> dict[TopicPartition, MemberId]:
-    """Who was given which partition; an assignment that cannot be read gives none."""
+    """The owner of each partition; an assignment that cannot be read assigns none."""
     return {
         partition: member_id
         for member_id, assignment in assignments
@@ -42,13 +42,13 @@ def owners_of(assignments: Iterable[tuple[MemberId, bytes]]) -> dict[TopicPartit
     }
 
 
-class Stillness:
-    """The partitions of one rebalance."""
+class ConsumptionPauses:
+    """The consumption pauses of one rebalance."""
 
     def __init__(
         self, owners: dict[TopicPartition, MemberId], taken: Mapping[TopicPartition, int], began_ms: int
     ) -> None:
-        """``owners`` is the last stored assignment; ``taken``: since when which partitions wait for a new owner."""
+        """``owners`` is the last stored assignment; ``taken``: partitions that wait for a new owner, and since when."""
         self._owners = owners
         self._taken = taken
         self._began_ms = began_ms
@@ -56,7 +56,7 @@ class Stillness:
         self._awaiting: dict[MemberId, dict[TopicPartition, int]] = {}
 
     def renamed(self, old_id: MemberId, new_id: MemberId) -> None:
-        """A static member has another id, and the same assignment."""
+        """A static member has a new id and keeps its assignment."""
         self._owners = {partition: new_id if owner == old_id else owner for partition, owner in self._owners.items()}
         if old_id in self._awaiting:
             self._awaiting[new_id] = self._awaiting.pop(old_id)
@@ -64,7 +64,7 @@ class Stillness:
     def assigned(
         self, owners: Mapping[TopicPartition, MemberId], owned: Owned, now_ms: int
     ) -> dict[TopicPartition, int]:
-        """The assignment was stored; what members own is as they joined. Gives what now waits for a new owner."""
+        """The assignment was stored. ``owned`` is from the JoinGroups. Returns what now waits for a new owner."""
         taken: dict[TopicPartition, int] = {}
         for partition, since_ms in self._taken.items():
             if partition in owners:
@@ -87,8 +87,8 @@ class Stillness:
         for partition, since_ms in self._awaiting.pop(member_id, {}).items():
             self._lost_ms[partition] = now_ms - since_ms
 
-    def summary(self, now_ms: int, *, stored: bool, owned: Owned | None) -> StoodStill:
-        """What stood still until now. ``owned`` None: not known, nobody has kept anything."""
+    def summary(self, now_ms: int, *, stored: bool, owned: Owned | None) -> PauseSummary:
+        """The pauses until now. ``owned`` None: not known, so no member has kept anything."""
         lost_ms = dict(self._lost_ms)
         for partitions in self._awaiting.values():
             lost_ms |= {partition: now_ms - since_ms for partition, since_ms in partitions.items()}
@@ -99,7 +99,7 @@ class Stillness:
                 if partition not in (owned or {}).get(owner, ())
             }
         longest = sorted(lost_ms, key=lambda partition: (-lost_ms[partition], partition))
-        return StoodStill(
+        return PauseSummary(
             assigned=len(self._owners.keys() | self._taken.keys()),
             count=len(lost_ms),
             lost_ms=sum(lost_ms.values()),
@@ -108,7 +108,7 @@ class Stillness:
         )
 
     def kept_by(self, members: Collection[MemberId]) -> dict[MemberId, set[TopicPartition]]:
-        """As if these members had kept what they were given: for a cooperative join phase that is not over."""
+        """As if these members had kept their partitions: for a cooperative join phase that is not over."""
         kept: dict[MemberId, set[TopicPartition]] = {}
         for partition, owner in self._owners.items():
             if owner in members:
