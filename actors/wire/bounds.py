@@ -1,4 +1,4 @@
-"""Lengths in a request are checked against its bytes before kio reads it.
+"""Lengths in a message of a stranger are checked against its bytes before kio reads it.
 
 kio's native reader reserves memory for as many elements as an array announces. A frame of twenty bytes that
 announces two thousand million of them ends the process (Rust aborts when an allocation fails), so bytes of a
@@ -155,9 +155,7 @@ def _field(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> _Shape:
     one = _entity(nested) if nested is not None else _primitive(declared.metadata["kafka_type"], kind.__flexible__)
     if many:
         return _array(one, kind.__flexible__, is_nullable=type(None) in typing.get_args(hint))
-    if nested is not None and type(None) in typing.get_args(hint):
-        raise TypeError(f"{kind.__name__}.{declared.name}: an entity that may be null")
-    return one
+    return _nullable(one) if nested is not None and type(None) in typing.get_args(hint) else one
 
 
 def nested_entity(hint: Any) -> tuple[Any, bool]:
@@ -202,6 +200,15 @@ def _compact_string_end(frame: bytes, at: int) -> int:
     if length > MAX_STRING_BYTES:
         raise LengthError(f"a string of {length} bytes")
     return _within(frame, length, at)
+
+
+def _nullable(entity: _Shape) -> _Shape:
+    """An int8 stands in front of the entity; -1 is null (KIP-893)."""
+
+    def end(frame: bytes, at: int) -> int:
+        return at + 1 if frame[at] >= 0x80 else entity.end(frame, at + 1)
+
+    return _Shape(end, 1)
 
 
 def _array(element: _Shape, flexible: bool, *, is_nullable: bool) -> _Shape:

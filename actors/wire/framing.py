@@ -36,6 +36,11 @@ class Framer:
         """Bytes of the frame that is not whole yet."""
         return len(self._buffer) - self._start
 
+    @property
+    def pending(self) -> bytes:
+        """Bytes that were in no frame yet, sizes included; of a ``feed`` that raises, all."""
+        return bytes(memoryview(self._buffer)[self._start :])
+
     def feed(self, data: bytes) -> list[bytes]:
         """Frames that became whole, without their size. FrameTooLarge as soon as a bad size is seen."""
         self._buffer += data

@@ -3,7 +3,7 @@
 import pytest
 
 from muster.actors.wire import codec
-from muster.actors.wire.codec import ErrorCode, UndecodableRequest, UnknownApi
+from muster.actors.wire.codec import ErrorCode, UndecodableRequest, UndecodableResponse, UnknownApi
 
 HEARTBEAT = {"group_id": "g", "generation_id": 3, "member_id": "m", "group_instance_id": None}
 
@@ -135,3 +135,41 @@ def test_answers_that_are_merged_as_bytes_are_those_that_are_written_as_a_whole(
     elements = codec.split_response(api_key, version, half)
     elements += [codec.element(api_key, version, "groups", group) for group in groups[count // 2 :]]
     assert codec.join_response(api_key, version, 7, {**body, "groups": ()}, elements) == whole
+
+
+DESCRIBED = {"groups": [{"group_id": "g", "group_state": "Stable", "protocol_type": "consumer", "protocol_data": "r"}]}
+DESCRIBED["groups"][0] |= {"error_code": 0, "members": [], "error_message": None}
+
+
+@pytest.mark.parametrize("version", codec.versions_of(15))
+def test_every_truncation_of_a_response_is_undecodable_and_nothing_else(version: int) -> None:
+    frame = codec.encode_response(15, version, 7, {"throttle_time": 0, **DESCRIBED})
+    codec.check_response(15, version, frame)
+    for cut in range(len(frame)):
+        with pytest.raises(UndecodableResponse):
+            codec.check_response(15, version, frame[:cut])
+        with pytest.raises(UndecodableResponse):
+            codec.decode_response(15, version, frame[:cut])
+
+
+def test_a_hostile_length_in_a_response_is_refused_before_memory_is_reserved_for_it() -> None:
+    with pytest.raises(UndecodableResponse, match="an array of 2147483647 elements"):
+        codec.check_response(15, 0, bytes.fromhex("00000007 7fffffff"))
+
+
+def test_tagged_fields_of_a_response_that_nobody_knows_are_passed_over() -> None:
+    frame = codec.encode_response(15, 6, 7, {"throttle_time": 0, **DESCRIBED})
+    tags = b"\x02" + b"\x5b\x02zz" + b"\x5c\x00"
+    odd = frame[:4] + tags + frame[5:-1] + tags
+    codec.check_response(15, 6, odd)
+    assert codec.decode_response(15, 6, odd) == codec.decode_response(15, 6, frame)
+
+
+@pytest.mark.parametrize("assignment", [None, {"topic_partitions": [{"topic_id": None, "partitions": [1, 2]}]}])
+def test_an_entity_that_may_be_null_is_checked_too(assignment: dict[str, object] | None) -> None:
+    body = {"throttle_time": 0, "error_code": 0, "error_message": None, "member_id": "m", "member_epoch": 1}
+    frame = codec.encode_response(68, 0, 7, {**body, "heartbeat_interval": 5, "assignment": assignment})
+    codec.check_response(68, 0, frame)
+    for cut in range(len(frame)):
+        with pytest.raises(UndecodableResponse):
+            codec.check_response(68, 0, frame[:cut])

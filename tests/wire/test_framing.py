@@ -31,3 +31,13 @@ def test_a_bad_size_is_refused_before_its_bytes_come(size: int) -> None:
     with pytest.raises(FrameTooLarge) as caught:
         Framer(100).feed(size.to_bytes(4, "big", signed=True))
     assert caught.value.size == size
+
+
+def test_what_was_in_no_frame_is_there_as_it_came() -> None:
+    framer = Framer(100)
+    framer.feed(WIRE + b"\0\0")
+    assert framer.pending == b"\0\0"
+    bad = b"\0\x01" + WIRE + b"\xff" * 4
+    with pytest.raises(FrameTooLarge):
+        framer.feed(b"\xff\xff" + bad)
+    assert framer.pending == b"\0\0\xff\xff" + bad
