@@ -28,6 +28,7 @@ _COMMANDS = {
     "log": "muster.gateway.cli.storage.log:log",
     "tables": "muster.gateway.cli.storage.tables:tables",
     "audit": "muster.gateway.cli.audit:audit",
+    "capture": "muster.gateway.cli.capture:capture",
     "fault": "muster.gateway.cli.fault:fault",
     "spark": "muster.gateway.cli.spark.commands:spark",
     "report": "muster.gateway.cli.spark.report:report",

@@ -202,6 +202,8 @@ class Client:
         assert correlation_id == self._asked[self._answered]
         return entity
 
+    exchange, response = ask, answer
+
     def send(self, frame: bytes) -> None:
         self.send_raw(len(frame).to_bytes(4, "big") + frame)
 

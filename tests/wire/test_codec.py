@@ -137,8 +137,8 @@ def test_answers_that_are_merged_as_bytes_are_those_that_are_written_as_a_whole(
     assert codec.join_response(api_key, version, 7, {**body, "groups": ()}, elements) == whole
 
 
-DESCRIBED = {"groups": [{"group_id": "g", "group_state": "Stable", "protocol_type": "consumer", "protocol_data": "r"}]}
-DESCRIBED["groups"][0] |= {"error_code": 0, "members": [], "error_message": None}
+GROUP = {"group_id": "g", "group_state": "Stable", "protocol_type": "consumer", "protocol_data": "r"}
+DESCRIBED: dict[str, object] = {"groups": [{**GROUP, "error_code": 0, "members": [], "error_message": None}]}
 
 
 @pytest.mark.parametrize("version", codec.versions_of(15))
