@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from muster.actors.offsets.history.journal_entry import RebalanceEntry
 from muster.actors.tables.events import Row, RowStore
 from muster.actors.tables.folder import spool_files
 from muster.actors.tables.hours import MERGED, Hour, TableDamaged, hours, listing
+from muster.actors.tables.rebalance_entry import RebalanceEntry
 from muster.actors.tables.schemas.rebalances import REBALANCES, REBALANCES_SCHEMA, REBALANCES_VERSION
 
 MOST_FILES_READ = 1_000

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from muster.actors.group.events import Removal
-from muster.actors.offsets.history.journal_entry import RebalanceProtocol
+from muster.actors.tables.rebalance_entry import RebalanceProtocol
 
 STATIC_MEMBERSHIP = "static membership"
 LONGER_SESSION_TIMEOUT = "longer session timeout"

@@ -12,7 +12,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from muster.actors.offsets.history.journal_entry import Ending
+from muster.actors.tables.rebalance_entry import Ending
 from muster.actors.tables.schemas.groups import GROUP_EVENTS
 from muster.actors.tables.schemas.rebalances import REBALANCES
 from muster.spark.jobs.job import Job, Options, Plot, Section

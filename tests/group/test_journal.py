@@ -14,7 +14,7 @@ from muster.actors.group.events import Cause, PendingEnd, Removal
 from muster.actors.group.types import Outcome
 from muster.actors.group.watchdog import MAX_MEMBERS
 from muster.actors.offsets.history.journal import Journal
-from muster.actors.offsets.history.journal_entry import (
+from muster.actors.tables.rebalance_entry import (
     MAX_PARTITIONS,
     Ending,
     RebalanceEntry,

@@ -11,7 +11,7 @@ from muster.actors.group.coordinator import Phase
 from muster.actors.group.state import Group
 from muster.actors.group.watchdog import in_rebalance
 from muster.actors.offsets.history.journal import Journal
-from muster.actors.offsets.history.journal_entry import Ending, RebalanceEntry
+from muster.actors.tables.rebalance_entry import Ending, RebalanceEntry
 from tests.simulation.actor import Step, StepKind
 from tests.simulation.world import World
 

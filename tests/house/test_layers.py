@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,8 @@ PURE = (
     *sorted((ROOT / "actors/config").rglob("*.py")),
     *sorted((ROOT / "actors/group").rglob("*.py")),
     *sorted((ROOT / "gateway/attribution").rglob("*.py")),
-    *(ROOT / "actors/offsets/history" / name for name in ("journal.py", "journal_entry.py", "consumption_pauses.py")),
+    ROOT / "actors/tables/rebalance_entry.py",
+    *(ROOT / "actors/offsets/history" / name for name in ("journal.py", "consumption_pauses.py")),
     ROOT / "placement/moves.py",
     *(ROOT / "placement/mapping" / name for name in ("comparison.py", "divergence.py", "repair.py")),
     *(
@@ -124,6 +126,36 @@ def imports_between(files: dict[str, Path]) -> dict[str, set[str]]:
         named = ((node.module or "", f"{node.module}.{alias.name}") for node in froms for alias in node.names)
         found[name] = ({whole if whole in files else module for module, whole in named} & files.keys()) - {name}
     return found
+
+
+_ABOVE_THEIR_FLOOR = {
+    "muster.actors.log.actor": "puts the log actor together",
+    "muster.actors.log.history": "writes the log actor's table",
+    "muster.gateway.listener.gateway": "holds the gateway's counters",
+}
+
+
+@pytest.mark.parametrize("package", ["actors", "gateway"])
+def test_folders_stand_on_floors(package: str) -> None:
+    """The order is that of docs/architecture.md. A new folder has to be given a place there."""
+    line = re.search(rf"^\* `{package}/`: ([\w, ]+)\.$", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE)
+    assert line
+    floors = {name: floor for floor, name in enumerate(line[1].split(", "))}
+    folders = {file.parent.name for file in (ROOT / package).glob("*/__init__.py")}
+    assert floors.keys() == folders
+
+    def floor(module: str) -> int | None:
+        _, top, folder, *_ = (*module.split("."), "", "")
+        return floors.get(folder) if top == package else None
+
+    wrong = [
+        f"{module} imports {other}"
+        for module, others in imports_between(modules()).items()
+        if (below := floor(module)) is not None and module not in _ABOVE_THEIR_FLOOR
+        for other in others
+        if (above := floor(other)) is not None and above > below
+    ]
+    assert not wrong
 
 
 def test_there_is_no_circle_of_imports() -> None:

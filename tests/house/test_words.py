@@ -36,7 +36,7 @@ _NOT_YET = """
     actors/log/service.py actors/log/trouble.py actors/log/upkeep/cleaner.py actors/log/upkeep/compaction.py
     actors/log/upkeep/flushing.py actors/log/upkeep/retention.py actors/log/upkeep/rewriting.py
     actors/log/upkeep/schedule.py actors/log/weight.py actors/offsets/actor.py actors/offsets/held.py
-    actors/offsets/history/journal.py actors/offsets/history/journal_entry.py actors/offsets/history/open_windows.py
+    actors/offsets/history/journal.py actors/tables/rebalance_entry.py actors/offsets/history/open_windows.py
     actors/offsets/history/rebalances.py actors/offsets/mapping_writer.py actors/offsets/metrics.py
     actors/offsets/partition.py actors/offsets/serving.py actors/offsets/standby.py actors/reconciler/actor.py
     actors/reconciler/history.py actors/reconciler/reconciler.py actors/runtime/actor.py

@@ -14,7 +14,7 @@ from typing import Any
 
 from muster.actors.group.events import Cause, PendingEnd, Removal
 from muster.actors.group.types import MemberId, Who
-from muster.actors.offsets.history.journal_entry import (
+from muster.actors.tables.rebalance_entry import (
     Ending,
     Gone,
     Pause,

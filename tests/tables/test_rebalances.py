@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from muster.actors.offsets.history.journal_entry import RebalanceEntry
 from muster.actors.tables import parquet
+from muster.actors.tables.rebalance_entry import RebalanceEntry
 from muster.actors.tables.rebalances import RebalanceStore, encode
 from muster.actors.tables.schemas.rebalances import REBALANCES_SCHEMA
 from tests.tables.killing import die

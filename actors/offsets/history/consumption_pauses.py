@@ -27,7 +27,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from muster.actors.group.codec.consumer_protocol import assigned_partitions
 from muster.actors.group.types import MemberId
-from muster.actors.offsets.history.journal_entry import MAX_PARTITIONS, Pause, PauseSummary
+from muster.actors.tables.rebalance_entry import MAX_PARTITIONS, Pause, PauseSummary
 
 TopicPartition = tuple[str, int]
 Owned = Mapping[MemberId, Collection[TopicPartition]]

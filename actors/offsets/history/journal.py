@@ -17,7 +17,7 @@ from muster.actors.group.events import Event, PendingEnd
 from muster.actors.group.types import GroupId, MemberId, Who
 from muster.actors.group.watchdog import MAX_MEMBERS
 from muster.actors.offsets.history.consumption_pauses import ConsumptionPauses, Owned, TopicPartition, owners_of
-from muster.actors.offsets.history.journal_entry import (
+from muster.actors.tables.rebalance_entry import (
     MAX_PENDING,
     Ending,
     Gone,

@@ -18,9 +18,9 @@ from muster.actors.group.events import Event, RebalanceMovedOn, RebalanceStuck
 from muster.actors.group.types import GroupId
 from muster.actors.group.watchdog import described, on_one_line
 from muster.actors.offsets.history.journal import Journal
-from muster.actors.offsets.history.journal_entry import RebalanceEntry
 from muster.actors.offsets.partition import OffsetsPartition
 from muster.actors.runtime.event_writer import Flushing
+from muster.actors.tables.rebalance_entry import RebalanceEntry
 from muster.actors.tables.rebalances import RebalanceStore, encode
 from muster.actors.tables.schemas.rebalances import REBALANCES
 

@@ -1,6 +1,6 @@
 """``rebalances``: one row is one rebalance of one group, whether it led to a generation or not.
 
-:class:`muster.actors.offsets.history.journal_entry.RebalanceEntry` has the same fields.
+:class:`muster.actors.tables.rebalance_entry.RebalanceEntry` has the same fields.
 (``offsets_partition``, ``epoch``, ``number``) is unique.
 """
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.actors.offsets.history.journal_entry import Ending, Wait, Waits
+from muster.actors.tables.rebalance_entry import Ending, Wait, Waits
 from muster.gateway.cli import http
 from muster.gateway.cli.groups.commands import groups
 from muster.gateway.cli.groups.history import row
