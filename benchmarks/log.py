@@ -25,7 +25,7 @@ _OVERHEAD_BYTES = 71
 """Of a batch of one record without a key."""
 _TOGETHER = 2_000
 _MIB = 1 << 20
-LEAST_RATIO = 10.0
+MIN_RATIO = 10.0
 
 
 @click.command()
@@ -64,7 +64,7 @@ async def _measure(
     without = await _opening_s(directory, epochs.__next__, config, runs, lambda: _forget(directory))
     figures.add(part, "opened by its indexes", with_index, "s")
     figures.add(part, "opened without, every batch read and checked", without, "s")
-    figures.add(part, "share of the time that is left", with_index / without, "", 1 / LEAST_RATIO)
+    figures.add(part, "share of the time that is left", with_index / without, "", 1 / MIN_RATIO)
     figures.add(part, "index files", _index_mib(directory), "MiB")
 
 

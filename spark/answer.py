@@ -22,10 +22,10 @@ from muster.spark.out import said
 from muster.spark.render.plotted import reduced
 from muster.spark.tables import damage_in, read_table
 
-MOST_ROWS = 10_000
+MAX_ROWS = 10_000
 """Of one section in one answer, so that the driver's memory does not depend on how long a time was asked about."""
 
-_MOST_PLOTTED_ROWS = 10_000
+_MAX_PLOTTED_ROWS = 10_000
 _JAVA_EXCEPTION = re.compile(r"(?:[a-z][\w$]*\.)+[A-Z]\w*(?:Exception|Error): ")
 _OUT_OF_HEAP = ("Java heap space", "GC overhead limit exceeded", "SparkOutOfMemoryError")
 
@@ -67,7 +67,7 @@ class Shown:
     columns: Sequence[Column]
     rows: Sequence[tuple[Any, ...]]
     cut: bool
-    """There are more rows than :data:`MOST_ROWS`; those are not here."""
+    """There are more rows than :data:`MAX_ROWS`; those are not here."""
     plot: Plot | None = None
     plotted: Plotted | None = None
     """Of a section that is cut, what its plot draws, if plots were asked for; else that is in ``rows``."""
@@ -155,8 +155,8 @@ def _cause(error: Exception) -> str:
 
 def _shown(section: Section, options: Options, plots: bool) -> Shown:
     frame, zone = section.frame, ZoneInfo(options.timezone)
-    rows = frame.limit(MOST_ROWS + 1).collect()
-    is_cut = len(rows) > MOST_ROWS
+    rows = frame.limit(MAX_ROWS + 1).collect()
+    is_cut = len(rows) > MAX_ROWS
     return Shown(
         name=section.name,
         title=section.title,
@@ -165,7 +165,7 @@ def _shown(section: Section, options: Options, plots: bool) -> Shown:
             Column(field.name, field.dataType.simpleString(), isinstance(field.dataType, NumericType))
             for field in frame.schema.fields
         ],
-        rows=[tuple(_plain(value, zone) for value in row) for row in rows[:MOST_ROWS]],
+        rows=[tuple(_plain(value, zone) for value in row) for row in rows[:MAX_ROWS]],
         cut=is_cut,
         plot=section.plot,
         plotted=_plotted(section.frame, section.plot, options) if plots and is_cut and section.plot else None,
@@ -175,7 +175,7 @@ def _shown(section: Section, options: Options, plots: bool) -> Shown:
 def _plotted(frame: DataFrame, plot: Plot, options: Options) -> Plotted:
     found = reduced(frame, plot, bucket_seconds=options.bucket_seconds)
     zone = ZoneInfo(options.timezone)
-    rows = [tuple(_plain(value, zone) for value in row) for row in found.frame.limit(_MOST_PLOTTED_ROWS).collect()]
+    rows = [tuple(_plain(value, zone) for value in row) for row in found.frame.limit(_MAX_PLOTTED_ROWS).collect()]
     return Plotted(columns=found.frame.columns, rows=rows, in_all=found.in_all, step_seconds=found.step_seconds)
 
 

@@ -17,7 +17,7 @@ _SHORT_ROWS = 500_000
 take a byte or two in Parquet, so that bytes alone tell little."""
 _BYTES_PER_SHUFFLE_PARTITION = 16 << 20
 """As rows in a sort, some ten times as much. Spark puts partitions together that turn out to be small."""
-_MOST_SHUFFLE_PARTITIONS = 200
+_MAX_SHUFFLE_PARTITIONS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ def size_of(
     if read_bytes <= _SHORT_BYTES and _has_few_rows(folders):
         return Size(shuffle_partitions=1, short_job=True)
     wanted = max(cores, read_bytes // _BYTES_PER_SHUFFLE_PARTITION)
-    return Size(shuffle_partitions=min(wanted, _MOST_SHUFFLE_PARTITIONS), short_job=False)
+    return Size(shuffle_partitions=min(wanted, _MAX_SHUFFLE_PARTITIONS), short_job=False)
 
 
 def _hours(table: Path, start: datetime | None, end: datetime | None) -> list[Path]:

@@ -21,7 +21,7 @@ _TIME_STEPS_S = (
     *(_HOUR_S * hours for hours in (1, 2, 3, 6, 12)),
     *(_DAY_S * days for days in (1, 2, 5, 10, 30, 60, 180, 365)),
 )
-_MOST_TIMES = 8
+_MAX_TIMES = 8
 _ABOUT = 4
 """As many values on an axis; or half as many more or less."""
 
@@ -101,7 +101,7 @@ def time_ticks(first: datetime, last: datetime, zone: tzinfo) -> list[tuple[date
     """Round moments (UTC) of that zone's clocks from ``first`` to ``last``, and what to write: the time, or the date of
     steps of days, and below it the date, or year, where it is another one than at the moment before."""
     span_s = (last - first).total_seconds()
-    step_s = next((step for step in _TIME_STEPS_S if span_s / step <= _MOST_TIMES), _TIME_STEPS_S[-1])
+    step_s = next((step for step in _TIME_STEPS_S if span_s / step <= _MAX_TIMES), _TIME_STEPS_S[-1])
     moments = _round_moments(first.timestamp(), last.timestamp(), step_s, zone)
     return _labelled([moment.astimezone(zone) for moment in moments], step_s)
 

@@ -25,7 +25,7 @@ EVIDENCE_MS = 3_600_000
 """How long what was sent namelessly, or twice, may explain a commit that came later."""
 IDLE_MS = 24 * 3_600_000
 """After which a group's partition is forgotten."""
-MOST_SERIES = 50_000
+MAX_SERIES = 50_000
 
 SeriesKey = tuple[str, str, int]
 """Group, topic, partition."""
@@ -59,7 +59,7 @@ class _Place:
 class Books:
     """``wait_ms``: how long attributions may be pending; no gap is judged before. Times are ms since the epoch."""
 
-    def __init__(self, wait_ms: int, most_series: int = MOST_SERIES) -> None:
+    def __init__(self, wait_ms: int, most_series: int = MAX_SERIES) -> None:
         self._wait_ms = wait_ms
         self._most_series = most_series
         self._count = 0

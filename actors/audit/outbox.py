@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
-MOST_ITEMS = 200_000
+MAX_ITEMS = 200_000
 
 
 class Item(Protocol):
@@ -40,7 +40,7 @@ class Batch(Generic[K, T]):
 class Outbox(Generic[K, T]):
     """``name`` is that of no other process, living or dead. Not thread-safe."""
 
-    def __init__(self, name: str, most_items: int = MOST_ITEMS) -> None:
+    def __init__(self, name: str, most_items: int = MAX_ITEMS) -> None:
         self._name = name
         self._most_items = most_items
         self._lives = 1

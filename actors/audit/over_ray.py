@@ -19,7 +19,7 @@ from muster.placement.view import ClusterView
 log = logging.getLogger(__name__)
 
 K = TypeVar("K")
-_ANSWER_S = 10.0
+_REQUEST_TIMEOUT_S = 10.0
 
 
 class RaySources:
@@ -67,7 +67,7 @@ class RaySources:
 
     async def _ask(self, name: str, method: str, *arguments: Any) -> Any:
         handle = await asyncio.to_thread(ray.get_actor, name, self._namespace)
-        async with asyncio.timeout(_ANSWER_S):
+        async with asyncio.timeout(_REQUEST_TIMEOUT_S):
             return await getattr(handle, method).remote(*arguments)
 
 

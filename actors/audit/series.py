@@ -13,7 +13,7 @@ from muster.actors.audit.sends import Run
 from muster.actors.audit.spans import Spans
 from muster.actors.log.weight import Weights
 
-MOST_SPANS = 64
+MAX_SPANS = 64
 """Of one kind in one series; beyond it the lowest are forgotten."""
 _TOGETHER_MS = 300_000
 
@@ -214,10 +214,10 @@ class Series:
 
     def _bound(self) -> None:
         for offsets in (self.sent, self.committed):
-            if len(offsets) > MOST_SPANS:
-                self._floor = max(self._floor, offsets[-MOST_SPANS][0])
+            if len(offsets) > MAX_SPANS:
+                self._floor = max(self._floor, offsets[-MAX_SPANS][0])
         if self._floor:
-            self.sent, self.committed = self.sent[-MOST_SPANS:], self.committed[-MOST_SPANS:]
+            self.sent, self.committed = self.sent[-MAX_SPANS:], self.committed[-MAX_SPANS:]
 
     def _weigh(self, weights: Weights) -> None:
         ahead = spans.minus(self.sent, self.committed)
@@ -236,7 +236,7 @@ def remember(memory: Memory, now_ms: int, offsets: Spans) -> None:
     if memory and now_ms - memory[-1][0] < _TOGETHER_MS:
         at_ms, known = memory.pop()
         now_ms, offsets = at_ms, spans.union(known, offsets)
-    memory.append((now_ms, offsets[-MOST_SPANS:]))
+    memory.append((now_ms, offsets[-MAX_SPANS:]))
 
 
 def remembered(memory: Memory, since_ms: int) -> Spans:

@@ -12,7 +12,7 @@ T = TypeVar("T")
 Ping = Callable[[], Awaitable[Any]]
 
 _SLICES = 10
-_LONGEST_PERIOD_S = 2.0
+_MAX_PERIOD_S = 2.0
 
 
 class Unresponsive(RuntimeError):
@@ -41,7 +41,7 @@ async def while_alive(call: Awaitable[T], ping: Ping, timeout_s: float) -> T:
 async def _until_late(ping: Ping, timeout_s: float) -> None:
     await _first(ping)
     while True:
-        await asyncio.sleep(min(_LONGEST_PERIOD_S, timeout_s / 4))
+        await asyncio.sleep(min(_MAX_PERIOD_S, timeout_s / 4))
         answer = asyncio.ensure_future(ping())
         try:
             if not await _answered(answer, timeout_s):
@@ -55,7 +55,7 @@ async def _first(ping: Ping) -> None:
         try:
             await ping()
         except RayError:
-            await asyncio.sleep(_LONGEST_PERIOD_S)
+            await asyncio.sleep(_MAX_PERIOD_S)
         else:
             return
 

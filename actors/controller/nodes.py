@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 _PERIOD_S = 1.0
 _AFTER_FAILURE_S = 5.0
-_MOST_FAILURES = 3
+_MAX_FAILURES = 3
 """After so many moves to it that failed, a node that came is left as it is."""
 _KINDS = ("offsets", "log", "reconciler", "gateway")
 """What is moved, in this order; a gateway last, since its clients have to connect elsewhere."""
@@ -183,7 +183,7 @@ class NodeMoves:
             await self._supervisor.move(move.actor, move.target)
         except CannotMove:
             self._failures[move.target] += 1
-            if self._failures[move.target] >= _MOST_FAILURES:
+            if self._failures[move.target] >= _MAX_FAILURES:
                 log.error("node %s gets no share of the actors: they do not start there", move.target)
                 self._roster.have_their_share([move.target])
             if move.source in self._alive - self._drained:

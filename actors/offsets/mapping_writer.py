@@ -22,7 +22,7 @@ from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreacha
 
 log = logging.getLogger(__name__)
 
-_ASK_S = 1.0
+_REQUEST_TIMEOUT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class MappingWriter:
 
     def __init__(self, zk_hosts: str) -> None:
         self._zk: ZooKeeperClient = client(zk_hosts)
-        self._nodes = MappingNodes(self._zk, timeout_s=_ASK_S)
+        self._nodes = MappingNodes(self._zk, timeout_s=_REQUEST_TIMEOUT_S)
         self._pending: _Work = {}
         self._paths: dict[tuple[str, str], str] = {}
         self._in_flight: _Work = {}

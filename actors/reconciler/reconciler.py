@@ -40,10 +40,10 @@ Held = Mapping[int, tuple[Registration, ...]]
 Registrations = Callable[[], Awaitable[Held]]
 
 MAX_WRITES_PER_SECOND = 50_000
-_ASK_S = 5.0
+_REQUEST_TIMEOUT_S = 5.0
 _SNAPSHOT_S = 2.0
 _AWAY = "ZooKeeper is away, or has no __consumer_offsets"
-_LONGEST_WRITING_S = 5.0
+_MAX_WRITING_S = 5.0
 """Then the round ends, and the next one looks again what is to be done."""
 _SOONEST_S = 1.0
 """Between rounds that agree, or that come early because nodes were deleted."""
@@ -108,7 +108,7 @@ class Reconciler:
         self._zk = client(zk_hosts)
         self._mirror = Mirror(self._zk, CLIENT_GROUP_ID, on_deleted=self._nodes_were_deleted)
         self._rate_limiter = RateLimiter(max_writes_per_second)
-        self._nodes = MappingNodes(self._zk, timeout_s=_ASK_S, before_write=self._rate_limiter.wait)
+        self._nodes = MappingNodes(self._zk, timeout_s=_REQUEST_TIMEOUT_S, before_write=self._rate_limiter.wait)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="reconciler")
         self._counts = RepairCounts()
         self._history = history
@@ -290,7 +290,7 @@ class Reconciler:
 
         Removals come last, and each plan has those of one level of nodes at most.
         """
-        allowed = max(1, round(self._rate_limiter.per_second * _LONGEST_WRITING_S))
+        allowed = max(1, round(self._rate_limiter.per_second * _MAX_WRITING_S))
         batch = min(BATCH, self._rate_limiter.piece)
         decided: list[Plan] = []
 

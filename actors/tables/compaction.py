@@ -39,11 +39,11 @@ from muster.actors.tables.schemas import TABLES
 
 SMALL_BYTES = 64 << 20
 """Larger files are left as they are."""
-MOST_BYTES = 256 << 20
+MAX_BYTES = 256 << 20
 """That are merged into one file."""
 _BATCH_ROWS = 65_536
 _ROW_GROUP_BYTES = 64 << 20
-_MOST_CHUNKS = 256
+_MAX_CHUNKS = 256
 _LOCK = ".compaction.lock"
 
 
@@ -181,7 +181,7 @@ class _Folder:
                 continue
             group.append(path)
             size += path.stat().st_size
-            if size >= MOST_BYTES:
+            if size >= MAX_BYTES:
                 yield from [group] if len(group) > 1 else []
                 group, size = [], 0
         if len(group) > 1:
@@ -288,7 +288,7 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     for table in tables:
         held.append(table)
         size += table.nbytes
-        if len(held) == _MOST_CHUNKS:
+        if len(held) == _MAX_CHUNKS:
             held = [pa.concat_tables(held).combine_chunks()]
         if size >= _ROW_GROUP_BYTES:
             yield pa.concat_tables(held)

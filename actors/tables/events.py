@@ -18,7 +18,7 @@ from muster.actors.tables.parquet import write_rows
 from muster.actors.tables.schemas import TABLES, time_column_of, version_of
 from muster.actors.tables.store import SpooledStore
 
-MOST_ROWS_HELD = 100_000
+MAX_ROWS_HELD = 100_000
 """In memory, of one store whose flushes fail; what comes beyond is lost, and said."""
 
 _log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class RowStore(SpooledStore[list[Row]]):
     def _keep(self, row: Row, line: bytes) -> None:
         with self._lock:
             spool = self._writable()
-            if self._held >= MOST_ROWS_HELD:
+            if self._held >= MAX_ROWS_HELD:
                 self._dropped += 1
                 return
             self._held += 1

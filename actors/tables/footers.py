@@ -13,7 +13,7 @@ from muster.actors.tables.schemas import TABLES, version_of
 
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 8
-_MOST_BYTES = 1 << 16
+_MAX_BYTES = 1 << 16
 # Key and value of one entry of the footer's key_value_metadata, as Thrift's compact protocol writes them.
 _TABLE = re.compile(rb"muster\.table\x18.([a-z_]+)", re.DOTALL)
 _VERSION = re.compile(rb"muster\.schema\.version\x18.(\d+)", re.DOTALL)
@@ -48,7 +48,7 @@ def _is_plainly_sound(path: Path, table: str) -> bool:
     """A tenth of the time that decoding the footer takes; tables have tens of thousands of files."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
-        begin = max(0, size - _MOST_BYTES)
+        begin = max(0, size - _MAX_BYTES)
         file.seek(begin)
         end = file.read()
     length = int.from_bytes(end[-_TAIL_BYTES:-4], "little")

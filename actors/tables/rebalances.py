@@ -21,7 +21,7 @@ from muster.actors.tables.hours import MERGED, Hour, TableDamaged, hours, listin
 from muster.actors.tables.rebalance_entry import RebalanceEntry
 from muster.actors.tables.schemas.rebalances import REBALANCES, REBALANCES_SCHEMA, REBALANCES_VERSION
 
-MOST_FILES_READ = 1_000
+MAX_FILES_READ = 1_000
 """How many Parquet files :meth:`RebalanceStore.recent` looks into at most, newest hours first."""
 
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class RebalanceStore(RowStore):
 
     def _stored(self, group: str, wanted: int) -> Iterator[RebalanceEntry]:
         """At least ``wanted``, if there are as many, newest hours first; whole hours."""
-        files_left = MOST_FILES_READ
+        files_left = MAX_FILES_READ
         ours = (ds.field("group") == group) & (ds.field("offsets_partition") == self._partition)
         for hour in reversed(hours(self._table)):
             files = self._files(hour)[:files_left]

@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Lock
 
 from muster.actors.tables import journal
-from muster.actors.tables.events import MOST_ROWS_HELD
+from muster.actors.tables.events import MAX_ROWS_HELD
 from muster.actors.tables.folder import SpoolFile, SpoolFolder
 from muster.actors.tables.parquet import write_samples
 from muster.actors.tables.recovery import recover_samples
@@ -191,6 +191,6 @@ class SampleStore(SpooledStore[Rollup]):
     def _on_sealed(self, rows: Rollup) -> None:
         if self._observe is not None:
             self._observe(rows.rows())
-        if sum(len(spool.rows) for spool in self._sealed) > MOST_ROWS_HELD:
+        if sum(len(spool.rows) for spool in self._sealed) > MAX_ROWS_HELD:
             _log.error("%d rows of samples are lost: the disk refused others for too long", len(rows))
             self._sealed[-1].rows = self._none()

@@ -13,7 +13,7 @@ from muster.actors.tables.compaction import Outcome, Policy, compact
 from muster.actors.tables.orphans import adopt
 
 _log = logging.getLogger(__name__)
-_LONGEST_MS = 300_000
+_MAX_MS = 300_000
 _SHORTEST_MS = 1_000
 _IDLE = 19
 _CLOSE_S = 5.0
@@ -29,7 +29,7 @@ class TablesUpkeep:
         self._metrics = metrics
         self._policy = policy
         self._now_ms = now_ms
-        self._wait_s = min(_LONGEST_MS, max(_SHORTEST_MS, policy.grace_ms)) / 1000
+        self._wait_s = min(_MAX_MS, max(_SHORTEST_MS, policy.grace_ms)) / 1000
         self._closed = threading.Event()
         self._said: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="tables-upkeep", daemon=True)

@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass, field
 
 WINDOW_S = 60.0
-_MOST_TOLD = 20
+_MAX_TOLD = 20
 """Of each kind this many are told apart by who causes them; the lines of all others count together."""
 _OTHERS = "others"
 
@@ -62,7 +62,7 @@ class LimitedLog:
         window = self._windows.get(kind)
         if window is None:
             window = self._windows[kind] = _Window(self._timer(kind))
-        if who not in window.by_whom and len(window.by_whom) < _MOST_TOLD:
+        if who not in window.by_whom and len(window.by_whom) < _MAX_TOLD:
             window.by_whom[who] = _Repeated()
             return True
         repeated = window.by_whom.get(who) or window.by_whom.setdefault(_OTHERS, _Repeated())

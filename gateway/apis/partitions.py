@@ -28,7 +28,7 @@ WRITE_GRACE_S = 5.0
 
 The timeout is for replicas that do not follow; there are none. The write itself takes what it takes, as in Kafka.
 """
-_LEAST_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD
+_MIN_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD
 
 
 class Named(NamedTuple):
@@ -105,14 +105,14 @@ def summarize(records: bytes) -> tuple[int, int, int, int]:
         if at == size:
             return first_offset, first_offset + last_offset_delta, messages, 1
         batches, base_offset = 1, first_offset
-        while at < size and length >= _LEAST_LENGTH:
+        while at < size and length >= _MIN_LENGTH:
             base_offset, length, last_offset_delta, count = unpack(records, at)
             at += LENGTH_OVERHEAD + length
             messages += count
             batches += 1
     except struct.error:
         length = 0
-    if at != size or length < _LEAST_LENGTH:
+    if at != size or length < _MIN_LENGTH:
         raise CorruptMessage(f"no whole record batch at byte {at} of {size}")
     return first_offset, base_offset + last_offset_delta, messages, batches
 

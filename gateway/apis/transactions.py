@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     from muster.gateway.listener.registry import Call
 
 NOT_SERVED = "Muster does not serve transactions yet; idempotent producers, without transactional.id, are served"
-_MOST_CHARS = 100
+_MAX_CHARS = 100
 
 
 def tell(call: Call, transactional_id: str) -> None:
     """Say it in the gateway's log, limited: the error that the client gets reads as if it lacked rights."""
     connection = call.connection
-    client_id = (call.header.client_id or "")[:_MOST_CHARS]
+    client_id = (call.header.client_id or "")[:_MAX_CHARS]
     call.gateway.limited_log.warning(
         "transactions",
         f"{client_id!r} of {connection.host}",
@@ -22,6 +22,6 @@ def tell(call: Call, transactional_id: str) -> None:
         client_id,
         connection.host,
         connection.port,
-        transactional_id[:_MOST_CHARS],
+        transactional_id[:_MAX_CHARS],
         NOT_SERVED,
     )

@@ -31,11 +31,11 @@ SETTLED_MS = 2_000
 PATIENCE_MS = 5_000
 """How long bytes wait for better evidence before connections and groups are paired, at least."""
 _MAX_DOUBTS = 16
-_MOST_MATCHED = 50
+_MAX_MATCHED = 50
 """Connections of one key that are compared with each other at a time."""
-_MOST_SIDES = 50
+_MAX_SIDES = 50
 """How often such connections are compared in one :meth:`Identities.settle`."""
-_MOST_CLAIMS = 20_000
+_MAX_CLAIMS = 20_000
 """So many claims, about, are held against waiting connections in one :meth:`Identities.settle`."""
 _WAIT_MS = 60_000
 """How much longer than it lives a connection is asked about."""
@@ -133,7 +133,7 @@ class Identities:
                 self.of(fetches)
             else:
                 del self._guesses[fetches]
-        self._sides_left = _MOST_SIDES
+        self._sides_left = _MAX_SIDES
         self._open_options.clear()
         for key, some in self._next().items():
             self._settle_some(some)
@@ -152,7 +152,7 @@ class Identities:
         for key, waiting in list(self._waiting.items()):
             slot = self._table.slot(*key)
             for fetches in list(waiting):
-                if claims >= _MOST_CLAIMS:
+                if claims >= _MAX_CLAIMS:
                     return turn
                 claims += len(fetches.places()) * (1 if slot is None else slot.count)
                 waiting[fetches] = waiting.pop(fetches)
@@ -281,7 +281,7 @@ class Identities:
         have the begin of one in common.
         """
         settled_ms = max(self._fetchers.now_ms - SETTLED_MS, self._table.heard_ms)
-        some = [each for each in waiting if not each.is_shared][:_MOST_MATCHED]
+        some = [each for each in waiting if not each.is_shared][:_MAX_MATCHED]
         seen = {each: these for each in some if (these := each.observations(begun_by_ms=settled_ms))}
         options = {each: self._options(each, these) for each, these in seen.items()}
         sides = self._sides(options)
@@ -320,7 +320,7 @@ class Identities:
         now_ms = self._fetchers.now_ms
         here = self._fetchers.at(fetches, place)
         open_ = [each for each in here if self._standing(each) is None and not each.is_shared]
-        if slot is None or not 0 < len(open_) <= _MOST_MATCHED or (len(here) > 1 and not all_overlap(here, place)):
+        if slot is None or not 0 < len(open_) <= _MAX_MATCHED or (len(here) > 1 and not all_overlap(here, place)):
             return
         held = {each.identity.group for each in here if each.identity is not None}
         waited_ms = now_ms - max(max(each.first_ms(place), each.waiting_since_ms or 0) for each in open_)

@@ -15,7 +15,7 @@ from muster.actors.faults.model import Fault
 from muster.actors.faults.registry import Book
 from muster.gateway.listener.controller import ControllerUnavailable
 
-_ASK_S = 15.0
+_REQUEST_TIMEOUT_S = 15.0
 _DRAW_S = 5.0
 """A request waits for it."""
 
@@ -28,22 +28,22 @@ class RayFaults:
 
     async def book(self) -> Book:
         """What is in force."""
-        book: Book = await self._ask(_ASK_S, "book")
+        book: Book = await self._ask(_REQUEST_TIMEOUT_S, "book")
         return book
 
     async def inject(self, fault: Fault, by: str) -> dict[str, Any]:
-        done: dict[str, Any] = await self._ask(_ASK_S, "inject", fault, by)
+        done: dict[str, Any] = await self._ask(_REQUEST_TIMEOUT_S, "inject", fault, by)
         return done
 
     async def held(self, *arguments: Any) -> None:
-        await self._ask(_ASK_S, "held", *arguments)
+        await self._ask(_REQUEST_TIMEOUT_S, "held", *arguments)
 
     async def faults(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = await self._ask(_ASK_S, "faults")
+        found: list[dict[str, Any]] = await self._ask(_REQUEST_TIMEOUT_S, "faults")
         return found
 
     async def clear(self, fault_id: str | None) -> list[str]:
-        ended: list[str] = await self._ask(_ASK_S, "clear", fault_id)
+        ended: list[str] = await self._ask(_REQUEST_TIMEOUT_S, "clear", fault_id)
         return ended
 
     async def draw(self, fault_id: str) -> int:
@@ -51,7 +51,7 @@ class RayFaults:
         return number
 
     async def report(self, counts: dict[str, int]) -> None:
-        await self._ask(_ASK_S, "report", counts)
+        await self._ask(_REQUEST_TIMEOUT_S, "report", counts)
 
     async def run(self, node_id: str, work: Callable[..., Any], *arguments: Any) -> Any:
         """Call the function on that node, for what the controller cannot do itself. FaultError."""

@@ -25,7 +25,7 @@ T = TypeVar("T")
 DEFAULT_LIMIT, LARGEST_LIMIT = 20, 10_000
 """Rebalances in a history."""
 _READY_S = 5.0
-_ANSWER_S = 5.0
+_REQUEST_TIMEOUT_S = 5.0
 
 
 class Failed(Exception):
@@ -44,7 +44,7 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
         return await ask_coordinator(gateway, group, {"ask": "history", "group": group, "limit": limit})
 
     async def waiting(request: web.Request) -> dict[str, Any]:
-        return merged(*await ask_all(gateway, {"ask": "waiting"}, _ANSWER_S))
+        return merged(*await ask_all(gateway, {"ask": "waiting"}, _REQUEST_TIMEOUT_S))
 
     app.router.add_get("/v1/groups/history", as_json(history))
     app.router.add_get("/v1/groups/waiting", as_json(waiting))
@@ -101,7 +101,7 @@ async def from_coordinator(gateway: Gateway, group: str, ask: Callable[[Channel]
     if channel is None:
         raise Failed(503, f"the coordinator of the group, offsets-{partition}, is down")
     try:
-        async with asyncio.timeout(_ANSWER_S):
+        async with asyncio.timeout(_REQUEST_TIMEOUT_S):
             return await ask(channel)
     except (ChannelLost, TimeoutError) as error:
         raise Failed(503, f"the coordinator of the group, offsets-{partition}, does not answer") from error

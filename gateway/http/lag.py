@@ -28,7 +28,7 @@ OFFSET_FETCH, DESCRIBE_GROUPS = 9, 15
 _OFFSET_FETCH_VERSION, _DESCRIBE_GROUPS_VERSION = 9, 5
 _DEAD = "Dead"
 _NOT_COMMITTED = -1
-_ANSWER_S = 5.0
+_REQUEST_TIMEOUT_S = 5.0
 _CONTEXT = envelope.write_context("", "", "")
 """A gateway that asks for all offsets of a group, which no consumer does: it is not taken for one."""
 
@@ -107,7 +107,7 @@ async def _ask_log(gateway: Gateway, actor: Actor, keys: list[Key], wanted: dict
     if channel is None:
         return {}
     try:
-        async with asyncio.timeout(_ANSWER_S):
+        async with asyncio.timeout(_REQUEST_TIMEOUT_S):
             answer = await channel.ask(question)
     except (ChannelLost, TimeoutError) as error:
         log.warning("%s-%d does not tell append times: %r", *actor, error)

@@ -8,7 +8,7 @@ import time
 from muster.gateway.listener.connection import Connection
 from muster.gateway.listener.gateway import Gateway
 
-_IDLE_SWEEP_S, _LEAST_SWEEP_S = 10.0, 0.05
+_IDLE_SWEEP_S, _MIN_SWEEP_S = 10.0, 0.05
 
 
 class GatewayServer(Gateway):
@@ -38,7 +38,7 @@ class GatewayServer(Gateway):
     async def _close_idle(self) -> None:
         while True:
             max_idle_ms = self.config.connections_max_idle_ms
-            pause_s = _IDLE_SWEEP_S if max_idle_ms < 0 else max(max_idle_ms / 4000, _LEAST_SWEEP_S)
+            pause_s = _IDLE_SWEEP_S if max_idle_ms < 0 else max(max_idle_ms / 4000, _MIN_SWEEP_S)
             await asyncio.sleep(min(_IDLE_SWEEP_S, pause_s))
             if max_idle_ms < 0:
                 continue

@@ -31,7 +31,7 @@ DEFAULT_ITERATIONS = 4096
 """Kafka's, and the least that it takes (RFC 7677)."""
 MAX_ITERATIONS = 1_000_000
 """PLAIN computes so many at each login."""
-_LEAST_SALT_BYTES = 12
+_MIN_SALT_BYTES = 12
 _FIELD = re.compile(r"(salt|stored_key|server_key|iterations)=([^,]+)")
 
 
@@ -83,9 +83,9 @@ class ScramCredential:
             iterations = int(fields["iterations"])
         except (binascii.Error, ValueError):
             raise ValueError("has a field that is not Base64, or iterations that are no number") from None
-        if len(salt) < _LEAST_SALT_BYTES or not DEFAULT_ITERATIONS <= iterations <= MAX_ITERATIONS:
+        if len(salt) < _MIN_SALT_BYTES or not DEFAULT_ITERATIONS <= iterations <= MAX_ITERATIONS:
             raise ValueError(
-                f"needs at least {_LEAST_SALT_BYTES} bytes of salt, "
+                f"needs at least {_MIN_SALT_BYTES} bytes of salt, "
                 f"and {DEFAULT_ITERATIONS} to {MAX_ITERATIONS} iterations"
             )
         return cls(salt, stored, server, iterations)

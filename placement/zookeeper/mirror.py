@@ -18,9 +18,9 @@ from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreacha
 
 log = logging.getLogger(__name__)
 
-_ASK_S = 5.0
+_REQUEST_TIMEOUT_S = 5.0
 _RETRY_S = 0.5
-_GATHER_S, _LONGEST_GATHER_S = 0.02, 5.0
+_GATHER_S, _MAX_GATHER_S = 0.02, 5.0
 _RAIN = 50
 """Events in ``_GATHER_S``; it has ended after so many of these with fewer:"""
 _BETWEEN_SHOWERS = 10
@@ -142,7 +142,7 @@ class Mirror:
         return signals
 
     def _gather(self) -> None:
-        until_s = time.monotonic() + _LONGEST_GATHER_S
+        until_s = time.monotonic() + _MAX_GATHER_S
         before, quiet, patience = 0, 0, 1
         while quiet < patience and time.monotonic() < until_s:
             time.sleep(_GATHER_S)
@@ -154,12 +154,12 @@ class Mirror:
             before = now
 
     def _read_all(self) -> None:
-        self._zk.watch_tree(self._root, self._on_event).get(timeout=_ASK_S)
+        self._zk.watch_tree(self._root, self._on_event).get(timeout=_REQUEST_TIMEOUT_S)
         self._full_reads += 1
         nodes: dict[str, Node] = {}
         level = self._children([self._root])
         while level:
-            found = self._zk.read_many(level, timeout_s=_ASK_S)
+            found = self._zk.read_many(level, timeout_s=_REQUEST_TIMEOUT_S)
             nodes |= {path: Node(data, stat.version, stat.mzxid) for path, (data, stat) in found.items()}
             level = self._children(path for path, (_, stat) in found.items() if stat.numChildren)
         with self._changed:
@@ -168,7 +168,7 @@ class Mirror:
             self._changed.notify_all()
 
     def _children(self, parents: Iterable[str]) -> list[str]:
-        found = self._zk.children_of_many(parents, timeout_s=_ASK_S)
+        found = self._zk.children_of_many(parents, timeout_s=_REQUEST_TIMEOUT_S)
         return [f"{parent}/{name}" for parent, names in found.items() for name in names]
 
     def _take_in(self, last_events: Mapping[str, str]) -> None:
@@ -176,7 +176,7 @@ class Mirror:
         if not last_events:
             return
         present = [path for path, kind in last_events.items() if kind != EventType.DELETED]
-        found = self._zk.read_many(present, timeout_s=_ASK_S)
+        found = self._zk.read_many(present, timeout_s=_REQUEST_TIMEOUT_S)
         self._node_reads += len(present)
         with self._changed:
             for path in last_events:

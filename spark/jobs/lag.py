@@ -36,7 +36,7 @@ from muster.spark.jobs.lag_verdicts import (
 from muster.spark.jobs.shared.departures import departures
 from muster.spark.jobs.shared.log_ends import append_times, log_ends, newest, with_log_end_at
 
-MOST_STEPS = 240
+MAX_STEPS = 240
 """Most points of time of :func:`over_time`; beyond, the steps get wider."""
 
 CLOCK_SKEW_MS = 5_000
@@ -239,7 +239,7 @@ def over_time(
 ) -> DataFrame:
     """at, group, lag_messages, partitions: the sums of the groups that lagged most, in steps up to the last row.
 
-    At most :data:`MOST_STEPS` steps: beyond, a step is that much longer. Partitions count from their first commit
+    At most :data:`MAX_STEPS` steps: beyond, a step is that much longer. Partitions count from their first commit
     until their offset goes, whether they are committed in a step or not.
     """
     ends = log_ends(end_offsets, flush_ms=rules.end_offsets_flush_ms)
@@ -264,7 +264,7 @@ def _lag_over_time(
     )
     series = sums.groupBy("group").agg(
         F.max("lag_messages").alias("most"), F.collect_list(F.struct("at_ms", "lag_messages", "partitions")).alias("of")
-    )  # of MOST_STEPS steps
+    )  # of MAX_STEPS steps
     most = series.orderBy(F.col("most").desc(), "group").limit(groups)
     return (
         most.select("group", F.explode("of").alias("of"))
@@ -280,7 +280,7 @@ def _grid(rows: DataFrame, ends: DataFrame, *, step_ms: int, start: datetime | N
     )
     from_ms = F.col("first") if start is None else F.greatest("first", F.lit(_ms(start)))
     to_ms = F.greatest("last", "last_end") if end is None else F.least(F.greatest("last", "last_end"), F.lit(_ms(end)))
-    step = F.greatest(F.lit(step_ms), F.ceil((to_ms - from_ms) / MOST_STEPS / 1000) * 1000)
+    step = F.greatest(F.lit(step_ms), F.ceil((to_ms - from_ms) / MAX_STEPS / 1000) * 1000)
     return bounds.select(
         (F.floor(from_ms / step) * step).cast("long").alias("from_ms"),
         (F.ceil(to_ms / step) * step).cast("long").alias("to_ms"),

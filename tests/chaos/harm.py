@@ -19,7 +19,7 @@ from tests.chaos.fleet import Fleet
 from tests.chaos.journal import Journal, now_s
 from tests.chaos.plan import Fault
 
-_TRIES, _ASK_S = 3, 3.0
+_TRIES, _REQUEST_TIMEOUT_S = 3, 3.0
 
 
 class NobodyThere(RuntimeError):
@@ -134,7 +134,7 @@ class Harm:
         last: FaultError | None = None
         for url in self._cluster.http * _TRIES:
             try:
-                what(FaultClient(url, timeout_s=_ASK_S))
+                what(FaultClient(url, timeout_s=_REQUEST_TIMEOUT_S))
                 return
             except FaultError as error:
                 last = error

@@ -17,7 +17,7 @@ from kafka.errors import KafkaError as KafkaPythonError
 from tests.chaos.journal import Journal, now_s
 from tests.chaos.payload import name_of
 
-_ASK_S = 8.0
+_REQUEST_TIMEOUT_S = 8.0
 _EVERY_S = 1.0
 _CREATE_S = 60.0
 _QUIET = {"log_level": 0, "socket.timeout.ms": 8_000, "reconnect.backoff.max.ms": 1_000}
@@ -58,7 +58,7 @@ class Observer(threading.Thread):
         """What the group has committed, -1 for nothing; told to the journal. KafkaException."""
         asked = [TopicPartition(topic, n) for topic in self._groups[group] for n in range(self._topics[topic])]
         begin_s = now_s()
-        found = self._asking[group].committed(asked, _ASK_S)
+        found = self._asking[group].committed(asked, _REQUEST_TIMEOUT_S)
         offsets = {(p.topic, p.partition): max(-1, p.offset) for p in found if p.error is None}
         told = [(topic, number, offset) for (topic, number), offset in offsets.items()]
         self._journal.write("fetched", group=group, begin=begin_s, offsets=told)
@@ -75,7 +75,7 @@ class Observer(threading.Thread):
         """The end offset of every partition. KafkaException."""
         asking = next(iter(self._asking.values()))
         places = [(topic, number) for topic, count in self._topics.items() for number in range(count)]
-        return {place: asking.get_watermark_offsets(TopicPartition(*place), _ASK_S)[1] for place in places}
+        return {place: asking.get_watermark_offsets(TopicPartition(*place), _REQUEST_TIMEOUT_S)[1] for place in places}
 
     def read_logs(self, within_s: float) -> bool:
         """Everything that the partitions hold, told to the journal; whether that was all within the time."""

@@ -49,7 +49,7 @@ _CLUSTER_ID = "Y29uZm9ybWFuY2UtbXVzdA"
 _HEAP_MB = 512
 _START_S = 120
 _STOP_S = 15
-_ANSWER_S = 1
+_REQUEST_TIMEOUT_S = 1
 _PORT_ATTEMPTS = 3
 
 
@@ -160,11 +160,11 @@ class KafkaBroker:
         assert self._process is not None
         retry = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 100}
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, **retry}, logger=_silent())
-        for _ in range(_START_S // _ANSWER_S):
+        for _ in range(_START_S // _REQUEST_TIMEOUT_S):
             if self._process.poll() is not None:
                 raise BrokerFailed(f"Kafka ended with {self._process.returncode}:\n{self.log[-4000:]}")
             try:
-                if admin.list_topics(timeout=_ANSWER_S).brokers:
+                if admin.list_topics(timeout=_REQUEST_TIMEOUT_S).brokers:
                     return
             except KafkaException:
                 continue

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from tests.gateway.acl_requests import VERSIONS, WITHOUT_AUTHORIZER, answers
 from tests.gateway.serving import Client
 
-ANSWER_S = 30
+REQUEST_TIMEOUT_S = 30
 
 
 def test_requests_get_kafkas_answers(bootstrap: str) -> None:
@@ -32,8 +32,8 @@ def test_an_admin_client(bootstrap: str) -> None:
     topic = (ResourceType.TOPIC, "flights", ResourcePatternType.LITERAL)
     anything = AclBindingFilter(*topic, None, None, AclOperation.ANY, AclPermissionType.ANY)
     acl = AclBinding(*topic, "User:amelia", "*", AclOperation.READ, AclPermissionType.ALLOW)
-    assert admin.describe_acls(anything).result(ANSWER_S) == []
+    assert admin.describe_acls(anything).result(REQUEST_TIMEOUT_S) == []
     for change in (admin.create_acls([acl])[acl], admin.delete_acls([anything])[anything]):
         with pytest.raises(KafkaException) as refused:
-            change.result(ANSWER_S)
+            change.result(REQUEST_TIMEOUT_S)
         assert refused.value.args[0].code() == KafkaError.SECURITY_DISABLED

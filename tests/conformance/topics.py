@@ -18,7 +18,7 @@ from tests.muster_process import eventually
 
 Offsets = dict[tuple[str, int], int]
 
-_ANSWER_S = 30
+_REQUEST_TIMEOUT_S = 30
 
 
 def now_ms() -> int:
@@ -28,12 +28,12 @@ def now_ms() -> int:
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     """Create it, and wait until each broker alone says that it has its partitions."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(_ANSWER_S)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(_REQUEST_TIMEOUT_S)
     for server in bootstrap.split(","):
         one = AdminClient({"bootstrap.servers": server})
-        known = partial(one.list_topics, topic, timeout=_ANSWER_S)
+        known = partial(one.list_topics, topic, timeout=_REQUEST_TIMEOUT_S)
         whole = lambda shown: len(shown.topics[topic].partitions) == partitions  # noqa: E731
-        eventually(known, whole, f"{server} knows {topic}", _ANSWER_S)
+        eventually(known, whole, f"{server} knows {topic}", _REQUEST_TIMEOUT_S)
 
 
 def fill(bootstrap: str, topic: str, partition: int, times_ms: list[int]) -> None:
@@ -48,7 +48,7 @@ def fill(bootstrap: str, topic: str, partition: int, times_ms: list[int]) -> Non
             timestamp=time_ms,
             on_delivery=lambda error, _: refused.append(error) if error else None,
         )
-    assert producer.flush(_ANSWER_S) == 0
+    assert producer.flush(_REQUEST_TIMEOUT_S) == 0
     assert refused == []
 
 
@@ -58,7 +58,7 @@ def commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     commits = lambda: consumer.commit(offsets=wanted, asynchronous=False)  # noqa: E731
     try:  # Kafka's broker names itself before it has loaded the partition
-        answer = eventually(commits, bool, f"{group} has a coordinator that commits", _ANSWER_S)
+        answer = eventually(commits, bool, f"{group} has a coordinator that commits", _REQUEST_TIMEOUT_S)
     finally:
         consumer.close()
     assert [str(partition.error) for partition in answer if partition.error] == []
@@ -67,7 +67,7 @@ def commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -
 def committed(bootstrap: str, group: str) -> Offsets:
     """All offsets that a group has committed."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(_ANSWER_S)
+    answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(_REQUEST_TIMEOUT_S)
     return {(one.topic, one.partition): one.offset for one in answer.topic_partitions if one.offset >= 0}
 
 
@@ -75,6 +75,6 @@ def ends(bootstrap: str, topic: str, partitions: int) -> Offsets:
     """The high watermark of each partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
     asked = {(topic, number): TopicPartition(topic, number) for number in range(partitions)}
-    found = {key: consumer.get_watermark_offsets(partition, _ANSWER_S)[1] for key, partition in asked.items()}
+    found = {key: consumer.get_watermark_offsets(partition, _REQUEST_TIMEOUT_S)[1] for key, partition in asked.items()}
     consumer.close()
     return found

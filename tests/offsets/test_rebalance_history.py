@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.offsets.history.rebalances import MOST_BYTES, RebalanceHistory
+from muster.actors.offsets.history.rebalances import MAX_BYTES, RebalanceHistory
 from muster.actors.runtime.process import now_ms
 from muster.actors.tables.rebalances import RebalanceStore, encode
 from tests.offsets.test_offsets_shell import Shell, run
@@ -56,7 +56,7 @@ def test_the_answer_about_many_large_rebalances_is_bounded(tmp_path: Path, added
         shell = Shell(tmp_path / "log", 1)
         store = RebalanceStore(tmp_path / "metrics", 0, now_ms=now_ms)
         history = RebalanceHistory(shell.partition, store, flush_ms=60_000, now_ms=now_ms)
-        numbers = range(1, 4 + 3 * MOST_BYTES // len(encode(entry(1, added=members))))
+        numbers = range(1, 4 + 3 * MAX_BYTES // len(encode(entry(1, added=members))))
         for number in numbers:
             each = entry(number, epoch=0, added=members)
             store.add(each, encode(each))
@@ -64,7 +64,7 @@ def test_the_answer_about_many_large_rebalances_is_bounded(tmp_path: Path, added
         told = [each["number"] for each in answer["entries"]]
         assert told == [*reversed(numbers)][: len(told)]
         assert 1 <= len(told) < len(numbers)
-        assert len(json.dumps(answer)) <= 1.2 * MOST_BYTES or len(told) == 1
+        assert len(json.dumps(answer)) <= 1.2 * MAX_BYTES or len(told) == 1
         await shell.partition.stop()
         await history.close()
 

@@ -38,7 +38,7 @@ async def until_written(storage: Path, rows: int) -> None:
 def test_many_rows_are_written_before_they_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when the reconciler makes a hundred thousand nodes anew between two flushes."""
     monkeypatch.setattr(event_writer, "_FLUSH_ROWS", 10)
-    monkeypatch.setattr(events, "MOST_ROWS_HELD", 15)
+    monkeypatch.setattr(events, "MAX_ROWS_HELD", 15)
 
     async def scenario() -> None:
         writer = open_writer(tmp_path)

@@ -17,7 +17,7 @@ from muster.actors.wire.codec import ErrorCode
 from tests.scenarios.play import TOPICS, Answer
 from tests.scenarios.values import ScenarioError
 
-ANSWER_S = 30.0
+REQUEST_TIMEOUT_S = 30.0
 AT_ONCE_S = 0.2
 """What has not been answered by then is parked."""
 METADATA, CREATE_TOPICS, DELETE_TOPICS, FIND_COORDINATOR, HEARTBEAT = 3, 19, 20, 10, 12
@@ -33,7 +33,7 @@ class Connection:
     """Sends frames; a thread receives, so that the time of an answer is known however late it is asked for."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=REQUEST_TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.settimeout(None)
         self.frames: queue.Queue[_Frame] = queue.Queue()
@@ -130,8 +130,8 @@ class SocketWorld:
         return Sent(connection, api_key, version, connection.send(frame))
 
     def answer(self, handle: Sent) -> Answer:
-        if not handle.receive(ANSWER_S):
-            raise ScenarioError(f"no answer within {ANSWER_S} s")
+        if not handle.receive(REQUEST_TIMEOUT_S):
+            raise ScenarioError(f"no answer within {REQUEST_TIMEOUT_S} s")
         assert handle.frame is not None
         return Answer(handle.entity(), round((handle.frame.at_s - handle.at_s) * 1000))
 

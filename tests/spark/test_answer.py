@@ -154,7 +154,7 @@ def test_of_what_is_too_much_to_fetch_the_plots_have_what_they_draw(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Six groups over ten hours; the rows that are fetched end in the first."""
-    monkeypatch.setattr("muster.spark.answer.MOST_ROWS", 100)
+    monkeypatch.setattr("muster.spark.answer.MAX_ROWS", 100)
     minutes = spark.range(600).selectExpr("timestamp_seconds(60 * id) AS bucket", "id")
     rows = minutes.selectExpr("bucket", "EXPLODE(SEQUENCE(0, 5)) AS number", "id").selectExpr(
         "bucket", "NULLIF(CONCAT('g-', number), 'g-3') AS group", "IF(id % 7 = 3, number, 0) AS bytes"

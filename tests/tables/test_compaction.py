@@ -172,7 +172,7 @@ def test_large_files_are_left_and_merges_are_bounded(tmp_path: Path, monkeypatch
     for number in range(1, 6):
         put(tmp_path, f"controller-{number}", [number])
     monkeypatch.setattr(compaction, "SMALL_BYTES", 2 * size)
-    monkeypatch.setattr(compaction, "MOST_BYTES", 3 * size)
+    monkeypatch.setattr(compaction, "MAX_BYTES", 3 * size)
     before = epochs(tmp_path)
     assert run(tmp_path, DUE_MS) == Outcome(merged=6, into=2)
     assert epochs(tmp_path) == before

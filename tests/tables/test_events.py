@@ -185,7 +185,7 @@ def test_a_kill_on_a_full_disk_says_what_is_lost(
 def test_what_is_held_in_memory_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(events, "MOST_ROWS_HELD", 3)
+    monkeypatch.setattr(events, "MAX_ROWS_HELD", 3)
     store = open_store(tmp_path)
     for epoch in range(5):
         store.add(event(epoch))

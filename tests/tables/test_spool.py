@@ -291,7 +291,7 @@ def _history(directory: Path) -> None:
 def test_what_a_full_disk_leaves_in_memory_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(spool, "MOST_ROWS_HELD", 3)
+    monkeypatch.setattr(spool, "MAX_ROWS_HELD", 3)
     told: list[int] = []
     store = SampleStore(
         tmp_path, 1, flush_ms=5000, now_ms=lambda: NOON_MS, observe=lambda rows: told.extend(1 for _ in rows)

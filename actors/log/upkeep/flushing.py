@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from muster.actors.log.config import LogConfig
 from muster.actors.log.format.batch import Buffer, read_header
 
-_LONGEST_S = 3600.0
+_MAX_S = 3600.0
 
 
 class Flushing:
@@ -49,7 +49,7 @@ class Flushing:
     def arm(self, config: LogConfig) -> None:
         """After a commit, on the event loop."""
         if self.is_behind and self._timer is None:
-            wait_s = min(config.flush_ms / 1000, _LONGEST_S)
+            wait_s = min(config.flush_ms / 1000, _MAX_S)
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._expired)
         elif not self.is_behind:
             self.stop()

@@ -27,7 +27,7 @@ from muster.actors.tables.schemas.rebalances import REBALANCES
 log = logging.getLogger(__name__)
 
 DEFAULT_LIMIT = 20
-MOST_BYTES = 2 << 20
+MAX_BYTES = 2 << 20
 """Most JSON in one answer, unless one entry alone is larger: while it is made, no heartbeat is answered."""
 
 
@@ -108,7 +108,7 @@ class RebalanceHistory:
     async def history(self, question: dict[str, Any]) -> dict[str, Any]:
         """``entries``: the last ``limit`` rebalances of ``group`` as ``RebalanceEntry.to_json``, newest first.
 
-        They are fewer where so many are larger than MOST_BYTES.
+        They are fewer where so many are larger than MAX_BYTES.
         """
         group, limit = question.get("group"), question.get("limit", DEFAULT_LIMIT)
         if not isinstance(group, str) or not isinstance(limit, int) or limit < 1:
@@ -139,10 +139,10 @@ class RebalanceHistory:
 
 
 def _that_fit(entries: Iterable[bytes], used_bytes: int) -> list[bytes]:
-    """The first of them, up to MOST_BYTES with what is used already; one at least if nothing is."""
+    """The first of them, up to MAX_BYTES with what is used already; one at least if nothing is."""
     fitting: list[bytes] = []
     for encoded in entries:
-        if used_bytes and used_bytes + len(encoded) > MOST_BYTES:
+        if used_bytes and used_bytes + len(encoded) > MAX_BYTES:
             break
         fitting.append(encoded)
         used_bytes += len(encoded)

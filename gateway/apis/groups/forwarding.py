@@ -18,7 +18,7 @@ from muster.placement.client import Context
 
 log = logging.getLogger(__name__)
 
-ANSWER_S = 10.0
+REQUEST_TIMEOUT_S = 10.0
 """How long an actor may take for what it does not park; it answers slow writes itself, after 5 s."""
 
 
@@ -78,7 +78,7 @@ async def ask_coordinator(call: Call, group_id: str, frame: bytes, parked_s: flo
             gateway.activate(partition)
         return None
     try:
-        async with asyncio.timeout(parked_s + ANSWER_S):
+        async with asyncio.timeout(parked_s + REQUEST_TIMEOUT_S):
             return await channel.call(call.connection.context, frame)
     except (ChannelLost, TimeoutError):
         gateway.metrics.forward_error(f"offsets-{partition}")

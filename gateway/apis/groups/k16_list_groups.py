@@ -12,7 +12,7 @@ import asyncio
 from muster.actors.wire import codec
 from muster.actors.wire.channel import Channel, ChannelLost
 from muster.actors.wire.codec import ErrorCode
-from muster.gateway.apis.groups.forwarding import ANSWER_S, error_body
+from muster.gateway.apis.groups.forwarding import REQUEST_TIMEOUT_S, error_body
 from muster.gateway.listener.registry import Call, Reply, api
 
 LIST_GROUPS = 16
@@ -38,7 +38,7 @@ async def _ask(call: Call, channel: Channel | None) -> tuple[ErrorCode, list[byt
     if channel is None:
         return ErrorCode.coordinator_load_in_progress, []
     try:
-        async with asyncio.timeout(ANSWER_S):
+        async with asyncio.timeout(REQUEST_TIMEOUT_S):
             frame = await channel.call(call.connection.context, call.frame)
     except (ChannelLost, TimeoutError):
         return ErrorCode.coordinator_load_in_progress, []

@@ -25,7 +25,7 @@ _ISO_DURATION = re.compile(
 _SHORT_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+", re.ASCII)
 _SHORT_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])", re.ASCII)
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_LONGEST_TEXT = 100
+_MAX_TEXT = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -61,15 +61,13 @@ def moment_ms(text: str) -> tuple[int, bool]:
 def duration_ms(text: str) -> int:
     """An ISO 8601 duration of weeks, days, hours, minutes and seconds (P1DT12H), or one such as 1h30m or 90s."""
     text = text.strip()
-    if len(text) <= _LONGEST_TEXT:
+    if len(text) <= _MAX_TEXT:
         if match := _ISO_DURATION.fullmatch(text):
             parts = [(value.replace(",", "."), unit) for unit, value in match.groupdict().items() if value]
             return _total_ms(parts)
         if _SHORT_DURATION.fullmatch(text.lower()):
             return _total_ms(_SHORT_PART.findall(text.lower()))
-    raise ValueError(
-        f"{text[:_LONGEST_TEXT]!r} is not a duration such as PT1H30M, P7D, 1h30m or 90s (no months or years)"
-    )
+    raise ValueError(f"{text[:_MAX_TEXT]!r} is not a duration such as PT1H30M, P7D, 1h30m or 90s (no months or years)")
 
 
 def _total_ms(parts: Iterable[tuple[str, str]]) -> int:

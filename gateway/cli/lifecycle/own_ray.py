@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 _RAY_DIR = "r"
 """Ray makes its own directory accessible for all; the one around it is ours alone."""
-_LONGEST_TEMP_ROOT = 21
+_MAX_TEMP_ROOT = 21
 """Paths of sockets end at 107 bytes, of which Ray adds 64, and this module 22."""
 _OBJECT_STORE_BYTES = 100_000_000
 """Muster keeps nothing in the object store; RayDP moves a little through it."""
@@ -217,7 +217,7 @@ def _write_token(path: Path) -> None:
 
 def _make_temp_dir() -> Path:
     root = tempfile.gettempdir()
-    made = Path(tempfile.mkdtemp(prefix=PRIVATE_PREFIX, dir=root if len(root) <= _LONGEST_TEMP_ROOT else "/tmp"))
+    made = Path(tempfile.mkdtemp(prefix=PRIVATE_PREFIX, dir=root if len(root) <= _MAX_TEMP_ROOT else "/tmp"))
     (made / "tmp").mkdir()
     return made
 

@@ -26,7 +26,7 @@ from muster.gateway.cli.times import Moment, Size, Zone
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_LEAST_MEMORY_BYTES = 450 << 20
+_MIN_MEMORY_BYTES = 450 << 20
 """Spark refuses a heap of less."""
 
 
@@ -110,7 +110,7 @@ def become_spark(
     start, end = options["start"], options["end"]
     if start is not None and end is not None and start >= end:
         raise CliError(f"--from {start.isoformat()} is not before --to {end.isoformat()}")
-    if executor_memory < _LEAST_MEMORY_BYTES:
+    if executor_memory < _MIN_MEMORY_BYTES:
         raise CliError("Spark wants 450m of memory or more for each executor; give more with --executor-memory")
     ray_address, token_path = (None, None) if local else _ray_of(directory, address)
     request = {

@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 
 MOST = 3
 """Of one kind in a sentence; the tables have the others."""
-_LONGEST_NAME, _END = 48, 12
+_MAX_NAME, _END = 48, 12
 """In a sentence; the tables have it whole."""
 
 
@@ -87,8 +87,8 @@ def is_cut(answer: Answer, name: str) -> bool:
 def named(text: str) -> str:
     """In a sentence: not too long, and set apart from it where it may be written from right to left."""
     shown = printable(text)
-    if len(shown) > _LONGEST_NAME:
-        shown = f"{shown[: _LONGEST_NAME - _END - 1]}\N{HORIZONTAL ELLIPSIS}{shown[-_END:]}"
+    if len(shown) > _MAX_NAME:
+        shown = f"{shown[: _MAX_NAME - _END - 1]}\N{HORIZONTAL ELLIPSIS}{shown[-_END:]}"
     return (
         shown
         if shown.replace("\N{HORIZONTAL ELLIPSIS}", "").isascii()

@@ -19,7 +19,7 @@ Offsets = dict[Place, int]
 
 ROUND_S = 0.1
 TICK_S = 1.0
-MOST_IN_FLIGHT = 500
+MAX_IN_FLIGHT = 500
 """Records without an answer, with which a producer sends no more."""
 REQUEST_TIMEOUT_MS = 8_000
 """After which clients of all libraries take a broker for dead and try another."""
@@ -67,7 +67,7 @@ class Producing(Worker):
 
     def next_records(self) -> tuple[Place, list[tuple[str, bytes]]]:
         """Records for the next partition in turn, each with its name; told to the journal. None while too many wait."""
-        if self.in_flight >= MOST_IN_FLIGHT:
+        if self.in_flight >= MAX_IN_FLIGHT:
             return self._places[0], []
         place = self._places[self._round % len(self._places)]
         self._round += 1

@@ -139,7 +139,7 @@ def test_a_group_whose_coordinator_is_down_is_503(
 def test_a_coordinator_that_never_answers_is_503(
     full: Serving, group: str, answers: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("muster.gateway.http.groups._ANSWER_S", 0.05)
+    monkeypatch.setattr("muster.gateway.http.groups._REQUEST_TIMEOUT_S", 0.05)
     cancelled = asyncio.Event()
 
     async def never(partition: int, question: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def member(full: Serving, fresh: Callable[[str], str], monkeypatch: pytest.Monke
         await asyncio.Event().wait()
         raise AssertionError
 
-    monkeypatch.setattr(groups, "ANSWER_S", 0.2)
+    monkeypatch.setattr(groups, "REQUEST_TIMEOUT_S", 0.2)
     monkeypatch.setattr(Channel, "call", no_answer)
     return member
 
