@@ -16,9 +16,16 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from muster.gateway.attribution.ambiguity import AmbiguousClients
 from muster.gateway.attribution.connection import ConnectionState, Fetches
+from muster.gateway.attribution.evidence_rules import EvidenceRules
 from muster.gateway.attribution.identity import pair_after_ms
-from muster.gateway.attribution.ladder import Ladder
-from muster.gateway.attribution.ledger import MAX_SENDS, PENDING_MS, Amount, Ledger, Pending, Settlement
+from muster.gateway.attribution.pending_attributions import (
+    MAX_SENDS,
+    PENDING_MS,
+    Amount,
+    Pending,
+    PendingAttributions,
+    Settlement,
+)
 from muster.gateway.attribution.series import (
     MAX_GROUP_SERIES,
     RETENTION_MS,
@@ -160,9 +167,11 @@ class Account(Generic[T]):
         series_retention_ms: int = RETENTION_MS,
     ) -> None:
         self.table = RegistrationTable(grace_ms=grace_ms, memory_ms=pending_ms + 1_000)
-        self._ladder = Ladder(self.table, memory_ms=grace_ms + pending_ms, pair_after_ms=pair_after_ms(pending_ms))
-        self._fetchers = self._ladder.fetchers
-        self._ledger = Ledger(self._ladder, pending_ms=pending_ms, max_sends=max_pending_sends)
+        self._evidence_rules = EvidenceRules(
+            self.table, memory_ms=grace_ms + pending_ms, pair_after_ms=pair_after_ms(pending_ms)
+        )
+        self._fetchers = self._evidence_rules.fetchers
+        self._pending = PendingAttributions(self._evidence_rules, pending_ms=pending_ms, max_sends=max_pending_sends)
         self._sink = sink
         self._make_sample = make_sample
         self.ambiguous = AmbiguousClients(self.table)
@@ -246,7 +255,7 @@ class Account(Generic[T]):
             [handle],
             entries,
         )
-        self._close(self._ledger.add(entry))
+        self._close(self._pending.add(entry))
 
     def _sample(self, host: str, client_id: str | None, part: Part, stream: _Stream, now_ms: int) -> T:
         topic, partition, _, first_offset, last_offset, messages, size_bytes, _ = part
@@ -292,7 +301,7 @@ class Account(Generic[T]):
 
     def closed(self, connection: ConnectionState) -> None:
         """The connection is closed. What was sent on it may still wait for evidence."""
-        self._ladder.closed(connection)
+        self._evidence_rules.closed(connection)
 
     def group_request(self, connection: ConnectionState, host: str, client_id: str | None, group: str) -> None:
         """A JoinGroup, SyncGroup, Heartbeat, OffsetCommit or OffsetFetch came in on that connection.
@@ -300,7 +309,7 @@ class Account(Generic[T]):
         FindCoordinator and admin requests must not be reported: they are sent for other people's groups (F11).
         """
         if connection.saw_group(client_id, group):
-            self._close(self._ledger.changed(((host, client_id),)))
+            self._close(self._pending.changed(((host, client_id),)))
 
     def statements(self, statements: Iterable[Statement], now_ms: int) -> None:
         """Take in what coordinators said, and settle what waited for it."""
@@ -328,7 +337,7 @@ class Account(Generic[T]):
         So whatever they state from now on they had not said then, nor had anybody acted on it.
         """
         self.table.heard(asked_ms)
-        self._close(self._ledger.changed(self._ladder.heard()))
+        self._close(self._pending.changed(self._evidence_rules.heard()))
 
     def resumes(self, ends: Iterable[End], now_ms: int) -> None:
         """Take in where streams ended that clients will go on with: before the first connection."""
@@ -341,15 +350,15 @@ class Account(Generic[T]):
         """Give up what has waited too long, forget old tenures and groups. Call it about once a second."""
         self._now_ms = max(self._now_ms, now_ms)
         self._fold()
-        self._close(self._ledger.changed(self._ladder.settle(now_ms)))
-        self._close(self._ledger.settle(now_ms))
+        self._close(self._pending.changed(self._evidence_rules.settle(now_ms)))
+        self._close(self._pending.settle(now_ms))
         self.table.prune(now_ms)
         self._series.retire(self._registered_groups, now_ms)
         self.ambiguous.review(now_ms)
 
     def close(self) -> None:
         """Settle all that waits as it stands. Before the sink is closed."""
-        self._close(self._ledger.close(self._now_ms))
+        self._close(self._pending.close(self._now_ms))
 
     def snapshot(self) -> Snapshot:
         """Everything as it is now."""
@@ -361,7 +370,7 @@ class Account(Generic[T]):
             reasons={name: cell.total() for name, cell in series.reasons().items()},
             overflow={place: cell.total() for place, cell in series.overflow().items()},
             removed={place: cell.total() for place, cell in series.removed().items()},
-            pending=self._ledger.pending(),
+            pending=self._pending.pending(),
             folded=series.folded,
         )
 
@@ -382,7 +391,7 @@ class Account(Generic[T]):
 
     def pending(self) -> Mapping[Place, Amount]:
         """What still waits for evidence, by (topic, partition)."""
-        return self._ledger.pending()
+        return self._pending.pending()
 
     @property
     def folded(self) -> int:
@@ -414,7 +423,7 @@ class Account(Generic[T]):
         now_ms: int,
     ) -> _Stream:
         self._fetchers.sent(connection, host, client_id, (topic, partition), fetch_offset, now_ms)
-        verdict = self._ladder.judge(connection, host, client_id, topic, partition, now_ms)
+        verdict = self._evidence_rules.judge(connection, host, client_id, topic, partition, now_ms)
         slot = self.table.slot(host, client_id)
         until_ms = now_ms + self._series.lease_ms
         if slot is not None:
@@ -431,7 +440,7 @@ class Account(Generic[T]):
     def _changed(self, keys: Iterable[Key], now_ms: int) -> None:
         self._now_ms = max(self._now_ms, now_ms)
         self.ambiguous.changed(keys)
-        self._close(self._ledger.changed(keys))
+        self._close(self._pending.changed(keys))
 
     def _close(self, settlements: list[Settlement]) -> None:
         for settlement in settlements:

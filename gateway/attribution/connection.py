@@ -87,7 +87,7 @@ class Fetches:
         self.not_of: set[str] = set()
         """Groups that had another client beside it, which is gone."""
         self.outside_of: set[str] = set()
-        """Groups beside whose members it fetched without being one (:mod:`muster.gateway.attribution.company`)."""
+        """Groups beside whose members it fetched without being one (:mod:`muster.gateway.attribution.non_members`)."""
         self.is_shared = False
         """Of several clients (a proxy): nothing that holds for one partition says anything about another."""
         self.stood = 0

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Evidence(StrEnum):
-    """How the group is known, strongest first. :mod:`muster.gateway.attribution.ladder` explains each."""
+    """How the group is known, strongest first. :mod:`muster.gateway.attribution.evidence_rules` explains each."""
 
     SAME_CONNECTION = "same_connection"
     UNIQUE_CANDIDATE = "unique_candidate"

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from muster.actors.tables.spool import Sample, SampleStore
 from muster.gateway.attribution.account import Account
 from muster.gateway.attribution.connection import ConnectionState
-from muster.gateway.attribution.ladder import Ladder
-from muster.gateway.attribution.ledger import Ledger, Pending
+from muster.gateway.attribution.evidence_rules import EvidenceRules
+from muster.gateway.attribution.pending_attributions import Pending, PendingAttributions
 from muster.gateway.attribution.table import RegistrationTable
 from muster.gateway.attribution.verdict import Reason, Verdict
 from muster.placement.mapping.registration import Kind
@@ -73,18 +73,18 @@ def test_a_current_verdict_is_dropped_with_the_first_change_of_its_key(bench: Be
     assert [label[0] for label in bench.labels()] == ["a", "b"]
 
 
-def test_a_full_ledger_gives_up_the_oldest() -> None:
-    ledger = Ledger(Ladder(RegistrationTable()), max_sends=3)
+def test_what_is_too_much_gives_up_the_oldest() -> None:
+    pending_attributions = PendingAttributions(EvidenceRules(RegistrationTable()), max_sends=3)
     connection = ConnectionState()
     waiting = Verdict.none(Reason.NO_GROUP)
     given_up = []
     for number in range(5):
         at_ms = NOW_MS + number * 10_000
         entry = Pending(connection, HOST, CLIENT, "t", 0, at_ms, waiting, 1, 10, [number])
-        given_up += ledger.add(entry)
+        given_up += pending_attributions.add(entry)
     assert [(s.entry.handles, s.verdict.reason) for s in given_up] == [([0], Reason.EXPIRED), ([1], Reason.EXPIRED)]
-    assert len(ledger) == 3
-    assert ledger.pending()["t", 0].bytes == 30
+    assert len(pending_attributions) == 3
+    assert pending_attributions.pending()["t", 0].bytes == 30
 
 
 def test_the_books_and_the_samples_table_say_the_same(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from muster.gateway.attribution.connection import ConnectionState
-from muster.gateway.attribution.ladder import Ladder
+from muster.gateway.attribution.evidence_rules import EvidenceRules
 from muster.gateway.attribution.slot import Slot
 from tests.attribution.bench import NOW_MS, Bench, Coordinator
 
@@ -28,7 +28,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(owner, name, call)
 
-    for owner, name in ((Slot, "owners"), (Slot, "fitting"), (Slot, "absent"), (Ladder, "judge")):
+    for owner, name in ((Slot, "owners"), (Slot, "fitting"), (Slot, "absent"), (EvidenceRules, "judge")):
         counted(owner, name)
     return counts
 

@@ -1,4 +1,4 @@
-"""What is tried for bytes that waited in vain and for which nobody is registered: hints, never against evidence."""
+"""Hints for bytes that no registration matches after the wait. They never override evidence."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _JAVA_DEFAULT = re.compile(r"consumer-(.+)-[1-9]\d{0,8}", re.DOTALL)
 def derived(table: RegistrationTable, principal: str, client_id: str | None) -> Verdict | None:
     """The group in the Java consumer's default client id, ``consumer-<group.id>-<n>`` (KAFKA-9033, Kafka 2.4).
 
-    For consumers that assign() and never commit, of whom no coordinator knows (F13, F32). With group.instance.id in
-    place of n the group cannot be told from its end, so it is not taken where a shorter one is registered; nor is a
-    group that is registered for other principals only (F23), nor one that could not be read on a chart; nor ``null``,
-    which is how Java prints that there is no group.id.
+    For consumers that assign() and never commit, which no coordinator knows (F13, F32). With group.instance.id in
+    place of n, the end of the group's name is ambiguous, so it is not used where a shorter group is registered. Nor is
+    a group that is registered for other principals only (F23), nor an unprintable name, nor ``null``, which is Java's
+    way to print that there is no group.id.
     """
     match = _JAVA_DEFAULT.fullmatch(client_id or "")
     if match is None:
@@ -42,11 +42,11 @@ def derived(table: RegistrationTable, principal: str, client_id: str | None) -> 
 def other_family(
     table: RegistrationTable, fetchers: Fetchers, fetches: Fetches, place: Place, at_ms: int
 ) -> Verdict | None:
-    """The member that speaks IPv4 to its coordinator and IPv6 to this gateway, or the other way round (F17).
+    """The member that uses IPv4 to its coordinator and IPv6 to this gateway, or the other way round (F17).
 
     Exactly one member with that principal and client id on a host of the other family owns the partition; it owns
-    all that this connection fetches; nobody fetched the partition from that host meanwhile, and nobody else does
-    under this key.
+    all that this connection fetches; no one fetched the partition from that host meanwhile, and no other connection
+    fetches it under this key.
     """
     host, client_id = fetches.key
     others = [other for other in table.hosts(client_id) if (":" in other) != (":" in host)]

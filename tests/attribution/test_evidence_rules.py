@@ -1,4 +1,4 @@
-"""The ladder, rung by rung. F numbers are the failure modes of KoP's mapping."""
+"""The evidence rules, one by one. F numbers are the failure modes of KoP's mapping."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Bytes that wait for evidence, so that what comes a little late still counts (F14).
+"""Pending attributions: bytes that wait for evidence, so that evidence that is a little late still counts (F14).
 
-Entries of one connection and partition that came within a second are one, judged for the time of its first byte.
-Every byte that goes in comes out in exactly one settlement; until then it is in :meth:`Ledger.pending`.
+Sends of one connection and partition within a second are merged, and judged for the time of their first byte.
+Every byte added is part of exactly one settlement; until then it is counted in :meth:`PendingAttributions.pending`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from muster.gateway.attribution.connection import ConnectionState
-from muster.gateway.attribution.ladder import Ladder
+from muster.gateway.attribution.evidence_rules import EvidenceRules
 from muster.gateway.attribution.slot import Key
 from muster.gateway.attribution.verdict import Reason, Verdict
 
@@ -20,7 +20,7 @@ MAX_SENDS = 100_000
 _COALESCE_MS = 1_000
 _AT_ONCE = 100
 _AT_A_TIME = 2_000
-"""How many entries are judged again when something becomes known, and with each :meth:`Ledger.settle`."""
+"""How many entries are judged again when something becomes known, and with each :meth:`PendingAttributions.settle`."""
 _EXPIRED = Verdict.none(Reason.EXPIRED)
 
 
@@ -62,18 +62,20 @@ class Amount:
 _Place = tuple[int, str, int]
 
 
-class Ledger:
+class PendingAttributions:
     """Holds at most ``max_sends`` sends; beyond that the oldest are given up with reason ``expired``."""
 
-    def __init__(self, ladder: Ladder, *, pending_ms: int = PENDING_MS, max_sends: int = MAX_SENDS) -> None:
-        self._ladder = ladder
+    def __init__(
+        self, evidence_rules: EvidenceRules, *, pending_ms: int = PENDING_MS, max_sends: int = MAX_SENDS
+    ) -> None:
+        self._evidence_rules = evidence_rules
         self._pending_ms = pending_ms
         self._max_sends = max_sends
         self._entries: dict[int, Pending] = {}
         """By number, that is by age."""
         self._by_key: dict[Key, dict[int, Pending]] = {}
         self._again: dict[int, None] = {}
-        """Numbers of entries that are to be judged again, in the order of their turns."""
+        """Numbers of entries to be judged again, in order."""
         self._open: dict[tuple[Key, _Place], int] = {}
         self._next = 0
         self._sends = 0
@@ -88,7 +90,7 @@ class Ledger:
         return {place: Amount(messages, size_bytes) for place, (messages, size_bytes) in self._amounts.items()}
 
     def add(self, entry: Pending) -> list[Settlement]:
-        """Let a send wait; returns what had to be given up for it."""
+        """Add a send. Returns settlements of what had to be given up to make room."""
         key = (entry.host, entry.client_id)
         place = (key, (id(entry.connection), entry.topic, entry.partition))
         number = self._open.get(place)
@@ -111,7 +113,7 @@ class Ledger:
         return given_up
 
     def settle(self, now_ms: int) -> list[Settlement]:
-        """Judge for the last time what has waited its time; it keeps the reason for which it waited."""
+        """Judge for the last time what has waited long enough; without a group it keeps its reason."""
         settled = []
         while self._entries:
             number, entry = next(iter(self._entries.items()))
@@ -121,10 +123,10 @@ class Ledger:
         return settled + self._judge_again(_AT_A_TIME)
 
     def changed(self, keys: Iterable[Key]) -> list[Settlement]:
-        """Judge again what waits under those keys, and settle what now has a group.
+        """Judge again what waits under these keys, and settle what now has a group.
 
-        Where much waits, some of it at once and the rest with the next calls: many groups that come and go under one
-        key must not keep the event loop busy.
+        Where much waits, some of it is judged at once and the rest by the next calls, so that many short-lived groups
+        under one key do not block the event loop.
         """
         for key in keys:
             self._again.update(dict.fromkeys(self._by_key.get(key, ())))
@@ -150,12 +152,12 @@ class Ledger:
         return settled
 
     def _judge(self, entry: Pending) -> Verdict:
-        return self._ladder.judge(
+        return self._evidence_rules.judge(
             entry.connection, entry.host, entry.client_id, entry.topic, entry.partition, entry.at_ms
         )
 
     def _judge_last(self, entry: Pending, now_ms: int) -> Verdict:
-        return self._ladder.last_word(
+        return self._evidence_rules.last_word(
             entry.connection, entry.host, entry.client_id, entry.topic, entry.partition, entry.at_ms, now_ms
         )
 

@@ -1,17 +1,17 @@
-"""Who fetches beside a group's member and is none: more connections than the group has owners of the partition.
+"""Non-members that fetch beside a group's member: more connections than the group has owners of the partition.
 
-A reader without a group, or of one that no coordinator has heard of yet, has the client id that its library gives to
-everybody (F5, F13). Beside a member of a group on the same host it looks like that member, but for one thing: in a
-group a partition has one owner, and a client fetches it over one connection. So of connections that go on fetching it
-side by side no more are the group's than it has owners there. They are, strongest first:
+A reader without a group, or of a group that no coordinator knows yet, often has its library's default client id (F5,
+F13). On the same host as a member of a group it looks like that member, with one difference: in a group a partition
+has one owner, and a client fetches it over one connection. So of the connections that keep fetching it side by side,
+no more belong to the group than it has owners. Those that do are, strongest first:
 
-* those that began where a client of the group was told that its committed offset is (OffsetFetch);
+* those that began at the committed offset that a client of the group received (OffsetFetch);
 * those that have been known as the group's for a while, and were alone then; the longest known first;
 * those that began closest to the time from which the group owned it: a member fetches as soon as it is assigned.
 
-The others are outsiders, for the life of their connections. Where none of that tells them apart, as in a gateway that
-has just started and has the registrations from a snapshot, none gets the label while they are several. Nothing is said
-of a group whose members may own anything (not synced yet), or that has simple consumers: several may read the same.
+The others are outsiders for the life of their connections. Where none of that distinguishes them, as in a gateway that
+has just started and has registrations from a snapshot, no connection gets the label while there are several. Groups
+whose members may own anything (not synced yet) or that have simple consumers are exempt: several may read the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from muster.gateway.attribution.table import RegistrationTable
 from muster.gateway.attribution.verdict import Evidence
 
 
-class Company:
+class NonMembers:
     """Keeps outsiders from the labels of a group that is otherwise certain."""
 
     def __init__(self, table: RegistrationTable, fetchers: Fetchers, identities: Identities) -> None:
@@ -39,7 +39,7 @@ class Company:
     def admits(
         self, fetches: Fetches, place: Place, group: str, owners: Sequence[Claim], opaque: Sequence[Claim]
     ) -> bool:
-        """Whether the connection may be the group's; if not, it is an outsider, or that is not known yet.
+        """Whether the connection may be the group's; if not, it is an outsider, or undecided.
 
         ``owners`` and ``opaque``: the claims on the partition that hold, some of them the group's.
         """
@@ -59,14 +59,14 @@ class Company:
         return self._has_seat(fetches, place, group, owners)
 
     def settle(self) -> None:
-        """Let those be judged again that were not decided."""
+        """Judge again what is undecided."""
         for fetches, until_ms in list(self._watched.items()):
             if self._fetchers.now_ms > until_ms:
                 del self._watched[fetches]
             self._identities.tell(fetches)
 
     def _came_before(self, fetches: Fetches, place: Place, owners: Sequence[Claim], anything: Sequence[Claim]) -> bool:
-        """It fetched that before anybody of the group could, and whoever the group gave it to may still come."""
+        """It fetched the partition before any member could, and the member that owns it may not have begun yet."""
         since_ms = min(claim.since_ms for claim in (*owners, *anything))
         if since_ms - fetches.first_ms(place) <= LAG_MS:
             return False
@@ -74,18 +74,18 @@ class Company:
 
     def _has_seat(self, fetches: Fetches, place: Place, group: str, owners: Sequence[Claim]) -> bool:
         seats = len({claim.member_id for claim in owners})
-        company = [
+        non_members = [
             other
             for other in self._fetchers.beside(fetches, place)
             if group not in other.outside_of and may_overlap(fetches, other, place)
         ]
-        if len(company) < seats:
+        if len(non_members) < seats:
             return True
         now_ms = self._fetchers.now_ms
-        if any(self._table.may_hear_of(each.first_ms(place), now_ms) for each in company):
+        if any(self._table.may_hear_of(each.first_ms(place), now_ms) for each in non_members):
             self._watch(fetches)  # another group may be known in a moment that has one of them
             return False
-        ranks = {each: self._rank(each, place, group, owners) for each in (fetches, *company)}
+        ranks = {each: self._rank(each, place, group, owners) for each in (fetches, *non_members)}
         ranked = sorted(ranks, key=ranks.__getitem__)
         seated, others = ranked[:seats], ranked[seats:]
         if ranks[seated[-1]] == ranks[others[0]]:
@@ -101,7 +101,7 @@ class Company:
         return fetches in seated
 
     def _rank(self, fetches: Fetches, place: Place, group: str, owners: Sequence[Claim]) -> tuple[bool, bool, int]:
-        """Ascending: what speaks for the connection's being the group's."""
+        """Ascending: the strongest evidence that the connection is the group's comes first."""
         identity = fetches.identity
         is_known = identity is not None and identity.group == group
         has_stood = is_known and self._fetchers.now_ms - fetches.identified_ms >= PATIENCE_MS

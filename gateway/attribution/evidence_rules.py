@@ -1,47 +1,47 @@
-"""The ladder of evidence: which group a fetched partition belongs to, or why nobody can say.
+"""The evidence rules: which group a fetched partition belongs to, or why that is unknown.
 
-A Fetch request names no group in any version (apache/kafka FetchRequest.json). What there is: the coordinators'
-registrations and what they answered, what the connection has shown, and the partition itself. The rungs are tried
-strongest first; each one needs the group to be *possible*: one of its members with this principal, host and client id
-owns the partition, or owned it until a grace time ago (a Fetch may be answered after the reassignment, F31), or has an
-assignment that is not known; and had not left before this connection was opened (F16). A wrong label is worse than
-none, so whatever stays possible for two groups is left open.
+No version of the Fetch request names a group (apache/kafka FetchRequest.json). The evidence is the coordinators'
+registrations and responses, what the connection has sent, and the partition itself. Rules are tried strongest first.
+Each requires the group to be *possible*: one of its members with this principal, host and client id owns the
+partition, or owned it within the grace time (a Fetch may be answered after the reassignment, F31), or has an unknown
+assignment; and had not left before this connection was opened (F16). A wrong label is worse than none: what remains
+possible for two groups is left open.
 
 1. **same connection**: this connection carried group requests of exactly one group and one client id, and that
    group is possible. Exact, but only clients that share one connection for both (sarama) ever show it.
 2. **unique candidate**: all candidates of the (principal, host, client id) are of one group, and it is possible. A lone
-   candidate that is known not to own the partition is a contradiction, not a match (F3, F16, F20). So is more company
-   than the group has owners there (:mod:`muster.gateway.attribution.company`): a reader that no coordinator knows.
+   candidate that is known not to own the partition is a contradiction, not a match (F3, F16, F20). So are more
+   connections than the group has owners (:mod:`muster.gateway.attribution.non_members`): a reader that is no member.
 3. **assignment**: of several groups (F4, F5: ``rdkafka`` is every librdkafka client's default id) one owns the
    partition, and no other one is possible.
 
-Where several are possible, the connection tells (:mod:`muster.gateway.attribution.identity`), since it is one client's:
+Where several are possible, the connection decides (:mod:`muster.gateway.attribution.identity`), as it has one client:
 
-4. **binding**: what it fetched before was certainly one group's, by rung 2 or 3, and could not be the others'. A
-   registration that comes up to LAG_MS after the bytes counts as having been there, one from a snapshot as having
-   always been there.
-5. **session**: one member owns all that the connection fetches of late, and of no other group does any; or did when
-   the connection began, or is there still (``Slot.absent``).
-6. **offset_continuity**: it began to fetch where a client of one group was told that its committed offset is
-   (OffsetFetch), or where its stream ended before the gateway was started anew, if all others' ends are known; and
-   of no other, and no other connection began there.
-7. **one_to_one**: other connections are certain to be the other groups'; or nothing tells as many connections as
-   groups apart, and they are paired. If that is wrong, each group still gets one stream of the same partition, and
-   totals differ by no more than the distance of the positions.
+4. **binding**: what it fetched before certainly belonged to one group, by rule 2 or 3, and to no other. A registration
+   that arrives up to LAG_MS after the bytes counts as having existed then; one from a snapshot, as having always
+   existed.
+5. **session**: one member owns everything the connection has fetched lately, and no member of another group owns any
+   of it; or did when the connection began; or is the only one still present (``Slot.absent``).
+6. **offset_continuity**: it began to fetch at the committed offset that a client of one group received (OffsetFetch),
+   or where its stream ended before the gateway restarted, if the ends of all other streams are known. No other group
+   matches, and no other connection began there.
+7. **one_to_one**: the other connections certainly belong to the other groups; or as many connections as groups remain
+   that nothing distinguishes, and they are paired. If a pair is wrong, each group still gets one stream of the same
+   partition, and totals differ by no more than the distance between the positions.
 
-No certainty comes before it is heard that no registration is on its way (``RegistrationTable.may_hear_of``): a moment.
+Nothing is certain until it is known that no registration is on its way (``RegistrationTable.may_hear_of``): a moment.
 
-What has waited in vain with no candidate at all may still be **assignment** (a member on the other address family, F17)
-or **derived** (:mod:`muster.gateway.attribution.last_resort`). F numbers are explained in docs/attribution.md.
+Bytes that have waited without any candidate may still get **assignment** (a member on the other address family, F17)
+or **derived** (:mod:`muster.gateway.attribution.hints`). F numbers are explained in docs/attribution.md.
 """
 
 from __future__ import annotations
 
-from muster.gateway.attribution.company import Company
 from muster.gateway.attribution.connection import ConnectionState, Fetches
 from muster.gateway.attribution.fetchers import Fetchers
+from muster.gateway.attribution.hints import derived, other_family
 from muster.gateway.attribution.identity import PATIENCE_MS, Identities
-from muster.gateway.attribution.last_resort import derived, other_family
+from muster.gateway.attribution.non_members import NonMembers
 from muster.gateway.attribution.slot import Claim, Key, Place, Reader
 from muster.gateway.attribution.table import GRACE_MS, MEMORY_MS, RegistrationTable
 from muster.gateway.attribution.verdict import Evidence, Reason, Verdict
@@ -55,8 +55,8 @@ _NOT_MEMBER = Verdict.none(Reason.NOT_MEMBER)
 _INTERNAL = Verdict.none(Reason.INTERNAL)
 
 
-class Ladder:
-    """Judges by the registrations and by what the connections show."""
+class EvidenceRules:
+    """Applies the rules to registrations and connections."""
 
     def __init__(
         self, table: RegistrationTable, *, memory_ms: int = GRACE_MS + MEMORY_MS, pair_after_ms: int = PATIENCE_MS
@@ -65,17 +65,17 @@ class Ladder:
         self._memory_ms = memory_ms
         self._table = table
         self._identities = Identities(table, self.fetchers, pair_after_ms=pair_after_ms)
-        self._company = Company(table, self.fetchers, self._identities)
+        self._non_members = NonMembers(table, self.fetchers, self._identities)
         self._unheard: set[Key] = set()
-        """Of which bytes wait until coordinators have told what they said."""
+        """Keys whose bytes wait for registrations that may be on their way."""
 
     def judge(
         self, connection: ConnectionState, host: str, client_id: str | None, topic: str, partition: int, at_ms: int
     ) -> Verdict:
-        """Whose are bytes of that partition that were sent on that connection at ``at_ms``?
+        """Attribute bytes of the partition that were sent on the connection at ``at_ms``.
 
-        ``at_ms`` may lie in the past, as far back as the table remembers: what was in its grace time then is so now,
-        and what was heard of later counts if it may have begun before (``Tenure.first_ms``).
+        ``at_ms`` may lie in the past, as far back as the table remembers: grace times are taken at ``at_ms``, and
+        registrations that arrived later count if they may have begun before it (``Tenure.first_ms``).
         """
         if client_id is not None and client_id.startswith(INTERNAL_PREFIX):
             return _INTERNAL
@@ -111,7 +111,7 @@ class Ladder:
             return _UNKNOWN
         anybody = Reader(connection.principal)
         of_all = slot.owners(topic, partition, at_ms, anybody), slot.opaque(at_ms, anybody)
-        if not self._company.admits(fetches, place, group, *of_all):
+        if not self._non_members.admits(fetches, place, group, *of_all):
             return _NOT_MEMBER if group in fetches.outside_of else _UNKNOWN
         self._identities.certain(fetches, place, group, at_ms)
         evidence = Evidence.UNIQUE_CANDIDATE if is_alone else Evidence.ASSIGNMENT
@@ -127,7 +127,7 @@ class Ladder:
         at_ms: int,
         now_ms: int,
     ) -> Verdict:
-        """The same for bytes that wait no longer: without any candidate, hints count."""
+        """Like :meth:`judge`, for bytes that wait no longer: without any candidate, hints count."""
         verdict = self.judge(connection, host, client_id, topic, partition, at_ms)
         if verdict.reason is not Reason.NO_GROUP or now_ms - at_ms < PATIENCE_MS:
             return verdict
@@ -139,26 +139,26 @@ class Ladder:
         )
 
     def closed(self, connection: ConnectionState) -> None:
-        """The connection is no more; what it was sent may still wait for evidence."""
+        """The connection is closed; bytes that were sent on it may still wait for evidence."""
         self._identities.closed(connection)
         self.fetchers.closed(connection)
 
     def settle(self, now_ms: int) -> set[Key]:
-        """Judge connections anew by what has become of them; returns the keys with news. About once a second."""
+        """Judge connections again, given what they have done since. Returns the keys that changed. Call each second."""
         self.fetchers.tick(now_ms)
         self.fetchers.prune(now_ms - self._memory_ms)
-        self._company.settle()
+        self._non_members.settle()
         return self._identities.settle() | self.heard()
 
     def heard(self) -> set[Key]:
-        """Have those judged anew that waited for what coordinators may have said; their keys."""
+        """Judge again what waited for registrations. Returns the keys."""
         unheard, self._unheard = self._unheard, set()
         for key in unheard:
             self._table.touch(key)
         return unheard
 
     def _may_hear_of(self, fetches: Fetches, place: Place) -> bool:
-        """Whether another group may have been given the partition before that began, and is not known yet."""
+        """Whether another group, not known yet, may have been assigned the partition before the connection began."""
         may_hear = self._table.may_hear_of(fetches.first_ms(place), self.fetchers.now_ms)
         if may_hear:
             self._unheard.add(fetches.key)
@@ -166,7 +166,7 @@ class Ladder:
 
 
 def _member_of(group: str, owners: list[Claim], opaque: list[Claim]) -> str | None:
-    """The only member of the group that owns the partition; if none does, the only one that may."""
+    """The only member of the group that owns the partition; if there is none, the only one that may own it."""
     members = {claim.member_id for claim in owners if claim.group == group}
     if not members:
         members = {claim.member_id for claim in opaque if claim.group == group}
