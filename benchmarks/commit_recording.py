@@ -44,7 +44,7 @@ class NoSync(Disk):
 
 
 class Nowhere:
-    def put(self, statements: object) -> None:
+    def put(self, updates: object) -> None:
         """No mapping."""
 
 

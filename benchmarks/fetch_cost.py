@@ -135,7 +135,7 @@ def gateway_process(folder: Path, log: Endpoint, pipe: Pipe) -> None:
     async def serve() -> None:
         plain, attributing = (_gateway(folder / name, log) for name in ("plain", "attributing"))
         _attribute_only_for(attributing)
-        attributing.account.statements(_registrations(), now_ms())
+        attributing.account.updates(_registrations(), now_ms())
         ports = [await each.listen(_HOST, 0) for each in (plain, attributing)]
         for each in (plain, attributing):
             await _reaches_log(each)

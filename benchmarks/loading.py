@@ -19,7 +19,7 @@ from muster.actors.group.types import GroupId
 from muster.actors.log.partition import PartitionLog
 from muster.actors.offsets.partition import OffsetsPartition
 from muster.actors.runtime.process import now_ms
-from muster.placement.mapping.registration import Statement
+from muster.placement.mapping.registration import RegistrationUpdate
 
 LIMIT_S = 2.0
 _GROUPS = 400
@@ -95,7 +95,7 @@ def _median_s(directory: Path) -> tuple[float, float]:
 
 
 class _NoSink:
-    def put(self, statements: tuple[Statement, ...]) -> None:
+    def put(self, updates: tuple[RegistrationUpdate, ...]) -> None:
         """There are no members."""
 
 

@@ -1,7 +1,7 @@
-"""Who consumes for which group, as statements to the gateways and to ZooKeeper.
+"""Which client consumes for which group, as registration updates to the gateways and to ZooKeeper.
 
 A member is registered when a generation that has it completes. During a rebalance it keeps the partitions it had:
-a cooperative consumer goes on fetching them, and an eager one fetches nothing.
+a cooperative consumer continues to fetch them, and an eager one fetches nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from muster.placement.mapping.registration import Kind, Position, Registration, 
 
 
 class Registry:
-    """The statements that hold now. Every change gives the statement that tells of it."""
+    """The registrations in force. Every change returns the update that describes it."""
 
     def __init__(self, partition: int, epoch: int) -> None:
         self._partition = partition

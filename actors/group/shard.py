@@ -1,7 +1,7 @@
 """What the modules of one coordinator share: its state, and the effects of the step that runs.
 
 A step opens with :meth:`Shard.begin` and closes with :meth:`Shard.finish`. In between the modules reply, append
-records, hold replies back until the log has them, and make statements.
+records, hold replies back until the log has them, and make updates.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from muster.actors.group.registry import Registry
 from muster.actors.group.state import Group, Member
 from muster.actors.group.timers import TimerKind, TimerName, Timers
 from muster.actors.group.types import GroupId, Outcome, Record, Token, WriteId
-from muster.placement.mapping.registration import Statement
+from muster.placement.mapping.registration import RegistrationUpdate
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Shard:
         self._last_write = 0
         self._open = Write(WriteId(0))
         self._replies: list[tuple[Token, Response]] = []
-        self._statements: list[Statement] = []
+        self._updates: list[RegistrationUpdate] = []
         self._events: list[Event] = []
 
     def begin(self, now_ms: int) -> None:
@@ -97,10 +97,10 @@ class Shard:
             replies=tuple(self._replies),
             records=tuple(step.records),
             write=write,
-            statements=tuple(self._statements),
+            updates=tuple(self._updates),
             events=tuple(self._events),
         )
-        self._replies, self._statements, self._events = [], [], []
+        self._replies, self._updates, self._events = [], [], []
         return outcome
 
     def reply(self, token: Token, response: Response) -> None:
@@ -132,10 +132,10 @@ class Shard:
         """When this step's records (there must be some) are durable, or could not be written."""
         self._open.follows.append(Follow(written, failed))
 
-    def say(self, statement: Statement | None) -> None:
-        """Make a statement; None is none."""
-        if statement is not None:
-            self._statements.append(statement)
+    def say(self, update: RegistrationUpdate | None) -> None:
+        """Send an update; None means that nothing changed."""
+        if update is not None:
+            self._updates.append(update)
 
     def report(self, event: Event) -> None:
         self._events.append(event)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NewType
 
-from muster.placement.mapping.registration import Statement
+from muster.placement.mapping.registration import RegistrationUpdate
 
 GroupId = NewType("GroupId", str)
 MemberId = NewType("MemberId", str)
@@ -49,7 +49,7 @@ class Outcome:
     replies: tuple[tuple[Token, Any], ...] = ()
     records: tuple[Record, ...] = ()
     write: WriteId | None = None
-    statements: tuple[Statement, ...] = ()
+    updates: tuple[RegistrationUpdate, ...] = ()
     """Changes of who consumes for which group, to be told to the gateways and to ZooKeeper."""
     events: tuple[Any, ...] = field(default=())
     """What operators want to know (rebalance begun, completed, member expired, ...)."""

@@ -10,7 +10,7 @@ Registrations = tuple[Registration, ...]
 Version = tuple[int, tuple[int, int]]
 """How many registrations, and the highest (epoch, sequence) of them.
 
-Of one partition, equal versions mean equal registrations: every statement has a higher (epoch, sequence) than all
+Of one partition, equal versions mean equal registrations: every update has a higher (epoch, sequence) than all
 before it, so what changed or came would have raised the second, and what only went has lowered the first.
 """
 

@@ -55,15 +55,15 @@ class MappingWriter:
         self._thread = threading.Thread(target=self._run, name="mapping-writer", daemon=True)
         self._thread.start()
 
-    def put(self, statements: Iterable[Change]) -> None:
-        """Have the statements written, in their order. Returns at once.
+    def put(self, updates: Iterable[Change]) -> None:
+        """Have the updates written, in their order. Returns at once.
 
         A Withdrawal names no client; it removes the node that this writer wrote for the member. The node of a
         member that only an earlier coordinator registered is left to the reconciler.
         """
         with self._changed:
-            for statement in statements:
-                self._note(statement)
+            for update in updates:
+                self._note(update)
             self._changed.notify_all()
 
     def flush(self, timeout_s: float) -> bool:
@@ -90,7 +90,7 @@ class MappingWriter:
             return self._backlog()
 
     def status(self) -> dict[str, int | bool]:
-        """Backlog, statements written, statements given up, and whether ZooKeeper is connected."""
+        """Backlog, updates written, updates given up, and whether ZooKeeper is connected."""
         return {
             "backlog": self.backlog,
             "written": self._written,
@@ -101,19 +101,19 @@ class MappingWriter:
     def _backlog(self) -> int:
         return len(self._pending.keys() | self._in_flight.keys())
 
-    def _note(self, statement: Change) -> None:
-        member = (statement.group, statement.member_id)
-        removal = _Removal(statement.epoch, statement.sequence)
-        if isinstance(statement, Withdrawal):
+    def _note(self, update: Change) -> None:
+        member = (update.group, update.member_id)
+        removal = _Removal(update.epoch, update.sequence)
+        if isinstance(update, Withdrawal):
             if path := self._paths.pop(member, None):
                 self._pending[path] = removal
             return
-        path = registration_path(statement)
+        path = registration_path(update)
         before = self._paths.get(member)
         if before is not None and before != path:
             self._pending[before] = removal
         self._paths[member] = path
-        self._pending[path] = statement
+        self._pending[path] = update
 
     def _run(self) -> None:
         self._zk.start_async()
@@ -167,7 +167,7 @@ def _change(path: str, wanted: Registration | _Removal) -> WriteIf:
 
 
 def _newer(path: str, node: Node, ours: _Removal) -> bool:
-    """Whether the node holds a later statement than ours; what cannot be read is no statement."""
+    """Whether the node holds a later update than ours; what cannot be read is no update."""
     try:
         held = decode_registration(path, node.data)
     except Malformed:

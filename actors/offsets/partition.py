@@ -41,7 +41,7 @@ from muster.actors.wire.limited_log import LimitedLog
 from muster.actors.wire.questions import Answer, Questions
 from muster.actors.wire.server import Peer
 from muster.placement.client import Context
-from muster.placement.mapping.registration import Change, Position, Registration, Statement
+from muster.placement.mapping.registration import Change, Position, Registration, RegistrationUpdate
 from muster.placement.view import OFFSETS_TOPIC, ClusterView, Topic
 
 log = logging.getLogger(__name__)
@@ -49,10 +49,10 @@ log = logging.getLogger(__name__)
 FETCH, LIST_OFFSETS = 1, 2
 
 
-class StatementSink(Protocol):
+class UpdateSink(Protocol):
     """Where registrations go besides the gateways (ZooKeeper, behind; the table ``registrations``). Never raises."""
 
-    def put(self, statements: tuple[Change, ...]) -> None: ...
+    def put(self, updates: tuple[Change, ...]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class OffsetsPartition:
         epoch: int,
         config: GroupConfig,
         partition_log: PartitionLog,
-        sink: StatementSink,
+        sink: UpdateSink,
         topic_id: UUID,
         fail: Callable[[], None],
     ) -> None:
@@ -81,7 +81,7 @@ class OffsetsPartition:
         self.epoch = epoch
         self._log = partition_log
         self._core = Coordinator(partition=partition, epoch=epoch, config=config, new_id=lambda: str(uuid.uuid4()))
-        self.sinks: list[StatementSink] = [sink]
+        self.sinks: list[UpdateSink] = [sink]
         """Where changes of registrations go besides the gateways. Add before ``activate``."""
         self._topics: Mapping[str, Topic] = {}
         self._places = {(topic_id, partition), (OFFSETS_TOPIC, partition)}
@@ -162,7 +162,7 @@ class OffsetsPartition:
     def joined(self, peer: Peer) -> None:
         self._peers.add(peer)
         registrations = self._core.registrations()
-        peer.send(envelope.write_statements(self.partition, self.epoch, registrations, snapshot=True))
+        peer.send(envelope.write_updates(self.partition, self.epoch, registrations, snapshot=True))
 
     def left(self, peer: Peer) -> None:
         self._peers.discard(peer)
@@ -248,8 +248,8 @@ class OffsetsPartition:
 
     def _apply(self, outcome: Outcome) -> None:
         fits = outcome.write is None or self._begin_write(outcome.records, outcome.write)
-        if outcome.statements:  # before the answers: nobody acts on one that the gateways have not been told of
-            self._tell(outcome.statements)
+        if outcome.updates:  # before the answers: nobody acts on one that the gateways have not been told of
+            self._tell(outcome.updates)
         for token, response in outcome.replies:
             asked = self._asked.pop(token, None)
             if asked is not None:
@@ -303,11 +303,11 @@ class OffsetsPartition:
     def _watch(self, first: WriteId, done: Done, timeout_s: float) -> None:
         self._appending[done] = asyncio.get_running_loop().call_later(timeout_s, self._append_is_late, first, done)
 
-    def _tell(self, statements: tuple[Statement, ...]) -> None:
-        message = envelope.write_statements(self.partition, self.epoch, statements, snapshot=False)
+    def _tell(self, updates: tuple[RegistrationUpdate, ...]) -> None:
+        message = envelope.write_updates(self.partition, self.epoch, updates, snapshot=False)
         for peer in self._peers:
             peer.send(message)
-        changes = tuple(statement for statement in statements if not isinstance(statement, Position))
+        changes = tuple(update for update in updates if not isinstance(update, Position))
         if changes:
             for sink in self.sinks:
                 sink.put(changes)

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from muster.actors.wire import envelope
 from muster.actors.wire.envelope import Kind
 from muster.actors.wire.framing import Framer, FrameTooLarge, Outbox
-from muster.placement.mapping.registration import Statement
+from muster.placement.mapping.registration import RegistrationUpdate
 from muster.placement.view import Endpoint
 
 log = logging.getLogger(__name__)
 
-OnStatements = Callable[[int, int, tuple[Statement, ...], bool], None]
-"""Called with partition, epoch, statements and whether they are a snapshot."""
+OnUpdates = Callable[[int, int, tuple[RegistrationUpdate, ...], bool], None]
+"""Called with partition, epoch, updates and whether they are a snapshot."""
 
 _TOKENS = 1 << 32
 _CONNECT_S = 5.0
@@ -42,10 +42,10 @@ class _Waiting(NamedTuple):
 class Channel(asyncio.Protocol):
     """Open with :func:`connect`. All methods are for the event loop's thread."""
 
-    def __init__(self, endpoint: Endpoint, on_statements: OnStatements | None, on_lost: Callable[[], None]) -> None:
+    def __init__(self, endpoint: Endpoint, on_updates: OnUpdates | None, on_lost: Callable[[], None]) -> None:
         self.endpoint = endpoint
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._on_statements = on_statements
+        self._on_updates = on_updates
         self._on_lost = on_lost
         self._framer = Framer(envelope.LIMIT_BYTES)
         self._nonce = secrets.token_bytes(envelope.NONCE_BYTES)
@@ -85,9 +85,9 @@ class Channel(asyncio.Protocol):
             raise envelope.Refused("an actor that has not proven itself")
         if kind == Kind.RESPONSE:
             self._answered(*envelope.read_token(message))
-        elif kind == Kind.STATEMENTS:
-            if self._on_statements is not None:
-                self._on_statements(*envelope.read_statements(message))
+        elif kind == Kind.REGISTRATION_UPDATES:
+            if self._on_updates is not None:
+                self._on_updates(*envelope.read_updates(message))
         elif kind == Kind.CHALLENGE:
             self._answer_challenge(message[1:])
         else:
@@ -157,7 +157,7 @@ class Channel(asyncio.Protocol):
 
 
 async def connect(
-    endpoint: Endpoint, node_id: str, *, on_statements: OnStatements | None, on_lost: Callable[[], None]
+    endpoint: Endpoint, node_id: str, *, on_updates: OnUpdates | None, on_lost: Callable[[], None]
 ) -> Channel:
     """Connect and prove both sides; by Unix domain socket when the actor is on ``node_id``.
 
@@ -166,7 +166,7 @@ async def connect(
     loop = asyncio.get_running_loop()
 
     def protocol() -> Channel:
-        return Channel(endpoint, on_statements, on_lost)
+        return Channel(endpoint, on_updates, on_lost)
 
     async with asyncio.timeout(_CONNECT_S):
         if endpoint.node_id == node_id:

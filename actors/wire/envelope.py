@@ -18,7 +18,7 @@ from typing import Any
 
 from muster.placement.client import Context
 from muster.placement.mapping.registration import Kind as RegistrationKind
-from muster.placement.mapping.registration import Position, Registration, Statement, Withdrawal
+from muster.placement.mapping.registration import Position, Registration, RegistrationUpdate, Withdrawal
 
 NONCE_BYTES = 16
 LIMIT_BYTES = 512 << 20
@@ -38,7 +38,7 @@ class Kind(IntEnum):
     """token u32, Kafka response frame; empty where Kafka sends none (acks=0)."""
     CANCEL = 3
     """token u32: the answer is no longer wanted; none is sent."""
-    STATEMENTS = 4
+    REGISTRATION_UPDATES = 4
     """JSON: what an offsets partition says about its clients; unasked, to every gateway."""
     QUERY = 5
     """token u32, JSON object ``{"ask": NAME, ...}``: what no Kafka API tells. The RESPONSE is JSON too."""
@@ -135,36 +135,36 @@ def _context(data: bytes) -> Context:
     return Context(client_id=None, host=host, connection=connection, principal=principal)
 
 
-def write_statements(partition: int, epoch: int, statements: tuple[Statement, ...], *, snapshot: bool) -> bytes:
-    """A STATEMENTS message. A snapshot names every registration of the partition."""
+def write_updates(partition: int, epoch: int, updates: tuple[RegistrationUpdate, ...], *, snapshot: bool) -> bytes:
+    """A REGISTRATION_UPDATES message. A snapshot names every registration of the partition."""
     body = {
         "partition": partition,
         "epoch": epoch,
         "snapshot": snapshot,
-        "statements": [_statement_to_json(statement) for statement in statements],
+        "statements": [_update_to_json(update) for update in updates],
     }
-    return bytes([Kind.STATEMENTS]) + json.dumps(body).encode()
+    return bytes([Kind.REGISTRATION_UPDATES]) + json.dumps(body).encode()
 
 
-def read_statements(message: bytes) -> tuple[int, int, tuple[Statement, ...], bool]:
-    """Partition, epoch, statements and whether they are a snapshot."""
+def read_updates(message: bytes) -> tuple[int, int, tuple[RegistrationUpdate, ...], bool]:
+    """Partition, epoch, updates and whether they are a snapshot."""
     body = json.loads(memoryview(message)[1:].tobytes())
-    statements = tuple(_statement_from_json(item) for item in body["statements"])
-    return body["partition"], body["epoch"], statements, body["snapshot"]
+    updates = tuple(_update_from_json(item) for item in body["statements"])
+    return body["partition"], body["epoch"], updates, body["snapshot"]
 
 
-def _statement_to_json(statement: Statement) -> dict[str, Any]:
-    if isinstance(statement, Withdrawal):
-        return {"withdrawn": True, **{name: getattr(statement, name) for name in Withdrawal.__slots__}}
-    if isinstance(statement, Position):
-        return {name: getattr(statement, name) for name in Position.__slots__}
-    fields = {name: getattr(statement, name) for name in Registration.__slots__}
-    if statement.partitions is not None:
-        fields["partitions"] = sorted(statement.partitions)
+def _update_to_json(update: RegistrationUpdate) -> dict[str, Any]:
+    if isinstance(update, Withdrawal):
+        return {"withdrawn": True, **{name: getattr(update, name) for name in Withdrawal.__slots__}}
+    if isinstance(update, Position):
+        return {name: getattr(update, name) for name in Position.__slots__}
+    fields = {name: getattr(update, name) for name in Registration.__slots__}
+    if update.partitions is not None:
+        fields["partitions"] = sorted(update.partitions)
     return fields
 
 
-def _statement_from_json(fields: dict[str, Any]) -> Statement:
+def _update_from_json(fields: dict[str, Any]) -> RegistrationUpdate:
     if fields.pop("withdrawn", False):
         return Withdrawal(**fields)
     if "positions" in fields:

@@ -39,7 +39,7 @@ from muster.gateway.attribution.series import (
 from muster.gateway.attribution.slot import Key
 from muster.gateway.attribution.table import GRACE_MS, RegistrationTable
 from muster.gateway.attribution.verdict import Evidence, Reason, Verdict
-from muster.placement.mapping.registration import Registration, Statement
+from muster.placement.mapping.registration import Registration, RegistrationUpdate
 
 S = TypeVar("S", contravariant=True)
 T = TypeVar("T")
@@ -311,11 +311,11 @@ class Account(Generic[T]):
         if connection.saw_group(client_id, group):
             self._close(self._pending.changed(((host, client_id),)))
 
-    def statements(self, statements: Iterable[Statement], now_ms: int) -> None:
+    def updates(self, updates: Iterable[RegistrationUpdate], now_ms: int) -> None:
         """Take in what coordinators said, and settle what waited for it."""
         changed: set[Key] = set()
-        for statement in statements:
-            changed |= self.table.apply(statement, now_ms)
+        for update in updates:
+            changed |= self.table.apply(update, now_ms)
         self._changed(changed, now_ms)
 
     def replace(

@@ -3,7 +3,7 @@
 The principal is the third part of the key. It is compared claim by claim, since a registration whose principal is not
 known (None) is every principal's; and so is a question that names none.
 
-All times are of the gateway's clock; of a statement it is when it was heard of. That is after what it tells of, so what
+All times are of the gateway's clock; of an update it is when it was heard of. That is after what it tells of, so what
 the gateway saw after hearing that a member left was done after it had left, whatever other clocks say.
 """
 
@@ -68,7 +68,7 @@ class Tenure:
     def first_ms(self) -> int:
         """Bytes that were sent before this time were not fetched by this right.
 
-        A member is registered before it fetches, and the statement comes soon. A simple consumer is heard of at its
+        A member is registered before it fetches, and the update comes soon. A simple consumer is heard of at its
         first commit, any time later; and a snapshot tells nothing of the time before.
         """
         return max(0, self.since_ms - LAG_MS) if self.member else 0

@@ -1,6 +1,6 @@
 """Registrations as a gateway holds them: which groups may be behind a (host, client id), and what they own.
 
-Fed by the coordinators' statements, never by ZooKeeper and never by connections: a lost coordinator or client
+Fed by the coordinators' updates, never by ZooKeeper and never by connections: a lost coordinator or client
 changes nothing here (F1, F2, F14). A coordinator that comes back states everything anew (:meth:`replace`).
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from muster.gateway.attribution.positions import Positions
 from muster.gateway.attribution.slot import Key, Slot, Tenure
-from muster.placement.mapping.registration import Kind, Position, Registration, Statement, Withdrawal
+from muster.placement.mapping.registration import Kind, Position, Registration, RegistrationUpdate, Withdrawal
 
 GRACE_MS = 30_000
 """How long after a reassignment the previous owner still counts: its Fetch may be under way (F31)."""
@@ -28,19 +28,19 @@ _MemberKey = tuple[str, str]
 
 @dataclass(slots=True)
 class _Partition:
-    """What is known of the statements of one ``__consumer_offsets`` partition."""
+    """What is known of the updates of one ``__consumer_offsets`` partition."""
 
     epoch: int = -1
     """The highest seen."""
     floor: _Order = (-1, -1)
-    """Of members that are not known, statements up to here are history: withdrawn, or not in the last snapshot."""
+    """Of members that are not known, updates up to here are history: withdrawn, or not in the last snapshot."""
     members: set[_MemberKey] = field(default_factory=set)
 
 
 class RegistrationTable:
     """The candidates per (host, client id).
 
-    Of two statements about one (group, member) the one with the higher (epoch, sequence) is right, in whichever
+    Of two updates about one (group, member) the one with the higher (epoch, sequence) is right, in whichever
     order they come. Withdrawals leave tombstones; when there are more than ``tombstones``, the oldest is folded
     into a floor under its whole partition: a late registration may then be lost until the next snapshot, but
     never resurrects a member that left. ``now_ms`` is one wall clock throughout, that of the samples.
@@ -97,21 +97,21 @@ class RegistrationTable:
         slot = self._slots.get((host, client_id))
         return 0 if slot is None else slot.version
 
-    def apply(self, statement: Statement, now_ms: int) -> frozenset[Key]:
-        """Take in one statement; returns the keys whose candidates changed. A stale one changes nothing."""
-        if isinstance(statement, Position):
-            return self._told(statement, now_ms)
-        order = (statement.epoch, statement.sequence)
-        member = (statement.group, statement.member_id)
-        partition = self._partition(statement.offsets_partition)
+    def apply(self, update: RegistrationUpdate, now_ms: int) -> frozenset[Key]:
+        """Take in one update; returns the keys whose candidates changed. A stale one changes nothing."""
+        if isinstance(update, Position):
+            return self._told(update, now_ms)
+        order = (update.epoch, update.sequence)
+        member = (update.group, update.member_id)
+        partition = self._partition(update.offsets_partition)
         if order <= self._known_order(member, partition):
             return frozenset()
-        partition.epoch = max(partition.epoch, statement.epoch)
-        if isinstance(statement, Withdrawal):
-            changed = self._remove(member, now_ms, left=statement.left)
-            self._bury(member, order, statement.offsets_partition)
+        partition.epoch = max(partition.epoch, update.epoch)
+        if isinstance(update, Withdrawal):
+            changed = self._remove(member, now_ms, left=update.left)
+            self._bury(member, order, update.offsets_partition)
             return changed
-        return self._put(statement, order, now_ms, since_ms=now_ms)
+        return self._put(update, order, now_ms, since_ms=now_ms)
 
     def heard(self, asked_ms: int) -> None:
         """All that coordinators said until then was heard of: what is yet to come is later."""
@@ -139,7 +139,7 @@ class RegistrationTable:
         """Take in a snapshot: all registrations of that partition, as after a (re)connect to its coordinator.
 
         Members that it does not name are withdrawn. It is ignored when a newer epoch (or, with ``sequence``, a newer
-        snapshot of the same one) was seen before. ``sequence`` is the last that the snapshot includes; a statement
+        snapshot of the same one) was seen before. ``sequence`` is the last that the snapshot includes; an update
         beyond it that came first stands. Without it, the snapshot counts as newer than all that came before.
         Returns the keys whose candidates changed.
         """

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from muster.actors.wire.channel import Channel, ChannelLost, OnStatements, connect
+from muster.actors.wire.channel import Channel, ChannelLost, OnUpdates, connect
 from muster.placement.view import ClusterView, Endpoint
 
 log = logging.getLogger(__name__)
@@ -21,9 +21,9 @@ Key = tuple[str, int]
 class Forwarder:
     """Follows the cluster view: connects to every actor in it, again and again while it is in it."""
 
-    def __init__(self, node_id: str, on_statements: OnStatements) -> None:
+    def __init__(self, node_id: str, on_updates: OnUpdates) -> None:
         self._node_id = node_id
-        self._on_statements = on_statements
+        self._on_updates = on_updates
         self._wanted: dict[Key, Endpoint] = {}
         self._channels: dict[Key, Channel] = {}
         self._keepers: dict[Key, asyncio.Task[None]] = {}
@@ -69,7 +69,7 @@ class Forwarder:
         while True:
             lost = asyncio.Event()
             try:
-                channel = await connect(endpoint, self._node_id, on_statements=self._on_statements, on_lost=lost.set)
+                channel = await connect(endpoint, self._node_id, on_updates=self._on_updates, on_lost=lost.set)
             except OSError as error:
                 log.debug("%s-%d is not there: %s", *key, error)
                 await asyncio.sleep(pause_s)

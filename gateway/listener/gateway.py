@@ -22,7 +22,7 @@ from muster.gateway.listener.producer_ids import ProducerIds
 from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.security.session import Sasl, SaslSession
 from muster.placement.hashing import partition_for
-from muster.placement.mapping.registration import Registration, Statement
+from muster.placement.mapping.registration import Registration, RegistrationUpdate
 from muster.placement.view import OFFSETS_TOPIC, ClusterView, Topic
 
 log = logging.getLogger(__name__)
@@ -154,12 +154,12 @@ class Gateway:
             return False
         return True
 
-    def _heard(self, partition: int, epoch: int, statements: tuple[Statement, ...], snapshot: bool) -> None:
+    def _heard(self, partition: int, epoch: int, updates: tuple[RegistrationUpdate, ...], snapshot: bool) -> None:
         if snapshot:
-            registrations = (item for item in statements if isinstance(item, Registration))
+            registrations = (item for item in updates if isinstance(item, Registration))
             self.account.replace(partition, epoch, registrations, now_ms())
         else:
-            self.account.statements(statements, now_ms())
+            self.account.updates(updates, now_ms())
 
     def _hear(self) -> None:
         """Tell the books up to when they know all that coordinators said. What asks meanwhile comes next."""

@@ -44,7 +44,7 @@ class Difference(StrEnum):
     WRONG = "wrong"
     """The node holds something else, and nothing later than what the coordinator says."""
     NEWER = "newer"
-    """The node holds a later statement than the coordinator's."""
+    """The node holds a later update than the coordinator's."""
     STALE = "stale"
     """The node belongs to nobody."""
 

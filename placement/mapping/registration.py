@@ -34,9 +34,9 @@ class Registration:
     offsets_partition: int
     """The ``__consumer_offsets`` partition whose coordinator says so."""
     epoch: int
-    """Leader epoch of that partition; of two statements about one member the higher (epoch, sequence) is right."""
+    """Leader epoch of that partition; of two updates about one member the higher (epoch, sequence) is right."""
     sequence: int
-    """Grows with every statement of that partition in that epoch."""
+    """Grows with every update of that partition in that epoch."""
     principal: str | None = None
     """Of the connection that the client uses for its group, ``User:ANONYMOUS`` without SASL.
 
@@ -80,4 +80,4 @@ class Position:
 
 Change = Registration | Withdrawal
 """Of who consumes for which group."""
-Statement = Change | Position
+RegistrationUpdate = Change | Position

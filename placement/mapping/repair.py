@@ -1,7 +1,7 @@
 """What the reconciler has to do: a pure diff of what Active coordinators hold and what ZooKeeper holds.
 
 Every action is conditional (the very write that was seen), so a plan that comes too late does nothing. Something is
-removed, or a newer statement overwritten, only if two rounds in a row found the very same write wrong; and whatever
+removed, or a newer update overwritten, only if two rounds in a row found the very same write wrong; and whatever
 belongs to an ``__consumer_offsets`` partition whose coordinator is not Active is left as it is: a coordinator
 that is loading, or whose load failed, looks as if it had no members. Hosts and clients without registrations
 belong to nobody; their empty nodes are removed.

@@ -38,7 +38,7 @@ EVIDENCE = "history"
 """Of a group that a sample was given here."""
 
 CLOCK_MS = 5_000
-"""By so much a gateway's clock, or a statement on its way, may be off."""
+"""By so much a gateway's clock, or an update on its way, may be off."""
 GRACE_MS = 30_000
 """A member may fetch for so long with what it had before."""
 SIMPLE_GRACE_MS = 3_600_000
@@ -59,7 +59,7 @@ def unlabelled(samples: DataFrame) -> DataFrame:
 def tenures(registrations: DataFrame) -> DataFrame:
     """group, member_id, kind, host, client_id, partitions, since_ms, until_ms (null: it goes on); ms since the epoch.
 
-    What holds ends with the next statement about that member, or with a snapshot of its coordinator (after a failover,
+    What holds ends with the next update about that member, or with a snapshot of its coordinator (after a failover,
     for one) that does not name it.
     """
     member = Window.partitionBy("offsets_partition", "group", "member_id").orderBy("epoch", "sequence", "ts_ms")

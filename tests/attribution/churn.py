@@ -1,7 +1,7 @@
 """Many short-lived groups with one address, one client id and one topic, in virtual time; one gateway that is asked.
 
 Each client is of a group of its own, joins, fetches over a connection of its own and leaves, as ``subscribe()`` and
-``close()`` do. Its coordinator is elsewhere: the gateway hears statements and sees Fetch connections, nothing else.
+``close()`` do. Its coordinator is elsewhere: the gateway hears updates and sees Fetch connections, nothing else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from muster.actors.tables.rollup import Sample
 from muster.gateway.attribution.account import Account, End
 from muster.gateway.attribution.connection import ConnectionState
-from muster.placement.mapping.registration import Registration, Statement
+from muster.placement.mapping.registration import Registration, RegistrationUpdate
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Bench, Coordinator, Sink
 
 PARTITIONS = (0, 1, 2)
@@ -35,7 +35,7 @@ class Timing:
     begin: tuple[int, int] = (5, 60)
     """From the assignment to the first Fetch."""
     way: tuple[int, int] = (0, 3)
-    """Of a statement, to the gateway."""
+    """Of an update, to the gateway."""
     poll: tuple[int, int] = (90, 130)
 
 
@@ -138,9 +138,9 @@ class Churn:
         asked_ms, account = self.now_ms, self.bench.account
         self._tell(1, lambda: account.heard(asked_ms))
 
-    def _say(self, statement: Statement) -> None:
+    def _say(self, update: RegistrationUpdate) -> None:
         account = self.bench.account
-        self._tell(0, lambda: account.statements([statement], self.now_ms))
+        self._tell(0, lambda: account.updates([update], self.now_ms))
 
     def _tell(self, after_ms: int, act: Callable[[], None]) -> None:
         """What the coordinator says arrives in the order in which it is said."""

@@ -21,12 +21,12 @@ from muster.placement.mapping.registration import Kind
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Bench, Coordinator, Sink
 
 
-def test_a_statement_settles_what_waited_for_it(bench: Bench) -> None:
+def test_a_update_settles_what_waited_for_it(bench: Bench) -> None:
     """F14: KoP keeps the negative answer for the connection's life."""
     connection = bench.send(0)
     bench.send(0, at_ms=NOW_MS + 10, connection=connection)
     bench.send(0, at_ms=NOW_MS + 20, client_id="another id")
-    bench.account.statements([Coordinator().register("g", "m", 0)], NOW_MS + 500)
+    bench.account.updates([Coordinator().register("g", "m", 0)], NOW_MS + 500)
     bench.check()
     assert bench.labels() == [("g", "m", "unique_candidate", None)] * 2
     assert bench.account.pending()["t", 0].bytes == 100
@@ -46,7 +46,7 @@ def test_nothing_waits_longer_than_its_time(bench: Bench) -> None:
     assert len(bench.sink.waiting) == 1
     bench.account.settle(NOW_MS + 60_000)
     assert not bench.sink.waiting
-    bench.account.statements([Coordinator().register("g", "m", 0)], NOW_MS + 60_001)
+    bench.account.updates([Coordinator().register("g", "m", 0)], NOW_MS + 60_001)
     assert bench.labels() == [(None, None, "none", "no_group")]
     bench.check()
 
@@ -66,9 +66,9 @@ def test_closing_settles_what_waits_with_its_reason(bench: Bench) -> None:
 
 def test_a_current_verdict_is_dropped_with_the_first_change_of_its_key(bench: Bench) -> None:
     says = Coordinator()
-    bench.account.statements([says.register("a", "ma", 0)], NOW_MS)
+    bench.account.updates([says.register("a", "ma", 0)], NOW_MS)
     connection = bench.send(0)
-    bench.account.statements([says.withdraw("a", "ma"), says.register("b", "mb", 0)], NOW_MS + 1)
+    bench.account.updates([says.withdraw("a", "ma"), says.register("b", "mb", 0)], NOW_MS + 1)
     bench.send(0, at_ms=NOW_MS + 40_000, connection=connection)
     assert [label[0] for label in bench.labels()] == ["a", "b"]
 
@@ -93,7 +93,7 @@ def test_the_books_and_the_samples_table_say_the_same(tmp_path: Path) -> None:
     connection = ConnectionState()
     account.sent(connection, HOST, CLIENT, [("t", 0, 0, 0, 9, 10, 100, 1)], NOW_MS)
     account.sent(connection, HOST, CLIENT, [("t", 1, 0, 0, 4, 5, 50, 1)], NOW_MS)
-    account.statements([Coordinator().register("g", "m", 0)], NOW_MS + 1_000)
+    account.updates([Coordinator().register("g", "m", 0)], NOW_MS + 1_000)
     account.sent(connection, HOST, CLIENT, [("t", 0, 10, 10, 19, 10, 100, 1)], NOW_MS + 2_000)
     account.close()
     store.close()
@@ -133,13 +133,13 @@ def test_any_history_conserves_every_byte(steps: list[tuple[Any, ...]], max_send
     for kind, *step in steps:
         match kind, step:
             case "register", (group, member, partitions, client_id, known, registration_kind):
-                statement = says.register(
+                update = says.register(
                     group, member, *partitions, client_id=client_id, known=known, kind=registration_kind
                 )
-                account.statements([statement], now_ms)
+                account.updates([update], now_ms)
                 claimed[group] |= partitions if known else {0, 1, 2}
             case "withdraw", (group, member):
-                account.statements([says.withdraw(group, member)], now_ms)
+                account.updates([says.withdraw(group, member)], now_ms)
             case "snapshot", (group, member, partitions, client_id):
                 says.epoch += 1
                 account.replace(7, says.epoch, [says.register(group, member, *partitions, client_id=client_id)], now_ms)

@@ -42,7 +42,7 @@ def says() -> Coordinator:
 def connections(bench: Bench, says: Coordinator) -> list[ConnectionState]:
     """One for each of many groups that all own partitions 0 and 1, by nothing told apart."""
     groups = [says.register(f"g{number}", f"m{number}", 0, 1) for number in range(COUNT)]
-    bench.account.statements(groups, NOW_MS - 60_000)
+    bench.account.updates(groups, NOW_MS - 60_000)
     return [ConnectionState(opened_ms=NOW_MS) for _ in groups]
 
 
@@ -68,7 +68,7 @@ def test_everybody_has_a_turn(bench: Bench, says: Coordinator, connections: list
     """When all groups but one have left, it is found though what waits is looked at in parts."""
     fetch(bench, connections, NOW_MS)
     fetch(bench, connections, NOW_MS + 1_000)
-    bench.account.statements([says.withdraw(f"g{number}", f"m{number}", left=True) for number in range(1, COUNT)],
+    bench.account.updates([says.withdraw(f"g{number}", f"m{number}", left=True) for number in range(1, COUNT)],
                              NOW_MS + 1_001)  # fmt: skip
     for second in range(2, 12):
         fetch(bench, connections[-1:], NOW_MS + second * 1_000)
@@ -77,13 +77,13 @@ def test_everybody_has_a_turn(bench: Bench, says: Coordinator, connections: list
     assert {sample.first_offset for sample in bench.sink.waiting.values()}.isdisjoint({COUNT - 1})
 
 
-def test_a_statement_has_only_some_of_what_waits_judged_at_once(
+def test_a_update_has_only_some_of_what_waits_judged_at_once(
     bench: Bench, says: Coordinator, connections: list[ConnectionState], work: Counter[str]
 ) -> None:
     for second in range(3):
         fetch(bench, connections, NOW_MS + second * 1_000)
     work.clear()
-    bench.account.statements([says.register("another", "m", 0, 1)], NOW_MS + 3_000)
+    bench.account.updates([says.register("another", "m", 0, 1)], NOW_MS + 3_000)
     assert 0 < work["judge"] <= 100
     work.clear()
     bench.account.settle(NOW_MS + 3_500)

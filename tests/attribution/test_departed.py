@@ -31,12 +31,12 @@ def test_groups_one_after_another_are_told_apart_at_once(bench: Bench, says: Coo
     at_ms = NOW_MS
     for number in range(6):
         group = f"job-{number}"
-        bench.account.statements([says.register(group, "m", known=False)], at_ms)
-        bench.account.statements([says.register(group, "m", 0, 1)], at_ms + 1)
+        bench.account.updates([says.register(group, "m", known=False)], at_ms)
+        bench.account.updates([says.register(group, "m", 0, 1)], at_ms + 1)
         connection = ConnectionState(opened_ms=at_ms + 2)
         run(bench, [connection], at_ms + 2, at_ms + 2_002)
         assert bench.labels()[-8:] == [(group, "m", "unique_candidate", None)] * 8
-        bench.account.statements([says.withdraw(group, "m", left=True)], at_ms + 2_001)
+        bench.account.updates([says.withdraw(group, "m", left=True)], at_ms + 2_001)
         bench.account.closed(connection)
         at_ms += 2_002
     assert not bench.sink.waiting
@@ -44,8 +44,8 @@ def test_groups_one_after_another_are_told_apart_at_once(bench: Bench, says: Coo
 
 def test_who_was_expelled_may_come_back_on_a_new_connection(bench: Bench, says: Coordinator) -> None:
     """A session timeout is not the client's word: it may not know of it, and its connections may have been cut."""
-    bench.account.statements([says.register("a", "ma", 0, 1)], NOW_MS - 60_000)
-    bench.account.statements([says.withdraw("a", "ma"), says.register("b", "mb", 0, 1)], NOW_MS)
+    bench.account.updates([says.register("a", "ma", 0, 1)], NOW_MS - 60_000)
+    bench.account.updates([says.withdraw("a", "ma"), says.register("b", "mb", 0, 1)], NOW_MS)
     run(bench, [ConnectionState(opened_ms=NOW_MS + 1)], NOW_MS + 1, NOW_MS + GRACE_MS)
     assert bench.labels() == []
 
@@ -53,10 +53,10 @@ def test_who_was_expelled_may_come_back_on_a_new_connection(bench: Bench, says: 
 @pytest.mark.parametrize("opened_ms", [0, NOW_MS - 60_000, NOW_MS])
 def test_a_connection_from_before_a_member_left_may_be_its(bench: Bench, says: Coordinator, opened_ms: int) -> None:
     """Until a Fetch was sent on it that its member would have had to send after it had left."""
-    bench.account.statements([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 1)], NOW_MS - 60_000)
+    bench.account.updates([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 1)], NOW_MS - 60_000)
     connection = ConnectionState(opened_ms=opened_ms)
     run(bench, [connection], NOW_MS - 10_000, NOW_MS)
-    bench.account.statements([says.withdraw("a", "ma", left=True)], NOW_MS)
+    bench.account.updates([says.withdraw("a", "ma", left=True)], NOW_MS)
     bench.fetching(connection, {0: 0, 1: 0}, at_ms=NOW_MS + 1)  # may have been under way
     assert bench.settle(NOW_MS + 2_001) == []
     bench.fetching(connection, {0: 0, 1: 0}, at_ms=NOW_MS + 3_000)
@@ -64,11 +64,11 @@ def test_a_connection_from_before_a_member_left_may_be_its(bench: Bench, says: C
 
 
 def test_a_client_that_leaves_and_joins_again_is_its_groups_still(bench: Bench, says: Coordinator) -> None:
-    bench.account.statements([says.register("a", "m1", 0, 1), says.register("b", "mb", 0, 1)], NOW_MS - 60_000)
+    bench.account.updates([says.register("a", "m1", 0, 1), says.register("b", "mb", 0, 1)], NOW_MS - 60_000)
     connection = ConnectionState()
     run(bench, [connection], NOW_MS - 5_000, NOW_MS)
-    bench.account.statements([says.withdraw("a", "m1", left=True)], NOW_MS)
-    bench.account.statements([says.register("a", "m2", 0, 1)], NOW_MS + 10)
+    bench.account.updates([says.withdraw("a", "m1", left=True)], NOW_MS)
+    bench.account.updates([says.register("a", "m2", 0, 1)], NOW_MS + 10)
     run(bench, [connection], NOW_MS + 20, NOW_MS + 20_000)
     assert bench.labels() == []
 
@@ -76,20 +76,20 @@ def test_a_client_that_leaves_and_joins_again_is_its_groups_still(bench: Bench, 
 def test_a_partition_that_a_member_had_before_it_left_is_not_its_on_a_new_connection(
     bench: Bench, says: Coordinator
 ) -> None:
-    bench.account.statements([says.register("a", "ma", 0, 1)], NOW_MS - 60_000)
-    bench.account.statements([says.register("a", "ma", 1)], NOW_MS - 2_000)
-    bench.account.statements([says.withdraw("a", "ma", left=True), says.register("b", "mb", 0)], NOW_MS)
+    bench.account.updates([says.register("a", "ma", 0, 1)], NOW_MS - 60_000)
+    bench.account.updates([says.register("a", "ma", 1)], NOW_MS - 2_000)
+    bench.account.updates([says.withdraw("a", "ma", left=True), says.register("b", "mb", 0)], NOW_MS)
     bench.send(0, at_ms=NOW_MS + 2, connection=ConnectionState(opened_ms=NOW_MS + 1))
     assert bench.labels() == [("b", "mb", "unique_candidate", None)]
 
 
 def test_who_began_before_a_group_was_told_of_is_not_that_groups(bench: Bench, says: Coordinator) -> None:
     """All coordinators had been heard in between. The other connection is then the new group's."""
-    bench.account.statements([says.register("a", "ma", 0, 1)], NOW_MS)
+    bench.account.updates([says.register("a", "ma", 0, 1)], NOW_MS)
     of_a, of_b = ConnectionState(opened_ms=NOW_MS), ConnectionState(opened_ms=NOW_MS + 200)
     run(bench, [of_a], NOW_MS + 10, NOW_MS + 11)
     bench.account.heard(NOW_MS + 11)
-    bench.account.statements([says.register("b", "mb", 0, 1)], NOW_MS + 150)
+    bench.account.updates([says.register("b", "mb", 0, 1)], NOW_MS + 150)
     run(bench, [of_a, of_b], NOW_MS + 260, NOW_MS + 6_000)
     bench.settle(NOW_MS + 6_000)
     assert not bench.sink.waiting
@@ -103,7 +103,7 @@ def test_a_label_waits_until_coordinators_were_heard(bench: Bench, says: Coordin
     """However often others begin meanwhile; and no longer than 2 s, if one of them does not answer."""
     asked: list[None] = []
     bench.account.on_begun = lambda: asked.append(None)
-    bench.account.statements([says.register("a", "ma", 0, 1)], NOW_MS)
+    bench.account.updates([says.register("a", "ma", 0, 1)], NOW_MS)
     first, second = ConnectionState(opened_ms=NOW_MS), ConnectionState(opened_ms=NOW_MS)
     bench.fetching(first, {0: 0}, at_ms=NOW_MS + 10)
     bench.send(0, at_ms=NOW_MS + 10, connection=first)
@@ -118,20 +118,20 @@ def test_a_label_waits_until_coordinators_were_heard(bench: Bench, says: Coordin
 
 def test_a_group_of_which_may_be_told_late_may_have_begun_before(bench: Bench, says: Coordinator) -> None:
     """Nobody was asked, so it takes LAG_MS to be certain."""
-    bench.account.statements([says.register("a", "ma", 0, 1)], NOW_MS)
+    bench.account.updates([says.register("a", "ma", 0, 1)], NOW_MS)
     connection = ConnectionState(opened_ms=NOW_MS)
     run(bench, [connection], NOW_MS + 10, NOW_MS + 11)
-    bench.account.statements([says.register("b", "mb", 0, 1)], NOW_MS + 150)
+    bench.account.updates([says.register("b", "mb", 0, 1)], NOW_MS + 150)
     run(bench, [connection], NOW_MS + 260, NOW_MS + 20_000)
     assert len(bench.labels()) == 1
 
 
 def test_two_that_began_together_are_known_when_one_of_them_leaves(bench: Bench, says: Coordinator) -> None:
-    bench.account.statements([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 1)], NOW_MS)
+    bench.account.updates([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 1)], NOW_MS)
     of_a, of_b = ConnectionState(opened_ms=NOW_MS), ConnectionState(opened_ms=NOW_MS)
     run(bench, [of_a, of_b], NOW_MS + 10, NOW_MS + 10_000)
     assert bench.labels() == []
-    bench.account.statements([says.withdraw("a", "ma", left=True)], NOW_MS + 10_010)
+    bench.account.updates([says.withdraw("a", "ma", left=True)], NOW_MS + 10_010)
     bench.account.closed(of_a)
     run(bench, [of_b], NOW_MS + 10_020, NOW_MS + 14_000)
     assert {sample.group for sample in bench.sink.final if sample.ts_ms < NOW_MS + 10_000} == {"a", "b"}
@@ -141,10 +141,10 @@ def test_two_that_began_together_are_known_when_one_of_them_leaves(bench: Bench,
 
 def test_a_member_that_follows_one_that_left_has_its_groups_label(bench: Bench, says: Coordinator) -> None:
     """Even if the connection of the one that left is not closed yet."""
-    bench.account.statements([says.register("g", "m1", 0, 1)], NOW_MS)
+    bench.account.updates([says.register("g", "m1", 0, 1)], NOW_MS)
     run(bench, [ConnectionState(opened_ms=NOW_MS)], NOW_MS + 10, NOW_MS + 10_000)
-    bench.account.statements([says.withdraw("g", "m1", left=True)], NOW_MS + 10_000)
-    bench.account.statements([says.register("g", "m2", 0, 1)], NOW_MS + 10_010)
+    bench.account.updates([says.withdraw("g", "m1", left=True)], NOW_MS + 10_000)
+    bench.account.updates([says.register("g", "m2", 0, 1)], NOW_MS + 10_010)
     run(bench, [ConnectionState(opened_ms=NOW_MS + 10_020)], NOW_MS + 10_020, NOW_MS + 20_000)
     assert {(sample.group, sample.reason) for sample in bench.sink.final} == {("g", None)}
     assert not bench.sink.waiting
@@ -193,7 +193,7 @@ def test_many_groups_that_come_and_go_over_a_kill_of_the_gateway(seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_many_groups_whose_statements_come_late(seed: int) -> None:
+def test_many_groups_whose_updates_come_late(seed: int) -> None:
     """Later than their first Fetches. Then there may be less certainty, and no wrong label."""
     churn = Churn(seed, lanes=6, timing=Timing(way=(0, 400)))
     churn.run()

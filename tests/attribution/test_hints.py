@@ -40,14 +40,14 @@ def test_the_default_client_id_of_java_hints_at_the_group(
 
 def test_a_hint_says_nothing_against_a_candidate(bench: Bench) -> None:
     says = Coordinator()
-    bench.account.statements([says.register("real", "m", 1, client_id="consumer-other-1")], NOW_MS)
+    bench.account.updates([says.register("real", "m", 1, client_id="consumer-other-1")], NOW_MS)
     bench.send(0, client_id="consumer-other-1")
     assert bench.settle(NOW_MS + 60_000) == [(None, "none", "unknown")]
 
 
 def test_a_hint_names_no_other_principals_group(bench: Bench) -> None:
     """F23: a client id is free to choose."""
-    bench.account.statements([Coordinator().register("orders", "m", 0, principal="User:a")], NOW_MS)
+    bench.account.updates([Coordinator().register("orders", "m", 0, principal="User:a")], NOW_MS)
     for principal in ("User:a", "User:b"):
         bench.send(0, client_id="consumer-orders-1", connection=ConnectionState(principal))
     assert sorted(bench.settle(NOW_MS + 60_000), key=str) == [("orders", "derived", None), NO_GROUP]
@@ -55,14 +55,14 @@ def test_a_hint_names_no_other_principals_group(bench: Bench) -> None:
 
 def test_a_hint_does_not_cut_a_group_instance_id(bench: Bench) -> None:
     """With group.instance.id pod-3, Java's default client id of a member of orders is consumer-orders-pod-3."""
-    bench.account.statements([Coordinator().register("orders", "m", 0, host="10.0.0.9")], NOW_MS)
+    bench.account.updates([Coordinator().register("orders", "m", 0, host="10.0.0.9")], NOW_MS)
     bench.send(0, client_id="consumer-orders-pod-3")
     assert bench.settle(NOW_MS + 60_000) == [NO_GROUP]
 
 
 def test_a_client_on_both_address_families(bench: Bench) -> None:
     """F17: the group over IPv4, the records over IPv6."""
-    bench.account.statements([Coordinator().register("g", "m", 0)], NOW_MS - 10_000)
+    bench.account.updates([Coordinator().register("g", "m", 0)], NOW_MS - 10_000)
     bench.send(0, host=V6)
     assert bench.settle(NOW_MS + 59_999) == []
     assert bench.settle(NOW_MS + 60_000) == [("g", "assignment", None)]
@@ -70,7 +70,7 @@ def test_a_client_on_both_address_families(bench: Bench) -> None:
 
 
 def test_a_member_that_fetches_from_its_own_host_fetches_from_no_other(bench: Bench) -> None:
-    bench.account.statements([Coordinator().register("g", "m", 0)], NOW_MS - 10_000)
+    bench.account.updates([Coordinator().register("g", "m", 0)], NOW_MS - 10_000)
     bench.send(0, host=V6)
     connection = ConnectionState()
     bench.fetching(connection, {0: 0}, at_ms=NOW_MS + 30_000)
@@ -83,7 +83,7 @@ def test_a_member_that_fetches_from_its_own_host_fetches_from_no_other(bench: Be
 )
 def test_with_two_members_on_the_other_family_nothing_is_said(bench: Bench, group: str, host: str, known: bool) -> None:
     says = Coordinator()
-    bench.account.statements(
+    bench.account.updates(
         [says.register("g", "m", 0), says.register(group, "n", 0, host=host, known=known)], NOW_MS - 10_000
     )
     bench.send(0, host=V6)
@@ -91,7 +91,7 @@ def test_with_two_members_on_the_other_family_nothing_is_said(bench: Bench, grou
 
 
 def test_the_other_familys_member_must_own_all_that_is_fetched(bench: Bench) -> None:
-    bench.account.statements([Coordinator().register("g", "m", 0)], NOW_MS - 10_000)
+    bench.account.updates([Coordinator().register("g", "m", 0)], NOW_MS - 10_000)
     connection = ConnectionState()
     bench.fetching(connection, {0: 0, 1: 0}, host=V6)
     bench.send(0, host=V6, connection=connection)
@@ -99,7 +99,7 @@ def test_the_other_familys_member_must_own_all_that_is_fetched(bench: Bench) -> 
 
 
 def test_two_connections_on_the_other_family_are_not_one_member(bench: Bench) -> None:
-    bench.account.statements([Coordinator().register("g", "m", 0)], NOW_MS - 10_000)
+    bench.account.updates([Coordinator().register("g", "m", 0)], NOW_MS - 10_000)
     connections = [ConnectionState(), ConnectionState()]
     for at_ms in (NOW_MS, NOW_MS + 55_000):
         for connection in connections:
@@ -114,14 +114,14 @@ def test_two_connections_on_the_other_family_are_not_one_member(bench: Bench) ->
 def test_another_host_of_the_same_family_another_id_or_principal_is_another_client(
     bench: Bench, host: str, client_id: str, principal: str | None
 ) -> None:
-    bench.account.statements([Coordinator().register("g", "m", 0)], NOW_MS - 10_000)
+    bench.account.updates([Coordinator().register("g", "m", 0)], NOW_MS - 10_000)
     bench.send(0, host=host, client_id=client_id, connection=ConnectionState(principal) if principal else None)
     assert bench.settle(NOW_MS + 60_000) == [NO_GROUP]
 
 
 def test_musters_own_readers_are_nobodys_and_wait_for_nothing(bench: Bench) -> None:
     """F33"""
-    bench.account.statements([Coordinator().register("g", "m", 0, client_id="__muster_spark")], NOW_MS)
+    bench.account.updates([Coordinator().register("g", "m", 0, client_id="__muster_spark")], NOW_MS)
     connection = bench.send(0, client_id="__muster_spark")
     bench.send(0, client_id="__muster_spark", connection=connection)
     assert bench.labels() == [(None, None, "none", "internal")] * 2
@@ -131,18 +131,18 @@ def test_musters_own_readers_are_nobodys_and_wait_for_nothing(bench: Bench) -> N
 def test_an_address_that_is_used_again_is_not_the_dead_members(bench: Bench) -> None:
     """F20: a pod's address goes to another pod, whose client has the same id."""
     says = Coordinator()
-    bench.account.statements([says.register("dead", "m", 0)], NOW_MS)
-    bench.account.statements([says.withdraw("dead", "m")], NOW_MS + 1_000)
+    bench.account.updates([says.register("dead", "m", 0)], NOW_MS)
+    bench.account.updates([says.withdraw("dead", "m")], NOW_MS + 1_000)
     bench.send(0, at_ms=NOW_MS + 1_001 + 30_000)
-    bench.account.statements([says.register("new", "n", 0)], NOW_MS + 35_000)
+    bench.account.updates([says.register("new", "n", 0)], NOW_MS + 35_000)
     assert bench.settle(NOW_MS + 35_000) == [("new", "unique_candidate", None)]
 
 
-def test_a_statement_of_an_older_coordinator_gives_nothing_back(bench: Bench) -> None:
+def test_a_update_of_an_older_coordinator_gives_nothing_back(bench: Bench) -> None:
     """F20: the epoch decides, not the time of arrival."""
     old = Coordinator(epoch=1)
     late = old.register("dead", "m", 0)
     bench.account.replace(7, 2, [], NOW_MS)
-    bench.account.statements([late, old.told("dead", "m", {0: 0})], NOW_MS + 1)
+    bench.account.updates([late, old.told("dead", "m", {0: 0})], NOW_MS + 1)
     bench.send(0, at_ms=NOW_MS + 2)
     assert bench.settle(NOW_MS + 60_002) == [NO_GROUP]

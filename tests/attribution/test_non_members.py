@@ -31,7 +31,7 @@ def counts(bench: Bench) -> dict[tuple[str | None, str | None], int]:
 
 
 def test_a_reader_that_comes_later_is_not_the_member(bench: Bench) -> None:
-    bench.account.statements([Coordinator().register("g", "m", 0)], NOW_MS)
+    bench.account.updates([Coordinator().register("g", "m", 0)], NOW_MS)
     member, reader = ConnectionState(), ConnectionState()
     run(bench, [member], NOW_MS, NOW_MS + 10_000)
     run(bench, [member, reader], NOW_MS + 10_000, NOW_MS + 20_000)
@@ -39,7 +39,7 @@ def test_a_reader_that_comes_later_is_not_the_member(bench: Bench) -> None:
 
 
 def test_a_reader_that_is_gone_at_once_was_not_the_member_either(bench: Bench) -> None:
-    bench.account.statements([Coordinator().register("g", "m", 0)], NOW_MS)
+    bench.account.updates([Coordinator().register("g", "m", 0)], NOW_MS)
     member, reader = ConnectionState(), ConnectionState()
     run(bench, [member], NOW_MS, NOW_MS + 10_000)
     run(bench, [reader], NOW_MS + 10_000, NOW_MS + 10_250)
@@ -54,9 +54,9 @@ def test_a_reader_that_was_there_first_is_not_the_member(bench: Bench, before_ms
     says = Coordinator()
     member, reader = ConnectionState(), ConnectionState()
     run(bench, [reader], NOW_MS - before_ms, NOW_MS)
-    bench.account.statements([says.register("g", "m", known=False)], NOW_MS)
+    bench.account.updates([says.register("g", "m", known=False)], NOW_MS)
     run(bench, [reader], NOW_MS, NOW_MS + 1_000)
-    bench.account.statements([says.register("g", "m", 0)], NOW_MS + 1_000)
+    bench.account.updates([says.register("g", "m", 0)], NOW_MS + 1_000)
     run(bench, [reader, member], NOW_MS + 1_000, NOW_MS + 10_000)
     bench.settle(NOW_MS + PENDING_MS + 10_000)
     found = counts(bench)
@@ -66,7 +66,7 @@ def test_a_reader_that_was_there_first_is_not_the_member(bench: Bench, before_ms
 
 
 def test_a_members_new_connection_has_its_bytes_though_the_old_one_is_not_closed_yet(bench: Bench) -> None:
-    bench.account.statements([Coordinator().register("g", "m", 0)], NOW_MS)
+    bench.account.updates([Coordinator().register("g", "m", 0)], NOW_MS)
     old, new = ConnectionState(), ConnectionState()
     run(bench, [old], NOW_MS, NOW_MS + 10_000)
     run(bench, [new], NOW_MS + 10_000, NOW_MS + 20_000)
@@ -76,10 +76,10 @@ def test_a_members_new_connection_has_its_bytes_though_the_old_one_is_not_closed
 def test_a_member_that_was_told_where_to_begin_has_its_bytes_beside_one_that_was_known_before(bench: Bench) -> None:
     """The member was away for a while, and the reader took for it."""
     says = Coordinator()
-    bench.account.statements([says.register("g", "m", 0)], NOW_MS - 60_000)
+    bench.account.updates([says.register("g", "m", 0)], NOW_MS - 60_000)
     member, reader = ConnectionState(), ConnectionState()
     run(bench, [reader], NOW_MS, NOW_MS + 10_000)
-    bench.account.statements([says.told("g", "m", {0: 500})], NOW_MS + 10_000)
+    bench.account.updates([says.told("g", "m", {0: 500})], NOW_MS + 10_000)
     run(bench, [member], NOW_MS + 10_000, NOW_MS + 10_250, offset=500)
     before = counts_of(bench, reader, NOW_MS + 10_250, NOW_MS + 20_000, member)
     assert before == (39, 39)
@@ -105,17 +105,17 @@ def counts_of(
 def test_as_many_connections_as_owners_are_all_the_groups(bench: Bench) -> None:
     """Who owned the partition until a moment ago may fetch it still."""
     says = Coordinator()
-    bench.account.statements([says.register("g", "m", 0)], NOW_MS)
+    bench.account.updates([says.register("g", "m", 0)], NOW_MS)
     one, two, reader = ConnectionState(), ConnectionState(), ConnectionState()
     run(bench, [one], NOW_MS, NOW_MS + 10_000)
-    bench.account.statements([says.register("g", "m", 1), says.register("g", "n", 0)], NOW_MS + 10_000)
+    bench.account.updates([says.register("g", "m", 1), says.register("g", "n", 0)], NOW_MS + 10_000)
     run(bench, [one, two], NOW_MS + 10_000, NOW_MS + 10_250)
     run(bench, [one, two, reader], NOW_MS + 10_250, NOW_MS + 12_250)
     assert counts(bench) == {("g", None): 58, (None, "not_member"): 8}
 
 
 def test_simple_consumers_of_one_group_may_read_the_same(bench: Bench) -> None:
-    bench.account.statements([Coordinator().register("s", "x", 0, kind=Kind.SIMPLE)], NOW_MS)
+    bench.account.updates([Coordinator().register("s", "x", 0, kind=Kind.SIMPLE)], NOW_MS)
     run(bench, [ConnectionState(), ConnectionState()], NOW_MS, NOW_MS + 10_000)
     assert counts(bench) == {("s", None): 80}
 
@@ -123,11 +123,11 @@ def test_simple_consumers_of_one_group_may_read_the_same(bench: Bench) -> None:
 def test_a_reader_of_a_group_that_is_heard_of_later_gets_its_label(bench: Bench) -> None:
     """It read beside another group's member; then its own first commit says whose it is."""
     says = Coordinator()
-    bench.account.statements([says.register("g", "m", 0)], NOW_MS)
+    bench.account.updates([says.register("g", "m", 0)], NOW_MS)
     member, reader = ConnectionState(), ConnectionState()
     run(bench, [member], NOW_MS, NOW_MS + 10_000)
     run(bench, [member, reader], NOW_MS + 10_000, NOW_MS + 15_000)
-    bench.account.statements([says.register("s", "x", 0, kind=Kind.SIMPLE)], NOW_MS + 15_000)
+    bench.account.updates([says.register("s", "x", 0, kind=Kind.SIMPLE)], NOW_MS + 15_000)
     run(bench, [member, reader], NOW_MS + 15_000, NOW_MS + 20_000)
     assert counts(bench) == {("g", None): 80, ("s", None): 40}
 
@@ -135,10 +135,10 @@ def test_a_reader_of_a_group_that_is_heard_of_later_gets_its_label(bench: Bench)
 def test_a_member_stays_the_member_after_a_rebalance_that_left_it_its_partition(bench: Bench) -> None:
     """A reader that came soon after that began closer to it than the member, who was there before."""
     says = Coordinator()
-    bench.account.statements([says.register("g", "m", 0)], NOW_MS)
+    bench.account.updates([says.register("g", "m", 0)], NOW_MS)
     member, reader = ConnectionState(), ConnectionState()
     run(bench, [member], NOW_MS, NOW_MS + 60_000)
-    bench.account.statements([says.register("g", "m", 0, 1)], NOW_MS + 60_000)
+    bench.account.updates([says.register("g", "m", 0, 1)], NOW_MS + 60_000)
     run(bench, [member], NOW_MS + 60_000, NOW_MS + 95_000)
     run(bench, [member, reader], NOW_MS + 95_000, NOW_MS + 100_000)
     assert counts(bench) == {("g", None): 400, (None, "not_member"): 20}
@@ -148,7 +148,7 @@ def test_a_client_that_fetched_before_its_registration_has_its_label_when_nobody
     """Its session expired, and it went on fetching until it had joined again."""
     connection = ConnectionState()
     run(bench, [connection], NOW_MS - 20_000, NOW_MS)
-    bench.account.statements([Coordinator().register("g", "m", 0)], NOW_MS)
+    bench.account.updates([Coordinator().register("g", "m", 0)], NOW_MS)
     run(bench, [connection], NOW_MS, NOW_MS + 4_000)
     assert bench.labels() == []
     run(bench, [connection], NOW_MS + 4_000, NOW_MS + 7_000)
@@ -157,18 +157,18 @@ def test_a_client_that_fetched_before_its_registration_has_its_label_when_nobody
 
 def test_an_outsider_stays_one_when_the_member_is_gone(bench: Bench) -> None:
     says = Coordinator()
-    bench.account.statements([says.register("g", "m", 0)], NOW_MS)
+    bench.account.updates([says.register("g", "m", 0)], NOW_MS)
     member, reader = ConnectionState(), ConnectionState()
     run(bench, [member], NOW_MS, NOW_MS + 250)
     run(bench, [member, reader], NOW_MS + 250, NOW_MS + 10_250)
     bench.account.closed(member)
-    bench.account.statements([says.withdraw("g", "m")], NOW_MS + 10_250)
+    bench.account.updates([says.withdraw("g", "m")], NOW_MS + 10_250)
     run(bench, [reader], NOW_MS + 10_250, NOW_MS + 20_250)
     assert counts(bench) == {("g", None): 41, (None, "not_member"): 80}
 
 
 def test_a_member_that_connects_again_beside_an_outsider_has_its_bytes(bench: Bench) -> None:
-    bench.account.statements([Coordinator().register("g", "m", 0)], NOW_MS)
+    bench.account.updates([Coordinator().register("g", "m", 0)], NOW_MS)
     member, reader, again = ConnectionState(), ConnectionState(), ConnectionState()
     run(bench, [member], NOW_MS, NOW_MS + 250)
     run(bench, [member, reader], NOW_MS + 250, NOW_MS + 10_250)
@@ -179,7 +179,7 @@ def test_a_member_that_connects_again_beside_an_outsider_has_its_bytes(bench: Be
 
 def test_a_member_that_was_silent_for_a_while_is_the_one_that_was_known_first(bench: Bench) -> None:
     """Until its records were worked off it fetched something else, and the reader was taken for it meanwhile."""
-    bench.account.statements([Coordinator().register("g", "m", 0, 1)], NOW_MS)
+    bench.account.updates([Coordinator().register("g", "m", 0, 1)], NOW_MS)
     member, reader = ConnectionState(), ConnectionState()
     run(bench, [member], NOW_MS, NOW_MS + 10_000)
     bench.fetching(member, {1: 0}, at_ms=NOW_MS + 10_000)

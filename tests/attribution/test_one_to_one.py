@@ -45,7 +45,7 @@ def groups_of(bench: Bench, connections: list[ConnectionState], at_ms: int) -> l
 
 def with_groups(bench: Bench, *groups: str, since_ms: int = NOW_MS - 60_000) -> Coordinator:
     says = Coordinator()
-    bench.account.statements([says.register(group, f"m{group}", 0) for group in groups], since_ms)
+    bench.account.updates([says.register(group, f"m{group}", 0) for group in groups], since_ms)
     return says
 
 
@@ -76,7 +76,7 @@ def test_a_group_that_has_its_connection_is_not_the_others(bench: Bench) -> None
     says = with_groups(bench, "a")
     of_a, of_b = ConnectionState(), ConnectionState()
     poll(bench, [of_a], NOW_MS)
-    bench.account.statements([says.register("b", "mb", 0)], NOW_MS + 20_000)
+    bench.account.updates([says.register("b", "mb", 0)], NOW_MS + 20_000)
     for at_ms in (NOW_MS + 20_000, NOW_MS + 21_000, NOW_MS + 22_000):
         poll(bench, [of_b, of_a], at_ms)
     bench.settle(NOW_MS + 22_000)
@@ -88,7 +88,7 @@ def test_a_client_that_connects_again_is_not_taken_for_another(bench: Bench) -> 
     says = with_groups(bench, "a")
     old, new = ConnectionState(), ConnectionState()
     poll(bench, [old], NOW_MS)
-    bench.account.statements([says.register("b", "mb", 0)], NOW_MS + 10_000)
+    bench.account.updates([says.register("b", "mb", 0)], NOW_MS + 10_000)
     poll(bench, [old], NOW_MS + 20_000)
     for second in range(21, 60):
         poll(bench, [new], NOW_MS + second * 1_000)
@@ -117,7 +117,7 @@ def test_better_evidence_takes_the_place_of_a_pairing(hasty: Bench) -> None:
         hasty.settle(NOW_MS + second * 1_000)
     assert groups_of(hasty, connections, NOW_MS + 7_000) == ["a", "b"]
     hasty.account.closed(connections[1])
-    hasty.account.statements([says.withdraw("a", "ma", left=True)], NOW_MS + 7_500)
+    hasty.account.updates([says.withdraw("a", "ma", left=True)], NOW_MS + 7_500)
     for second in (8, 9, 10):
         poll(hasty, connections[:1], NOW_MS + second * 1_000)
         hasty.settle(NOW_MS + second * 1_000)
@@ -138,7 +138,7 @@ def test_connections_that_began_at_different_offsets_are_not_paired(hasty: Bench
 def test_principals_are_paired_apart(hasty: Bench) -> None:
     says = Coordinator()
     for group, principal in (("a", "User:x"), ("b", "User:x"), ("c", "User:y"), ("d", "User:y")):
-        hasty.account.statements([says.register(group, f"m{group}", 0, principal=principal)], NOW_MS - 60_000)
+        hasty.account.updates([says.register(group, f"m{group}", 0, principal=principal)], NOW_MS - 60_000)
     connections = [ConnectionState("User:y"), ConnectionState("User:x"), ConnectionState("User:y")]
     for second in range(8):
         poll(hasty, connections, NOW_MS + second * 1_000)
@@ -180,7 +180,7 @@ def test_under_any_order_of_events_no_two_connections_are_one_groups(
     But for one Fetch of a connection that was closed before another one could be seen to be beside it.
     """
     bench, says, now_ms = Bench(Account(sink := Sink(), Sample, pending_ms=PENDING_MS), sink), Coordinator(), NOW_MS
-    bench.account.statements([says.register(group, f"m{group}", 0, kind=kind) for group in GROUPS], NOW_MS - 60_000)
+    bench.account.updates([says.register(group, f"m{group}", 0, kind=kind) for group in GROUPS], NOW_MS - 60_000)
     streams = [Stream(group, offset, offset) for group, offset in zip(GROUPS, offsets, strict=True)]
 
     def fetch(stream: Stream, count: int = 10) -> None:
@@ -205,11 +205,11 @@ def test_under_any_order_of_events_no_two_connections_are_one_groups(
             case "told", int(number):
                 stream = streams[number]
                 told = says.told(stream.group, f"m{stream.group}", {0: stream.offset})
-                bench.account.statements([told], now_ms)
+                bench.account.updates([told], now_ms)
             case "registered again", int(number):
                 group = GROUPS[number]
-                bench.account.statements([says.withdraw(group, f"m{group}")], now_ms)
-                bench.account.statements([says.register(group, f"m{group}", 0, kind=kind)], now_ms)
+                bench.account.updates([says.withdraw(group, f"m{group}")], now_ms)
+                bench.account.updates([says.register(group, f"m{group}", 0, kind=kind)], now_ms)
             case "wait", int(passed_ms):
                 now_ms += passed_ms
                 bench.settle(now_ms)

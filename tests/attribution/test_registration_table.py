@@ -9,7 +9,7 @@ import pytest
 
 from muster.gateway.attribution.slot import Reader
 from muster.gateway.attribution.table import RegistrationTable
-from muster.placement.mapping.registration import Statement
+from muster.placement.mapping.registration import RegistrationUpdate
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Coordinator
 
 
@@ -22,13 +22,13 @@ def names(table: RegistrationTable) -> set[tuple[str, str]]:
     return {(registration.group, registration.member_id) for registration in table}
 
 
-def test_any_order_of_statements_about_one_member_ends_the_same() -> None:
+def test_any_order_of_updates_about_one_member_ends_the_same() -> None:
     says = Coordinator()
     history = [says.register("g", "m", 0), says.register("g", "m", 1), says.withdraw("g", "m")]
     for order in itertools.permutations([*history, *history]):
         table = RegistrationTable()
-        for statement in order:
-            table.apply(statement, NOW_MS)
+        for update in order:
+            table.apply(update, NOW_MS)
         assert names(table) == set()
 
 
@@ -60,12 +60,12 @@ def test_the_epoch_counts_before_the_sequence() -> None:
 
 def test_folded_tombstones_still_do_not_let_anyone_resurrect() -> None:
     table, says = RegistrationTable(tombstones=3), Coordinator()
-    late: list[Statement] = []
+    late: list[RegistrationUpdate] = []
     for number in range(50):
         late.append(says.register("g", f"m{number}", 0))
         table.apply(says.withdraw("g", f"m{number}"), NOW_MS)
-    for statement in late:
-        table.apply(statement, NOW_MS)
+    for update in late:
+        table.apply(update, NOW_MS)
     assert names(table) == set()
     table.apply(says.register("g", "m0", 0), NOW_MS)
     assert names(table) == {("g", "m0")}
@@ -92,7 +92,7 @@ def test_an_older_snapshot_is_ignored_whichever_way_the_newer_epoch_was_heard_of
         assert names(table) == {("g", "m")}
 
 
-def test_after_a_snapshot_statements_from_before_it_are_history() -> None:
+def test_after_a_snapshot_updates_from_before_it_are_history() -> None:
     table, says = RegistrationTable(), Coordinator()
     late = says.register("g", "left", 0)
     says.withdraw("g", "left")
@@ -101,7 +101,7 @@ def test_after_a_snapshot_statements_from_before_it_are_history() -> None:
     assert names(table) == {("g", "stays")}
 
 
-def test_a_statement_beyond_the_snapshot_stands() -> None:
+def test_a_update_beyond_the_snapshot_stands() -> None:
     table, says = RegistrationTable(), Coordinator()
     included = says.register("g", "a", 0)
     sequence = says.sequence
@@ -196,7 +196,7 @@ def test_a_principal_that_becomes_known_holds_for_the_past_too() -> None:
     assert len(slot.owners("t", 1, NOW_MS + 3, Reader("User:a"))) == 1
 
 
-def test_statements_of_positions_change_no_registration() -> None:
+def test_updates_of_positions_change_no_registration() -> None:
     table, says = RegistrationTable(), Coordinator()
     table.apply(says.register("g", "m", 0), NOW_MS)
     assert table.apply(says.told("g", "m", {0: 100}), NOW_MS) == {(HOST, CLIENT)}

@@ -60,10 +60,10 @@ def groups(account: Account[Sample]) -> dict[str, int]:
 
 def test_the_series_of_a_group_that_is_gone_go_and_its_bytes_stay_in_the_books() -> None:
     account, says = account_with(), Coordinator()
-    account.statements([says.register("g", "m", 0, 1)], NOW_MS)
+    account.updates([says.register("g", "m", 0, 1)], NOW_MS)
     connection = send(account, 0)
     send(account, 1, connection=connection)
-    account.statements([says.withdraw("g", "m")], NOW_MS + 1_000)
+    account.updates([says.withdraw("g", "m")], NOW_MS + 1_000)
     account.settle(NOW_MS + RETENTION_MS - 1)
     assert groups(account) == {"g": 200}
     account.settle(NOW_MS + GONE_MS)
@@ -74,9 +74,9 @@ def test_the_series_of_a_group_that_is_gone_go_and_its_bytes_stay_in_the_books()
 
 def test_what_was_sent_and_never_looked_at_is_in_the_books_when_its_series_goes() -> None:
     account, says = account_with(), Coordinator()
-    account.statements([says.register("g", "m", 0)], NOW_MS)
+    account.updates([says.register("g", "m", 0)], NOW_MS)
     account.sent(ConnectionState(), HOST, CLIENT, [("t", 0, 0, 0, 9, 10, 100, 2)], NOW_MS)
-    account.statements([says.withdraw("g", "m")], NOW_MS + 1_000)
+    account.updates([says.withdraw("g", "m")], NOW_MS + 1_000)
     account.settle(NOW_MS + GONE_MS)
     assert groups(account) == {}
     check(account)
@@ -84,12 +84,12 @@ def test_what_was_sent_and_never_looked_at_is_in_the_books_when_its_series_goes(
 
 def test_a_group_with_a_client_keeps_its_series_however_idle_and_for_the_retention_after_it() -> None:
     account, says = account_with(), Coordinator()
-    account.statements([says.register("g", "m", 0)], NOW_MS)
+    account.updates([says.register("g", "m", 0)], NOW_MS)
     send(account)
     for hour in range(1, 5):
         account.settle(NOW_MS + hour * 3_600_000)
     left_ms = NOW_MS + 4 * 3_600_000 + 1
-    account.statements([says.withdraw("g", "m")], left_ms)
+    account.updates([says.withdraw("g", "m")], left_ms)
     account.settle(left_ms + RETENTION_MS // 2)
     assert groups(account) == {"g": 100}
     account.settle(left_ms + GONE_MS)
@@ -98,12 +98,12 @@ def test_a_group_with_a_client_keeps_its_series_however_idle_and_for_the_retenti
 
 def test_a_group_that_comes_back_begins_a_new_series() -> None:
     account, says = account_with(), Coordinator()
-    account.statements([says.register("g", "m", 0)], NOW_MS)
+    account.updates([says.register("g", "m", 0)], NOW_MS)
     send(account)
-    account.statements([says.withdraw("g", "m")], NOW_MS)
+    account.updates([says.withdraw("g", "m")], NOW_MS)
     account.settle(NOW_MS + GONE_MS)
     back_ms = NOW_MS + GONE_MS + 1
-    account.statements([says.register("g", "m", 0)], back_ms)
+    account.updates([says.register("g", "m", 0)], back_ms)
     send(account, at_ms=back_ms, size_bytes=7)
     ((_, total),) = account.snapshot().groups.items()
     assert (total.bytes, total.since_ms) == (7, back_ms)
@@ -112,11 +112,11 @@ def test_a_group_that_comes_back_begins_a_new_series() -> None:
 def test_a_connection_that_was_quiet_while_its_series_went_adds_to_the_new_one() -> None:
     """What the connection remembers of its verdict must not lead to a series that is gone."""
     account, says = account_with(), Coordinator()
-    account.statements([says.register("g", "m", 0)], NOW_MS)
+    account.updates([says.register("g", "m", 0)], NOW_MS)
     connection = send(account)
-    account.statements([says.withdraw("g", "m")], NOW_MS + 1)
+    account.updates([says.withdraw("g", "m")], NOW_MS + 1)
     account.settle(NOW_MS + GONE_MS)
-    account.statements([says.register("g", "m", 0)], NOW_MS + GONE_MS)
+    account.updates([says.register("g", "m", 0)], NOW_MS + GONE_MS)
     send(account, connection=connection, at_ms=NOW_MS + GONE_MS + 1, size_bytes=7)
     assert groups(account) == {"g": 7}
 
@@ -125,7 +125,7 @@ def test_beyond_the_bound_bytes_are_counted_without_their_group() -> None:
     account, says = account_with(max_group_series=2), Coordinator()
     for number in range(4):
         client_id = f"c{number}"
-        account.statements([says.register(f"g{number}", "m", 0, client_id=client_id)], NOW_MS)
+        account.updates([says.register(f"g{number}", "m", 0, client_id=client_id)], NOW_MS)
         connection = send(account, client_id=client_id)
         account.closed(connection)
     send(account, client_id="c0")
@@ -138,9 +138,9 @@ def test_beyond_the_bound_bytes_are_counted_without_their_group() -> None:
 def test_when_there_is_room_again_a_group_gets_its_series() -> None:
     account, says = account_with(max_group_series=1), Coordinator()
     for name in ("a", "b"):
-        account.statements([says.register(name, "m", 0, client_id=name)], NOW_MS)
+        account.updates([says.register(name, "m", 0, client_id=name)], NOW_MS)
         connection = send(account, client_id=name)
-    account.statements([says.withdraw("a", "m")], NOW_MS + 1)
+    account.updates([says.withdraw("a", "m")], NOW_MS + 1)
     account.settle(NOW_MS + GONE_MS)
     send(account, connection=connection, client_id="b", at_ms=NOW_MS + GONE_MS, size_bytes=7)
     assert groups(account) == {"b": 7}
@@ -150,7 +150,7 @@ def test_when_there_is_room_again_a_group_gets_its_series() -> None:
 def test_what_settles_late_obeys_the_bound_too() -> None:
     account, says = account_with(max_group_series=0), Coordinator()
     send(account)
-    account.statements([says.register("g", "m", 0)], NOW_MS + 1_000)
+    account.updates([says.register("g", "m", 0)], NOW_MS + 1_000)
     check(account)
     assert account.snapshot().overflow["t", 0].bytes == 100
 
@@ -172,9 +172,9 @@ def test_any_history_with_few_series_conserves_every_byte(steps: list[tuple[Any,
         match kind, step:
             case "register", (number, partitions):
                 registration = says.register(f"g{number}", "m", *partitions, client_id=f"c{number}")
-                account.statements([registration], now_ms)
+                account.updates([registration], now_ms)
             case "withdraw", (number,):
-                account.statements([says.withdraw(f"g{number}", "m")], now_ms)
+                account.updates([says.withdraw(f"g{number}", "m")], now_ms)
             case "send", (connection, number, partition, size_bytes):
                 connections[connection] = send(
                     account,
@@ -203,10 +203,10 @@ def test_no_group_can_have_the_label_of_another_that_is_cut() -> None:
 def test_clients_of_several_groups_are_counted_until_they_are_not_and_told_of_once_an_hour() -> None:
     """F5: two groups on one host with their library's default id."""
     account, says = account_with(), Coordinator()
-    account.statements([says.register("a", "ma", 0), says.register("lone", "m", 1, client_id="x")], NOW_MS)
+    account.updates([says.register("a", "ma", 0), says.register("lone", "m", 1, client_id="x")], NOW_MS)
     account.settle(NOW_MS)
     assert account.ambiguous_clients() == 0
-    account.statements([says.register("b", "mb", 1)], NOW_MS)
+    account.updates([says.register("b", "mb", 1)], NOW_MS)
     account.settle(NOW_MS)
     assert account.ambiguous_clients() == 1
     ((key, named),) = [(found.key, found.groups) for found in account.ambiguous.news(NOW_MS)]
@@ -214,7 +214,7 @@ def test_clients_of_several_groups_are_counted_until_they_are_not_and_told_of_on
     assert not account.ambiguous.news(NOW_MS + 1_000)
     account.settle(NOW_MS + 3_600_000)
     assert account.ambiguous.news(NOW_MS + 3_600_000)
-    account.statements([says.withdraw("b", "mb")], NOW_MS + 3_600_000)
+    account.updates([says.withdraw("b", "mb")], NOW_MS + 3_600_000)
     account.settle(NOW_MS + 3_700_000)
     assert account.ambiguous_clients() == 0
 

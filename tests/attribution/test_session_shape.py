@@ -30,7 +30,7 @@ def test_each_fetch_that_names_other_partitions_is_noted(bench: Bench) -> None:
 
 def test_a_partition_of_one_group_tells_for_one_of_two(bench: Bench) -> None:
     says = Coordinator()
-    bench.account.statements([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 2)], NOW_MS - 60_000)
+    bench.account.updates([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 2)], NOW_MS - 60_000)
     of_a, of_b = ConnectionState(), ConnectionState()
     for at_ms in (NOW_MS, NOW_MS + SETTLED_MS):
         fetch(bench, of_a, (0, 1), at_ms)
@@ -44,7 +44,7 @@ def test_a_partition_of_one_group_tells_for_one_of_two(bench: Bench) -> None:
 def test_members_are_told_apart_where_their_groups_are_not(bench: Bench) -> None:
     """Both groups have a client of that key for each of the four partitions; only one member has 0 and 1."""
     says = Coordinator()
-    bench.account.statements(
+    bench.account.updates(
         [
             says.register("a", "a1", 0, 1),
             says.register("a", "a2", 2, 3),
@@ -60,7 +60,7 @@ def test_members_are_told_apart_where_their_groups_are_not(bench: Bench) -> None
 
 def test_a_set_that_fits_two_says_nothing(bench: Bench) -> None:
     says = Coordinator()
-    bench.account.statements([says.register("a", "ma", 0, 1, 2), says.register("b", "mb", 0, 1, 3)], NOW_MS - 60_000)
+    bench.account.updates([says.register("a", "ma", 0, 1, 2), says.register("b", "mb", 0, 1, 3)], NOW_MS - 60_000)
     fetch(bench, ConnectionState(), (0, 1), NOW_MS)
     assert bench.settle(NOW_MS + 60_000) == [(None, "none", "ambiguous")]
 
@@ -68,50 +68,50 @@ def test_a_set_that_fits_two_says_nothing(bench: Bench) -> None:
 def test_a_set_that_fits_nobody_says_nothing(bench: Bench) -> None:
     """An unknown consumer, or a proxy that carries several."""
     says = Coordinator()
-    bench.account.statements([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 2)], NOW_MS - 60_000)
+    bench.account.updates([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 2)], NOW_MS - 60_000)
     fetch(bench, ConnectionState(), (0, 1, 2), NOW_MS)
     assert bench.settle(NOW_MS + 60_000) == [(None, "none", "ambiguous")]
 
 
 def test_a_member_that_has_not_synced_fits_everything(bench: Bench) -> None:
     says = Coordinator()
-    bench.account.statements([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 2)], NOW_MS - 60_000)
-    bench.account.statements([says.register("c", "mc", known=False)], NOW_MS - 60_000)
+    bench.account.updates([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 2)], NOW_MS - 60_000)
+    bench.account.updates([says.register("c", "mc", known=False)], NOW_MS - 60_000)
     fetch(bench, ConnectionState(), (0, 1), NOW_MS)
     assert bench.settle(NOW_MS + SETTLED_MS) == []
-    bench.account.statements([says.register("c", "mc", 7)], NOW_MS + 3_000)
+    bench.account.updates([says.register("c", "mc", 7)], NOW_MS + 3_000)
     assert bench.settle(NOW_MS + 3_000) == [("a", "session", None)]
 
 
 def test_what_moved_a_moment_ago_says_nothing_yet(bench: Bench) -> None:
     """The registration of a partition that b's member has just got may come after b's first Fetch of it."""
     says = Coordinator()
-    bench.account.statements([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 2)], NOW_MS - 60_000)
+    bench.account.updates([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 2)], NOW_MS - 60_000)
     connection = ConnectionState()
     fetch(bench, connection, (0, 1), NOW_MS)
     assert bench.settle(NOW_MS + 1_000) == []
-    bench.account.statements([says.register("b", "mb", 0, 1, 2)], NOW_MS + 1_500)
+    bench.account.updates([says.register("b", "mb", 0, 1, 2)], NOW_MS + 1_500)
     assert bench.settle(NOW_MS + 50_000) == []
 
 
 def test_a_registration_that_comes_later_still_takes_back_what_it_told(bench: Bench) -> None:
     says = Coordinator()
-    bench.account.statements([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 2)], NOW_MS - 60_000)
+    bench.account.updates([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 2)], NOW_MS - 60_000)
     connection = ConnectionState()
     fetch(bench, connection, (0, 1), NOW_MS)
     assert bench.settle(NOW_MS + 3_000) == [("a", "session", None)]
-    bench.account.statements([says.register("b", "mb", 0, 1, 2)], NOW_MS + 4_000)
+    bench.account.updates([says.register("b", "mb", 0, 1, 2)], NOW_MS + 4_000)
     fetch(bench, connection, (0, 1), NOW_MS + 4_001)
     assert bench.settle(NOW_MS + 50_000) == [("a", "session", None)]
 
 
 def test_what_the_session_told_holds_when_the_telling_partition_goes(bench: Bench) -> None:
     says = Coordinator()
-    bench.account.statements([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 2)], NOW_MS - 60_000)
+    bench.account.updates([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 2)], NOW_MS - 60_000)
     connection = ConnectionState()
     fetch(bench, connection, (0, 1), NOW_MS)
     assert bench.settle(NOW_MS + 3_000) == [("a", "session", None)]
-    bench.account.statements([says.register("a", "ma", 0), says.register("b", "mb", 0, 1)], NOW_MS + 10_000)
+    bench.account.updates([says.register("a", "ma", 0), says.register("b", "mb", 0, 1)], NOW_MS + 10_000)
     fetch(bench, connection, (0,), NOW_MS + 100_000)
     assert bench.settle(NOW_MS + 100_000) == [("a", "session", None)] * 2
 
@@ -119,10 +119,10 @@ def test_what_the_session_told_holds_when_the_telling_partition_goes(bench: Benc
 def test_a_client_that_rejoins_is_not_taken_for_another_groups_member(bench: Bench) -> None:
     """Its old member id owns what it fetched before, its new one what it fetches now; b's member owns both."""
     says = Coordinator()
-    bench.account.statements([says.register("a", "m1", 0, 1), says.register("b", "mb", 0, 1, 2)], NOW_MS - 60_000)
+    bench.account.updates([says.register("a", "m1", 0, 1), says.register("b", "mb", 0, 1, 2)], NOW_MS - 60_000)
     connection = ConnectionState()
     fetch(bench, connection, (0, 1), NOW_MS)
-    bench.account.statements([says.withdraw("a", "m1"), says.register("a", "m2", 0, 2)], NOW_MS + 3_000)
+    bench.account.updates([says.withdraw("a", "m1"), says.register("a", "m2", 0, 2)], NOW_MS + 3_000)
     fetch(bench, connection, (0, 2), NOW_MS + 3_100)
     assert bench.settle(NOW_MS + 8_000) == []
 
@@ -132,7 +132,7 @@ def test_a_simple_consumer_may_have_fetched_what_it_commits_soon(
     bench: Bench, after_ms: int, labels: list[tuple[str, str, None]]
 ) -> None:
     says = Coordinator()
-    bench.account.statements(
+    bench.account.updates(
         [says.register("a", "ma", 0, 1), says.register("s", "s", 0, kind=Kind.SIMPLE)], NOW_MS - 60_000
     )
     connection = ConnectionState()

@@ -164,7 +164,7 @@ def test_attributions_that_are_lost(
 ) -> None:
     account = full.gateway.account
     with monkeypatch.context() as patch:
-        for told in ("statements", "replace", "group_request"):
+        for told in ("updates", "replace", "group_request"):
             patch.setattr(account, told, lambda *_, **__: None)
         reader = Reader(bootstrap, topic, group)
         reader.read_to(50)

@@ -17,7 +17,7 @@ from muster.actors.log import LogService, PartitionLog
 from muster.actors.log.server import LogServer
 from muster.actors.offsets.history.group_history import GroupHistory
 from muster.actors.offsets.history.rebalances import RebalanceHistory
-from muster.actors.offsets.partition import OffsetsPartition, StatementSink
+from muster.actors.offsets.partition import OffsetsPartition, UpdateSink
 from muster.actors.offsets.serving import offsets_configs
 from muster.actors.runtime.process import now_ms
 from muster.actors.tables.rebalances import RebalanceStore
@@ -37,8 +37,8 @@ class Changes:
     def __init__(self) -> None:
         self.said: list[Change] = []
 
-    def put(self, statements: tuple[Change, ...]) -> None:
-        self.said += statements
+    def put(self, updates: tuple[Change, ...]) -> None:
+        self.said += updates
 
     def of_group(self, group: str) -> list[Registration]:
         """Registrations, in the order in which they were said."""
@@ -67,7 +67,7 @@ class Actors:
         self.log_servers: dict[int, LogServer] = {}
         self.offsets: dict[int, OffsetsPartition] = {}
         self.changes = Changes()
-        self.sink: StatementSink = self.changes
+        self.sink: UpdateSink = self.changes
         """Of offsets partitions that start from now on."""
         self.steps: dict[int, CommitSteps] = {}
         """What they collect for the audit."""

@@ -35,7 +35,7 @@ from muster.actors.group.messages import (
 from muster.actors.group.state import Group
 from muster.actors.group.types import GroupId, MemberId, Outcome, Record, Token
 from muster.placement.client import Context
-from muster.placement.mapping.registration import Statement
+from muster.placement.mapping.registration import RegistrationUpdate
 
 G = GroupId("g")
 HOST = "10.0.0.7"
@@ -173,7 +173,7 @@ class Driver:
         self.answers: dict[Token, Response] = {}
         self.asked: dict[Token, Request] = {}
         self.events: list[Event] = []
-        self.statements: list[Statement] = []
+        self.updates: list[RegistrationUpdate] = []
         self._ids = itertools.count(1)
         self._tokens = itertools.count(1)
         self.epoch = 0
@@ -277,7 +277,7 @@ class Driver:
             assert token not in self.answers, f"{token} is answered twice"
             self.answers[token] = response
         self.events += outcome.events
-        self.statements += outcome.statements
+        self.updates += outcome.updates
         assert bool(outcome.records) == (outcome.write is not None)
         if outcome.write is not None:
             self.unwritten.append(outcome)

@@ -18,7 +18,7 @@ def _only(driver: Driver) -> Registration:
 
 
 def _positions(driver: Driver) -> list[Position]:
-    return [statement for statement in driver.statements if isinstance(statement, Position)]
+    return [update for update in driver.updates if isinstance(update, Position)]
 
 
 def test_the_principal_is_that_of_the_members_connection(driver: Driver) -> None:
@@ -36,7 +36,7 @@ def test_after_loading_the_principal_is_unknown_until_the_next_request_and_then_
     (a,) = driver.stable()
     driver.restart()
     assert _only(driver).principal is None
-    said = len(driver.statements)
+    said = len(driver.updates)
     requests = {
         "heartbeat": lambda: driver.ask(beat(a, 1), principal="User:ann"),
         "sync": lambda: driver.ask(sync(a, 1), principal="User:ann"),
@@ -45,9 +45,9 @@ def test_after_loading_the_principal_is_unknown_until_the_next_request_and_then_
     }
     requests[request_of]()
     driver.ask(beat(a, 1), principal="User:ann")
-    (statement,) = driver.statements[said:]
-    assert statement == _only(driver)
-    assert (statement.principal, statement.partitions, statement.epoch) == ("User:ann", {("t", 0)}, 2)
+    (update,) = driver.updates[said:]
+    assert update == _only(driver)
+    assert (update.principal, update.partitions, update.epoch) == ("User:ann", {("t", 0)}, 2)
 
 
 def test_a_refused_request_says_nothing_of_the_member(driver: Driver) -> None:

@@ -168,10 +168,10 @@ def test_58_resigning_answers_parked_syncs_and_held_answers(make: Make) -> None:
     driver.auto = False
     waiting = [driver.park(sync(follower, 1)), driver.park(sync(leader, 1))]
     waiting += [driver.park(commit({("t", 0): 1}, group="other")), driver.park(beat(leader, 1))]
-    statements = len(driver.statements)
+    updates = len(driver.updates)
     driver.resign()
     assert {error_of(driver.answer(token)) for token in waiting} == {ELSEWHERE}
-    assert len(driver.statements) == statements, "no withdrawal: the members are still there"
+    assert len(driver.updates) == updates, "no withdrawal: the members are still there"
     driver.write_all()
 
 

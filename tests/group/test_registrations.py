@@ -1,4 +1,4 @@
-"""Statements: who consumes for which group."""
+"""Registration updates: who consumes for which group."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ Make = Callable[..., Driver]
 
 
 def _registered(driver: Driver) -> dict[str, frozenset[tuple[str, int]] | None]:
-    """What a listener that believes every statement holds in the end."""
+    """What a listener that believes every update holds in the end."""
     held: dict[str, frozenset[tuple[str, int]] | None] = {}
-    for statement in driver.statements:
-        if isinstance(statement, Registration):
-            held[statement.member_id] = statement.partitions
-        elif isinstance(statement, Withdrawal):
-            del held[statement.member_id]
+    for update in driver.updates:
+        if isinstance(update, Registration):
+            held[update.member_id] = update.partitions
+        elif isinstance(update, Withdrawal):
+            del held[update.member_id]
     assert held == {r.member_id: r.partitions for r in driver.core.registrations()}
     return held
 
 
 def test_a_member_is_registered_when_its_generation_completes(driver: Driver) -> None:
     token = driver.new_member(client="billing-1")
-    assert driver.statements == []
+    assert driver.updates == []
     driver.advance(3000)
     member = driver.answer(token).member_id
     expected = Registration(
@@ -44,10 +44,10 @@ def test_a_member_is_registered_when_its_generation_completes(driver: Driver) ->
         sequence=1,
         principal="User:ANONYMOUS",
     )
-    assert driver.statements == [expected]
+    assert driver.updates == [expected]
     driver.ask(sync(member, 1, {member: assignment(("t", 0), ("t", 1))}), client="billing-1")
     assert _registered(driver) == {member: frozenset({("t", 0), ("t", 1)})}
-    assert driver.statements[-1].sequence == 2
+    assert driver.updates[-1].sequence == 2
 
 
 def test_partitions_stay_known_during_a_rebalance(driver: Driver) -> None:
@@ -73,7 +73,7 @@ def test_only_its_own_word_says_that_a_member_left(driver: Driver) -> None:
     driver.ask(leave(own))
     driver.ask(leave(expelled), host="10.9.9.9", client="adminclient-1")
     driver.advance(60_000)
-    withdrawn = {s.member_id: s.left for s in driver.statements if isinstance(s, Withdrawal)}
+    withdrawn = {s.member_id: s.left for s in driver.updates if isinstance(s, Withdrawal)}
     assert withdrawn == {own: True, expelled: False, expired: False}
 
 
@@ -83,8 +83,8 @@ def test_members_that_go_are_withdrawn(driver: Driver) -> None:
     assert set(_registered(driver)) == {b}
     driver.advance(60_000)
     assert _registered(driver) == {}
-    assert isinstance(driver.statements[-1], Withdrawal)
-    sequences = [statement.sequence for statement in driver.statements]
+    assert isinstance(driver.updates[-1], Withdrawal)
+    sequences = [update.sequence for update in driver.updates]
     assert sequences == sorted(set(sequences))
 
 
@@ -102,11 +102,11 @@ def test_a_static_replacement_is_a_withdrawal_and_a_registration(make: Make) -> 
 def test_registrations_come_back_from_the_log(driver: Driver) -> None:
     (a,) = driver.stable()
     (before,) = driver.core.registrations()
-    said = len(driver.statements)
+    said = len(driver.updates)
     driver.restart()
     (after,) = driver.core.registrations()
     assert (after.member_id, after.partitions, after.host, after.client_id) == (a, before.partitions, HOST, "c")
-    assert (after.epoch, len(driver.statements)) == (2, said)
+    assert (after.epoch, len(driver.updates)) == (2, said)
     driver.advance(10_000)
     assert driver.core.registrations() == ()
 
@@ -139,7 +139,7 @@ def test_simple_consumers_are_known_by_what_they_ask_and_age_out(make: Make) -> 
     driver.ask(commit({("t", 1): 6}), client="tool")
     me = f"{HOST}/tool"
     assert _registered(driver) == {me: {("t", 0), ("t", 1)}}
-    assert len(driver.statements) == 2, "nothing new, nothing said"
+    assert len(driver.updates) == 2, "nothing new, nothing said"
     assert driver.core.registrations()[0].kind is Kind.SIMPLE
     driver.advance(59_999)
     assert set(_registered(driver)) == {me}

@@ -20,7 +20,7 @@ from muster.actors.offsets.partition import OffsetsPartition
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire.server import Handler, Server
 from muster.placement.epochs import next_epoch, take_actor_epoch, when_superseded
-from muster.placement.mapping.registration import Statement
+from muster.placement.mapping.registration import RegistrationUpdate
 from muster.placement.topics import TopicRegistry
 from muster.placement.view import OFFSETS_TOPIC, ClusterView
 from muster.placement.zookeeper.client import ZooKeeperClient, connect
@@ -30,7 +30,7 @@ CONFIG = LogConfig(segment_bytes=20_000)
 
 
 class _Nowhere:
-    def put(self, statements: tuple[Statement, ...]) -> None:
+    def put(self, updates: tuple[RegistrationUpdate, ...]) -> None:
         """The mapping in ZooKeeper is not looked at here."""
 
 

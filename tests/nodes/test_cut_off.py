@@ -28,7 +28,7 @@ async def written_by_old(view: ClusterView, node_id: str, topic: Topic) -> list[
 
     async def ask(endpoint: Endpoint, write: Callable[[Channel], Awaitable[ErrorCode]]) -> None:
         try:
-            channel = await connect(endpoint, node_id, on_statements=None, on_lost=lambda: None)
+            channel = await connect(endpoint, node_id, on_updates=None, on_lost=lambda: None)
             told.append(await write(channel))
             channel.close()
         except (OSError, TimeoutError):  # it has noticed and ended

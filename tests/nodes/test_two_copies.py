@@ -76,7 +76,7 @@ class Copy:
         assert self._process.stdout is not None
         line = await asyncio.to_thread(self._process.stdout.readline)
         endpoint = Endpoint(**json.loads(line), secret=SECRET)
-        self._channel = await connect(endpoint, "here", on_statements=None, on_lost=lambda: None)
+        self._channel = await connect(endpoint, "here", on_updates=None, on_lost=lambda: None)
 
     def load(self) -> None:
         """Write without a pause until :meth:`rest`, or until the connection is lost."""

@@ -30,7 +30,7 @@ GROUP = "group"
 
 
 class Nowhere:
-    def put(self, statements: object) -> None: ...
+    def put(self, updates: object) -> None: ...
 
 
 class Shell:
@@ -58,7 +58,7 @@ class Shell:
 
     async def serve(self, path: Path) -> Channel:
         endpoint = await self.server.start(node_id="n", host="127.0.0.1", path=path)
-        return await connect(endpoint, "n", on_statements=None, on_lost=lambda: None)
+        return await connect(endpoint, "n", on_updates=None, on_lost=lambda: None)
 
 
 async def ask(channel: Channel, api_key: int, version: int, **body: Any) -> Any:

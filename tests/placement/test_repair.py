@@ -178,7 +178,7 @@ def test_a_node_that_was_written_again_is_not_the_suspect_of_before() -> None:
     assert path not in {removal.path for removal in make([], store.nodes, suspects=suspects).removes}
 
 
-def test_a_newer_statement_in_zookeeper_is_overwritten_only_in_the_second_round() -> None:
+def test_a_newer_update_in_zookeeper_is_overwritten_only_in_the_second_round() -> None:
     ours, newer = registration("billing", sequence=4), registration("billing", sequence=5)
     store = Store(as_nodes([newer]))
     first = make([ours], store.nodes)
@@ -187,7 +187,7 @@ def test_a_newer_statement_in_zookeeper_is_overwritten_only_in_the_second_round(
     assert [change.data for change in second.sets] == [encode_registration(ours)]
 
 
-def test_an_older_statement_is_overwritten_at_once() -> None:
+def test_an_older_update_is_overwritten_at_once() -> None:
     store = Store(as_nodes([registration("billing", sequence=3)]))
     todo = make([registration("billing", sequence=4)], store.nodes)
     assert [change.path for change in todo.sets] == [registration_path(registration("billing"))]

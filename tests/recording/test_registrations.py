@@ -65,7 +65,7 @@ class World:
         self.note()
         epoch = self.driver.epoch
         self.driver.restart()
-        self.driver.statements.clear()
+        self.driver.updates.clear()
         self.driver.now_ms += 1
         self.snapshot()
         for row in self.random.sample(self.rows, min(3, len(self.rows))):
@@ -79,8 +79,8 @@ class World:
 
     def note(self) -> None:
         """What was said since the last step, and what holds now."""
-        said = [one for one in self.driver.statements if not isinstance(one, Position)]
-        self.driver.statements.clear()
+        said = [one for one in self.driver.updates if not isinstance(one, Position)]
+        self.driver.updates.clear()
         self.rows += [row_of(change, self.driver.now_ms) for change in said]
         self.held[self.driver.now_ms] = {
             (one.group, one.member_id): _without_ts(one) for one in self.driver.core.registrations()

@@ -74,12 +74,12 @@ class Ledger:
         if step.kind is StepKind.LOADED:
             self.registrations = {(r.group, r.member_id): r for r in snapshot()}
             self.watches.clear()
-        for statement in step.outcome.statements:
-            place = (statement.group, statement.member_id)
-            if isinstance(statement, Withdrawal):
+        for update in step.outcome.updates:
+            place = (update.group, update.member_id)
+            if isinstance(update, Withdrawal):
                 self.registrations.pop(place, None)
-            elif not isinstance(statement, Position):
-                self.registrations[place] = statement
+            elif not isinstance(update, Position):
+                self.registrations[place] = update
 
     def after_checks(self, step: Step) -> None:
         """Take down what the step promises, for what comes."""

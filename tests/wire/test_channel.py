@@ -58,7 +58,7 @@ class Echo:
 
     def joined(self, peer: Peer) -> None:
         self.peers.append(peer)
-        peer.send(envelope.write_statements(7, 2, (REGISTRATION,), snapshot=True))
+        peer.send(envelope.write_updates(7, 2, (REGISTRATION,), snapshot=True))
 
     def left(self, peer: Peer) -> None:
         self.peers.remove(peer)
@@ -79,7 +79,7 @@ def run(tmp_path: Path, scenario: Callable[[Echo, Server, Endpoint], object]) ->
 
 
 async def open_channel(endpoint: Endpoint, node_id: str = "here") -> Channel:
-    return await connect(endpoint, node_id, on_statements=None, on_lost=lambda: None)
+    return await connect(endpoint, node_id, on_updates=None, on_lost=lambda: None)
 
 
 @pytest.mark.parametrize("node_id", ["here", "elsewhere"])
@@ -101,7 +101,7 @@ def test_answers_find_their_requests_in_any_order(tmp_path: Path, node_id: str) 
 def test_a_lost_actor_fails_what_waits_at_once(tmp_path: Path) -> None:
     async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
         lost = asyncio.Event()
-        channel = await connect(endpoint, "here", on_statements=None, on_lost=lost.set)
+        channel = await connect(endpoint, "here", on_updates=None, on_lost=lost.set)
         held = channel.call(CONTEXT, b"hold")
         await channel.call(CONTEXT, b"x")
         echo.peers[0].close()
@@ -161,15 +161,13 @@ def test_strangers_do_not_flood_the_log(tmp_path: Path, caplog: pytest.LogCaptur
     assert caplog.messages[1].startswith("and 9 more from 127.0.0.1")
 
 
-def test_statements_arrive_before_the_answers_that_follow_them(tmp_path: Path) -> None:
+def test_updates_arrive_before_the_answers_that_follow_them(tmp_path: Path) -> None:
     async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
         heard: list[object] = []
-        channel = await connect(
-            endpoint, "here", on_statements=lambda *statement: heard.append(statement), on_lost=lambda: None
-        )
+        channel = await connect(endpoint, "here", on_updates=lambda *update: heard.append(update), on_lost=lambda: None)
         gone = Withdrawal(group="g", member_id="m", offsets_partition=7, epoch=2, sequence=10)
         await channel.call(CONTEXT, b"x")
-        echo.peers[0].send(envelope.write_statements(7, 2, (gone,), snapshot=False))
+        echo.peers[0].send(envelope.write_updates(7, 2, (gone,), snapshot=False))
         await channel.call(CONTEXT, b"y")
         assert heard == [(7, 2, (REGISTRATION,), True), (7, 2, (gone,), False)]
 

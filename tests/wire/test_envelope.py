@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.actors.wire import envelope
-from muster.placement.mapping.registration import Kind, Position, Registration, Statement, Withdrawal
+from muster.placement.mapping.registration import Kind, Position, Registration, RegistrationUpdate, Withdrawal
 
 NAME = st.text(max_size=20)  # any character, lone surrogates and line ends too
 MAYBE = st.none() | NAME
@@ -16,7 +16,7 @@ WHOSE = {"group": NAME, "member_id": NAME, "offsets_partition": NUMBER, "epoch":
 PARTITIONS = st.none() | st.frozensets(st.tuples(NAME, NUMBER), max_size=4)
 POSITIONS = st.lists(st.tuples(NAME, NUMBER, OFFSET), min_size=1, max_size=4).map(tuple)
 
-STATEMENTS: st.SearchStrategy[Statement] = st.one_of(
+REGISTRATION_UPDATES: st.SearchStrategy[RegistrationUpdate] = st.one_of(
     st.builds(
         Registration,
         kind=st.sampled_from(Kind),
@@ -33,10 +33,10 @@ STATEMENTS: st.SearchStrategy[Statement] = st.one_of(
 
 
 @settings(max_examples=200, deadline=None)
-@given(NUMBER, NUMBER, st.lists(STATEMENTS, max_size=5).map(tuple), st.booleans())
-def test_statements(partition: int, epoch: int, statements: tuple[Statement, ...], snapshot: bool) -> None:
-    message = envelope.write_statements(partition, epoch, statements, snapshot=snapshot)
-    assert envelope.read_statements(message) == (partition, epoch, statements, snapshot)
+@given(NUMBER, NUMBER, st.lists(REGISTRATION_UPDATES, max_size=5).map(tuple), st.booleans())
+def test_updates(partition: int, epoch: int, updates: tuple[RegistrationUpdate, ...], snapshot: bool) -> None:
+    message = envelope.write_updates(partition, epoch, updates, snapshot=snapshot)
+    assert envelope.read_updates(message) == (partition, epoch, updates, snapshot)
 
 
 @settings(max_examples=100, deadline=None)

@@ -41,7 +41,7 @@ def run(tmp_path: Path, scenario: Callable[[Actor, Channel], Awaitable[None]]) -
         endpoint = await server.start(node_id="here", host="127.0.0.1", path=tmp_path / "actor.sock")
         try:
             async with asyncio.timeout(20):
-                channel = await connect(endpoint, "here", on_statements=None, on_lost=lambda: None)
+                channel = await connect(endpoint, "here", on_updates=None, on_lost=lambda: None)
                 await scenario(actor, channel)
                 channel.close()
         finally:

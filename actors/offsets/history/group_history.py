@@ -112,7 +112,7 @@ class _Events:
 
 
 class _Registrations:
-    """A :class:`muster.actors.offsets.partition.StatementSink`."""
+    """A :class:`muster.actors.offsets.partition.UpdateSink`."""
 
     def __init__(self, core: OffsetsPartition, storage: Path, config: MusterConfig, now_ms: Callable[[], int]) -> None:
         self._core = core
@@ -129,10 +129,10 @@ class _Registrations:
         )
         core.sinks.append(self)
 
-    def put(self, statements: tuple[Change, ...]) -> None:
+    def put(self, updates: tuple[Change, ...]) -> None:
         ts_ms = self._now_ms()
-        for statement in statements:
-            self.writer.add(row_of(statement, ts_ms))
+        for update in updates:
+            self.writer.add(row_of(update, ts_ms))
 
     async def _snapshot_if_due(self) -> None:
         """The first one before anything else is written: what an earlier coordinator said holds no more."""

@@ -14,7 +14,7 @@ from muster.actors.group.coordinator import Coordinator
 from muster.actors.tables.rollup import Sample
 from muster.gateway.attribution.account import Account
 from muster.gateway.attribution.connection import ConnectionState
-from muster.placement.mapping.registration import Statement
+from muster.placement.mapping.registration import RegistrationUpdate
 from tests.attribution.kop.mapping_model import MappingModel
 from tests.attribution.kop.world import Connection, Member, Rule
 
@@ -124,7 +124,7 @@ class _Books:
 
 
 class Ours(Rule):
-    """The product's own parts: statements of the coordinator's core, one account per gateway, and the plan of the
+    """The product's own parts: updates of the coordinator's core, one account per gateway, and the plan of the
     reconciler over a model of ZooKeeper, which no label depends on."""
 
     name = "ours"
@@ -142,9 +142,9 @@ class Ours(Rule):
         account = self.accounts[connection.broker]
         account.group_request(self._state(connection), connection.host, client_id, group)
 
-    def stated(self, statements: tuple[Statement, ...], now_ms: int) -> None:
+    def stated(self, updates: tuple[RegistrationUpdate, ...], now_ms: int) -> None:
         for account in self.accounts.values():
-            account.statements(statements, now_ms)
+            account.updates(updates, now_ms)
 
     def coordinated(self, core: Coordinator, epoch: int, now_ms: int) -> None:
         for account in self.accounts.values():

@@ -19,7 +19,7 @@ from muster.actors.group.messages import JoinGroupResponse, Request
 from muster.actors.group.types import Token
 from muster.placement.client import ANONYMOUS, Context
 from muster.placement.mapping.nodes import canonical_host
-from muster.placement.mapping.registration import Registration, Statement, Withdrawal
+from muster.placement.mapping.registration import Registration, RegistrationUpdate, Withdrawal
 from tests.group.driver import Driver, assignment, beat, commit, fetch, join, leave, sync
 
 TOPIC = "t"
@@ -87,7 +87,7 @@ class Rule:
     def removed(self, broker: str, member: Member, *, stopping: bool) -> None:
         """The coordinator on that broker removed the member: it left, or its session is over."""
 
-    def stated(self, statements: tuple[Statement, ...], now_ms: int) -> None:
+    def stated(self, updates: tuple[RegistrationUpdate, ...], now_ms: int) -> None:
         """What Muster's coordinator said."""
 
     def coordinated(self, core: Coordinator, epoch: int, now_ms: int) -> None:
@@ -296,8 +296,8 @@ class World:
     def late_expiry(self, before: Coordinator, broker: str, *, stopping: bool = False) -> int:
         """The coordinator of before finds that its members' sessions are over; how many of them."""
         outcome = before.tick(self.driver.now_ms + 10 * SESSION_MS)
-        self._say(outcome.statements, broker, stopping=stopping)
-        return sum(isinstance(statement, Withdrawal) for statement in outcome.statements)
+        self._say(outcome.updates, broker, stopping=stopping)
+        return sum(isinstance(update, Withdrawal) for update in outcome.updates)
 
     def check(self) -> None:
         """The time of the periodic check, where a rule has one."""
@@ -362,16 +362,16 @@ class World:
 
     def _tell(self) -> None:
         """What the coordinator said since the last time goes to everybody."""
-        statements = tuple(self.driver.statements[self._told :])
-        self._told += len(statements)
-        self._say(statements, self.coordinator_on, stopping=False)
+        updates = tuple(self.driver.updates[self._told :])
+        self._told += len(updates)
+        self._say(updates, self.coordinator_on, stopping=False)
 
-    def _say(self, statements: tuple[Statement, ...], broker: str, *, stopping: bool) -> None:
-        for statement in statements:
-            member = self._known.get(statement.member_id)
-            if isinstance(statement, Withdrawal) and member is not None:
+    def _say(self, updates: tuple[RegistrationUpdate, ...], broker: str, *, stopping: bool) -> None:
+        for update in updates:
+            member = self._known.get(update.member_id)
+            if isinstance(update, Withdrawal) and member is not None:
                 for rule in self.rules:
                     rule.removed(broker, member, stopping=stopping)
-        if statements:
+        if updates:
             for rule in self.rules:
-                rule.stated(statements, self.driver.now_ms)
+                rule.stated(updates, self.driver.now_ms)

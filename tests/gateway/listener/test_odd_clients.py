@@ -65,7 +65,7 @@ def _written(full: Serving, zk: ZooKeeperClient, registration: Registration) -> 
 
 
 def _known(full: Serving, group: str) -> Registration:
-    """What the gateway was told. The statement came before the answer that the client has, on the same socket."""
+    """What the gateway was told. The update came before the answer that the client has, on the same socket."""
     (registration,) = [one for one in full.gateway.account.table if one.group == group]
     return registration
 

@@ -57,7 +57,7 @@ def value(metrics: GatewayMetrics, name: str, **labels: str) -> float:
 def test_what_was_sent_is_what_has_a_group_a_reason_or_waits(metrics: GatewayMetrics, account: Account[Sample]) -> None:
     send(account, 9)
     account.settle(NOW_MS + 60_000)
-    account.statements([Coordinator().register("g", "m", 0)], NOW_MS)
+    account.updates([Coordinator().register("g", "m", 0)], NOW_MS)
     send(account, 0)
     send(account, 1)
     series = scrape(metrics)
@@ -84,7 +84,7 @@ def test_a_hostile_group_and_topic_parse_back_as_they_were(
     metrics: GatewayMetrics, account: Account[Sample], name: str
 ) -> None:
     """F24: KoP does not escape; one such group makes the whole scrape unreadable."""
-    account.statements([Coordinator().register(name, "m", 0, topic=name)], NOW_MS)
+    account.updates([Coordinator().register(name, "m", 0, topic=name)], NOW_MS)
     send(account, 0, topic=name)
     labels = {"group": name, "topic": name, "partition": "0", "evidence": "unique_candidate"}
     assert value(metrics, "muster_group_fetch_messages_total", **labels) == 10
@@ -93,7 +93,7 @@ def test_a_hostile_group_and_topic_parse_back_as_they_were(
 def test_a_name_that_cannot_be_encoded_does_not_cost_the_scrape(
     metrics: GatewayMetrics, account: Account[Sample]
 ) -> None:
-    account.statements([Coordinator().register("g\ud800", "m", 0)], NOW_MS)
+    account.updates([Coordinator().register("g\ud800", "m", 0)], NOW_MS)
     send(account, 0)
     labels = {"group": "g\\ud800", "topic": "t", "partition": "0", "evidence": "unique_candidate"}
     assert value(metrics, "muster_group_fetch_bytes_total", **labels) == 1_000
@@ -122,7 +122,7 @@ def test_traffic_and_the_cluster(metrics: GatewayMetrics, account: Account[Sampl
     metrics.produced("t", 3, 300)
     metrics.forward_error("offsets-7")
     metrics.view((2, 17))
-    account.statements([Coordinator().register("g", "m", 0)], NOW_MS)
+    account.updates([Coordinator().register("g", "m", 0)], NOW_MS)
     assert value(metrics, "muster_connections") == 1
     assert value(metrics, "muster_connections_opened_total") == 2
     assert value(metrics, "muster_received_bytes_total") == 10
@@ -155,7 +155,7 @@ def over_http(metrics: GatewayMetrics, visit: Callable[[Get], Awaitable[None]], 
 
 
 def test_each_format_over_http_reads_back_with_its_parser(metrics: GatewayMetrics, account: Account[Sample]) -> None:
-    account.statements([Coordinator().register('g"\n', "m", 0)], NOW_MS)
+    account.updates([Coordinator().register('g"\n', "m", 0)], NOW_MS)
     send(account, 0)
     metrics.request("Fetch", 17, "NONE", 0.01)
 

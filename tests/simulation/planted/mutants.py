@@ -298,8 +298,8 @@ def _registrations_stay_when_members_go() -> list[Change]:
     return [(Registry, "gone", mutant)]
 
 
-@_mutant("statements_sum_up_to_registrations")
-def _some_statements_are_not_made() -> list[Change]:
+@_mutant("updates_sum_up_to_registrations")
+def _some_updates_are_not_sent() -> list[Change]:
     return [
         (
             admin,

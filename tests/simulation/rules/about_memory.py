@@ -88,7 +88,7 @@ def registrations_agree_with_members(view: View, step: Step) -> None:
     A new member, or the next process of an instance, is registered when its first generation begins; during a
     rebalance members keep what they had. While a replacement is on its way to the log the old id stands for the new.
     """
-    if not step.changed and not step.outcome.statements and step.kind is StepKind.REQUEST:
+    if not step.changed and not step.outcome.updates and step.kind is StepKind.REQUEST:
         return
     registered: dict[str, set[str]] = {}
     for (group_id, member_id), registration in view.ledger.registrations.items():
@@ -116,13 +116,13 @@ def _check_partitions(view: View, group_id: str, member_id: str, generation: int
         raise Broken(f"{registration}, but generation {generation} gives it {expected}")
 
 
-def statements_sum_up_to_registrations(view: View, step: Step) -> None:
-    """Gateways only hear statements: applied in order they must give what a new gateway is told at once."""
-    if not step.outcome.statements and step.kind is not StepKind.LOADED:
+def updates_sum_up_to_registrations(view: View, step: Step) -> None:
+    """Gateways only hear updates: applied in order they must give what a new gateway is told at once."""
+    if not step.outcome.updates and step.kind is not StepKind.LOADED:
         return
     summed = set(view.ledger.registrations.values())
     if summed != set(view.core.registrations()):
-        raise Broken(f"statements give {summed}, registrations() {view.core.registrations()}")
-    sequences = [statement.sequence for statement in step.outcome.statements]
+        raise Broken(f"updates give {summed}, registrations() {view.core.registrations()}")
+    sequences = [update.sequence for update in step.outcome.updates]
     if any(later <= earlier for earlier, later in pairwise(sequences)):
         raise Broken(f"sequences {sequences} do not grow")

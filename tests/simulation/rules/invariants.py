@@ -39,7 +39,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     about_memory.timers_belong_to_somebody,
     about_memory.counters_agree_with_members,
     about_memory.registrations_agree_with_members,
-    about_memory.statements_sum_up_to_registrations,
+    about_memory.updates_sum_up_to_registrations,
 )
 
 
@@ -55,9 +55,7 @@ OF_WAITING = tuple(invariant for invariant in INVARIANTS if invariant.__module__
 def check_all(view: View, step: Step) -> None:
     """Raises Broken, with the name of the invariant that does not hold."""
     outcome = step.outcome
-    idle = step.kind is StepKind.TICK and not (
-        outcome.replies or outcome.records or outcome.statements or outcome.events
-    )
+    idle = step.kind is StepKind.TICK and not (outcome.replies or outcome.records or outcome.updates or outcome.events)
     for invariant in OF_WAITING if idle else INVARIANTS:
         if (step.dying or (step.loading and step.kind is not StepKind.LOADED)) and invariant in OF_A_SURVIVOR:
             continue
