@@ -15,7 +15,7 @@ from muster.actors.audit.commits import Step
 from muster.actors.audit.outbox import Batch
 from muster.actors.audit.report import UNEXPLAINED, Report, Row
 from muster.actors.audit.sends import Run
-from muster.actors.log.weight import TopicPartition, Weights
+from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,9 @@ class Sources(Protocol):
     async def runs(self, session: str, received: Received) -> Runs:
         """From the gateways, with everything that was sent until now and has its final attribution."""
 
-    async def weights(self, questions: Mapping[TopicPartition, tuple[int, ...]]) -> Mapping[TopicPartition, Weights]:
+    async def cumulative_sizes(
+        self, questions: Mapping[TopicPartition, tuple[int, ...]]
+    ) -> Mapping[TopicPartition, CumulativeSizes]:
         """From the log actors."""
 
     async def tell(self, report: Report) -> None:
@@ -84,8 +86,8 @@ class Auditor:
         self._take_runs(runs, now_ms)
         complete = runs.keys() >= set(self._sources.gateways())
         questions = self._books.questions(self._sources.partitions())
-        weights = await self._sources.weights(questions) if questions else {}
-        await asyncio.to_thread(self._books.settle, weights, now_ms, complete=complete)
+        cumulative_sizes = await self._sources.cumulative_sizes(questions) if questions else {}
+        await asyncio.to_thread(self._books.settle, cumulative_sizes, now_ms, complete=complete)
         rows = await asyncio.to_thread(self._books.rows)
         self.report = Report(
             rounds=self.report.rounds + 1,

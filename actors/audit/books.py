@@ -19,10 +19,10 @@ from muster.actors.audit.report import Row
 from muster.actors.audit.sends import Run
 from muster.actors.audit.series import Evidence, Memory, Series, remember, remembered
 from muster.actors.audit.spans import Spans
-from muster.actors.log.weight import TopicPartition, Weights
+from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition
 
 EVIDENCE_MS = 3_600_000
-"""How long what was sent namelessly, or twice, may explain a commit that came later."""
+"""How long what was sent without attribution, or twice, may explain a commit that came later."""
 IDLE_MS = 24 * 3_600_000
 """After which a group's partition is forgotten."""
 MAX_SERIES = 50_000
@@ -36,18 +36,18 @@ class _Place:
     """A topic's partition, whoever reads it."""
 
     groups: dict[str, Series] = field(default_factory=dict)
-    nameless: Memory = field(default_factory=list)
+    unattributed: Memory = field(default_factory=list)
     """What was sent to somebody who had no name."""
     topic_id: UUID | None = None
     unknown_below: int = 0
     """Offsets before this may have been sent before anybody counted, or by who did not live to tell."""
 
     def edges(self) -> Iterator[int]:
-        """Every offset whose weight may be needed."""
+        """Every offset whose cumulative size may be needed."""
         for series in self.groups.values():
             if series.busy:
                 yield from series.edges()
-        memories = (self.nameless, *(series.again for series in self.groups.values()))
+        memories = (self.unattributed, *(series.again for series in self.groups.values()))
         yield from (edge for memory in memories for _, offsets in memory for span in offsets for edge in span)
         yield self.unknown_below
 
@@ -80,7 +80,7 @@ class Books:
         """What one gateway sent since it was asked last."""
         for (group, topic, partition), runs in entries.items():
             if group is None:
-                remember(self._places[topic, partition].nameless, now_ms, _covered(runs))
+                remember(self._places[topic, partition].unattributed, now_ms, _covered(runs))
             elif (series := self._series((group, topic, partition), now_ms)) is not None:
                 series.runs.extend(runs)
 
@@ -89,7 +89,7 @@ class Books:
         self._is_lost = True
 
     def questions(self, there: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, ...]]:
-        """Offsets whose weights :meth:`settle` needs. ``there``: all partitions that there are now."""
+        """Offsets whose sizes :meth:`settle` needs. ``there``: all partitions that there are now."""
         gone, self._there = self._there, set(there)
         for place in gone - self._there:
             self._forget(place)
@@ -100,18 +100,20 @@ class Books:
         asked = {place: tuple(sorted(set(self._places[place].edges()))) for place in sorted(busy)}
         return asked | dict.fromkeys(sorted(self._ends_wanted - busy), ())
 
-    def settle(self, weights: Mapping[TopicPartition, Weights], now_ms: int, *, complete: bool) -> None:
+    def settle(
+        self, cumulative_sizes: Mapping[TopicPartition, CumulativeSizes], now_ms: int, *, complete: bool
+    ) -> None:
         """Count what came, and judge what has waited its time.
 
-        ``weights`` answer :meth:`questions`. ``complete``: every gateway and coordinator was heard in this round;
+        ``cumulative_sizes`` are for :meth:`questions`. ``complete``: every gateway and coordinator responded;
         else nothing is judged.
         """
-        for place, weight in weights.items():
-            known = self._see(place, weight)
+        for place, cumulative_size in cumulative_sizes.items():
+            known = self._see(place, cumulative_size)
             for group, series in known.groups.items():
                 if series.busy:
                     evidence = partial(_evidence, known, group, now_ms - EVIDENCE_MS)
-                    series.settle(weight, evidence, now_ms, self._wait_ms, complete)
+                    series.settle(cumulative_size, evidence, now_ms, self._wait_ms, complete)
         self._prune(now_ms)
 
     def rows(self) -> list[Row]:
@@ -136,14 +138,14 @@ class Books:
         series.last_ms = now_ms
         return series
 
-    def _see(self, place: TopicPartition, weight: Weights) -> _Place:
-        if self._places[place].topic_id not in (None, weight.topic_id):
+    def _see(self, place: TopicPartition, cumulative_size: CumulativeSizes) -> _Place:
+        if self._places[place].topic_id not in (None, cumulative_size.topic_id):
             self._forget(place)  # made anew: its offsets mean something else
         known = self._places[place]
-        known.topic_id = weight.topic_id
+        known.topic_id = cumulative_size.topic_id
         if place in self._ends_wanted:
             self._ends_wanted.discard(place)
-            known.unknown_below = weight.end_offset
+            known.unknown_below = cumulative_size.end_offset
         return known
 
     def _forget(self, place: TopicPartition) -> None:
@@ -156,8 +158,8 @@ class Books:
             for group in idle:
                 del known.groups[group]
             self._count -= len(idle)
-            while known.nameless and known.nameless[0][0] + EVIDENCE_MS < now_ms:
-                del known.nameless[0]
+            while known.unattributed and known.unattributed[0][0] + EVIDENCE_MS < now_ms:
+                del known.unattributed[0]
 
 
 def _evidence(place: _Place, group: str, since_ms: int) -> Evidence:
@@ -165,7 +167,7 @@ def _evidence(place: _Place, group: str, since_ms: int) -> Evidence:
     for name, other in place.groups.items():
         if name != group:
             twice = spans.union(twice, remembered(other.again, since_ms))
-    return Evidence(remembered(place.nameless, since_ms), twice, place.unknown_below)
+    return Evidence(remembered(place.unattributed, since_ms), twice, place.unknown_below)
 
 
 def _covered(runs: Iterable[Run]) -> Spans:

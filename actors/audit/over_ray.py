@@ -13,7 +13,7 @@ from ray.exceptions import RayError
 
 from muster.actors.audit.auditor import Received, Runs, Steps
 from muster.actors.audit.report import Report
-from muster.actors.log.weight import TopicPartition, Weights
+from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition
 from muster.placement.view import ClusterView
 
 log = logging.getLogger(__name__)
@@ -47,15 +47,17 @@ class RaySources:
         }
         return await _answers(asked)
 
-    async def weights(self, questions: Mapping[TopicPartition, tuple[int, ...]]) -> Mapping[TopicPartition, Weights]:
+    async def cumulative_sizes(
+        self, questions: Mapping[TopicPartition, tuple[int, ...]]
+    ) -> Mapping[TopicPartition, CumulativeSizes]:
         view = self._view()
         by_log: defaultdict[int, list[tuple[TopicPartition, tuple[int, ...]]]] = defaultdict(list)
         for (name, partition), offsets in questions.items():
             if (topic := view.topics.get(name)) is not None:
                 by_log[view.log_of(topic, partition)].append(((name, partition), offsets))
-        found: dict[TopicPartition, Weights] = {}
+        found: dict[TopicPartition, CumulativeSizes] = {}
         answers = await _answers(
-            {index: self._ask(f"log-{index}", "audit_weights", asked) for index, asked in by_log.items()}
+            {index: self._ask(f"log-{index}", "audit_cumulative_sizes", asked) for index, asked in by_log.items()}
         )
         for answer in answers.values():
             found.update(answer)

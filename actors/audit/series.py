@@ -11,7 +11,7 @@ from muster.actors.audit.commits import Step
 from muster.actors.audit.report import MORE, Cause, Row
 from muster.actors.audit.sends import Run
 from muster.actors.audit.spans import Spans
-from muster.actors.log.weight import Weights
+from muster.actors.log.cumulative_size import CumulativeSizes
 
 MAX_SPANS = 64
 """Of one kind in one series; beyond it the lowest are forgotten."""
@@ -25,7 +25,7 @@ Memory = list[tuple[int, Spans]]
 class Evidence:
     """What speaks for an explanation or against it, of one partition."""
 
-    nameless: Spans
+    unattributed: Spans
     """Sent to somebody who had no name."""
     twice_by_others: Spans
     """Sent to another group more than once."""
@@ -100,24 +100,31 @@ class Series:
         yield from (0, self._floor)
 
     def settle(
-        self, weights: Weights, evidence: Callable[[], Evidence], now_ms: int, wait_ms: int, complete: bool
+        self,
+        cumulative_sizes: CumulativeSizes,
+        evidence: Callable[[], Evidence],
+        now_ms: int,
+        wait_ms: int,
+        complete: bool,
     ) -> None:
         """Count what has come; judge, if all were heard, what has waited for longer than ``wait_ms``."""
         for run in self.runs:
-            self._count_run(run, weights, now_ms)
+            self._count_run(run, cumulative_sizes, now_ms)
         self.runs.clear()
         for step in self.steps:
-            self._count_step(step, weights, now_ms)
+            self._count_step(step, cumulative_sizes, now_ms)
         self.steps.clear()
         ripe_ms = now_ms - wait_ms
-        self._openings = [each for each in self._openings if not self._open(each, weights, evidence, ripe_ms, complete)]
+        self._openings = [
+            each for each in self._openings if not self._open(each, cumulative_sizes, evidence, ripe_ms, complete)
+        ]
         for gap in self._gaps:
-            self._look(gap, weights)
+            self._look(gap, cumulative_sizes)
             if complete and gap.since_ms <= ripe_ms:
-                self._judge(gap, weights, evidence)
+                self._judge(gap, cumulative_sizes, evidence)
         self._gaps = [gap for gap in self._gaps if gap.offsets]
         self._bound()
-        self._weigh(weights)
+        self._measure(cumulative_sizes)
 
     def row(self, group: str, topic: str, partition: int) -> Row | None:
         """None if nothing was counted yet."""
@@ -129,85 +136,96 @@ class Series:
             return None
         return Row(group, topic, partition, self._implied_bytes, self._attributed_bytes, drift, self._removed_offsets)
 
-    def _count_run(self, run: Run, weights: Weights, now_ms: int) -> None:
+    def _count_run(self, run: Run, cumulative_sizes: CumulativeSizes, now_ms: int) -> None:
         offsets = spans.of(run.first, run.end)
         again = spans.common(offsets, self.sent)
         self._attributed_bytes += run.bytes
         if again:
-            self._reread_bytes += _bytes(weights, again)
+            self._reread_bytes += _bytes(cumulative_sizes, again)
             remember(self.again, now_ms, again)
         self.sent = spans.union(self.sent, offsets)
 
-    def _count_step(self, step: Step, weights: Weights, now_ms: int) -> None:
+    def _count_step(self, step: Step, cumulative_sizes: CumulativeSizes, now_ms: int) -> None:
         """Commits that nobody told of, since their coordinator was lost, are a step of their own."""
         before, last = step.before, self._last_offset
         if before is not None and last is not None and last < before:
-            self._pass(last, before, Cause.UNKNOWN, weights, now_ms)
+            self._pass(last, before, Cause.UNKNOWN, cumulative_sizes, now_ms)
         if before is None:
-            offset = min(step.offset, weights.end_offset)
+            offset = min(step.offset, cumulative_sizes.end_offset)
             self._openings.append(_Opening(now_ms, offset, step.by_member))
         else:
-            self._pass(before, step.offset, Cause.RESET if step.by_member else Cause.ADMIN_COMMIT, weights, now_ms)
+            self._pass(
+                before, step.offset, Cause.RESET if step.by_member else Cause.ADMIN_COMMIT, cumulative_sizes, now_ms
+            )
         self._last_offset = step.offset
 
-    def _pass(self, first: int, end: int, cause: Cause, weights: Weights, now_ms: int) -> None:
+    def _pass(self, first: int, end: int, cause: Cause, cumulative_sizes: CumulativeSizes, now_ms: int) -> None:
         """Commits went past these offsets."""
-        fresh = spans.minus(spans.of(max(first, 0), min(end, weights.end_offset)), self.committed)
+        fresh = spans.minus(spans.of(max(first, 0), min(end, cumulative_sizes.end_offset)), self.committed)
         if not fresh:
             return
-        self._implied_bytes += _bytes(weights, fresh)
+        self._implied_bytes += _bytes(cumulative_sizes, fresh)
         self.committed = spans.union(self.committed, fresh)
         if missing := spans.minus(fresh, self.sent):
             self._gaps.append(_Gap(now_ms, cause, missing))
 
     def _open(
-        self, opening: _Opening, weights: Weights, evidence: Callable[[], Evidence], ripe_ms: int, complete: bool
+        self,
+        opening: _Opening,
+        cumulative_sizes: CumulativeSizes,
+        evidence: Callable[[], Evidence],
+        ripe_ms: int,
+        complete: bool,
     ) -> bool:
         """Find out where the group began; True when that is settled.
 
-        Where what was sent for it up to that offset begins; or, if nothing was, what was sent namelessly.
+        Where what was sent for it up to that offset begins; or, if nothing was, what was sent without attribution.
         """
         last = opening.offset - 1
         is_ripe = complete and opening.since_ms <= ripe_ms
         run = spans.run_around(self.sent, last)
         if run is None and is_ripe and opening.by_member:
-            run = spans.run_around(evidence().nameless, last)
+            run = spans.run_around(evidence().unattributed, last)
         if run is not None:
             cause = Cause.RESET if opening.by_member else Cause.ADMIN_COMMIT
-            self._pass(self._beginning(run[0], weights), opening.offset, cause, weights, opening.since_ms)
+            self._pass(
+                self._beginning(run[0], cumulative_sizes), opening.offset, cause, cumulative_sizes, opening.since_ms
+            )
         return is_ripe
 
-    def _beginning(self, offset: int, weights: Weights) -> int:
+    def _beginning(self, offset: int, cumulative_sizes: CumulativeSizes) -> int:
         """Where that begins which was sent for the group up to the offset, with nothing in the log between."""
         for first, end in reversed(spans.below(self.sent, offset)):
-            if _bytes(weights, spans.of(end, offset)):
+            if _bytes(cumulative_sizes, spans.of(end, offset)):
                 break
             offset = first
         return offset
 
-    def _look(self, gap: _Gap, weights: Weights) -> None:
+    def _look(self, gap: _Gap, cumulative_sizes: CumulativeSizes) -> None:
         """What was sent meanwhile is none; nor is what the log does not have, as between batches after a compaction."""
         gap.offsets = spans.minus(gap.offsets, self.sent)
         empty = tuple(
-            span for span in gap.offsets if span[0] >= weights.log_start_offset and not _bytes(weights, (span,))
+            span
+            for span in gap.offsets
+            if span[0] >= cumulative_sizes.log_start_offset and not _bytes(cumulative_sizes, (span,))
         )
         self.sent = spans.union(self.sent, empty)
         gap.offsets = spans.minus(gap.offsets, empty)
 
-    def _judge(self, gap: _Gap, weights: Weights, evidence: Callable[[], Evidence]) -> None:
-        removed = spans.below(gap.offsets, weights.log_start_offset)
+    def _judge(self, gap: _Gap, cumulative_sizes: CumulativeSizes, evidence: Callable[[], Evidence]) -> None:
+        removed = spans.below(gap.offsets, cumulative_sizes.log_start_offset)
         self._removed_offsets += sum(end - first for first, end in removed)
         left = spans.minus(gap.offsets, removed)
         known = evidence()
         unknown_below = max(known.unknown_below, self._floor)
         for cause, offsets in (
-            (Cause.LOST, known.nameless),
+            (Cause.LOST, known.unattributed),
             (Cause.MISLABELLED, known.twice_by_others),
             (Cause.UNKNOWN, spans.of(0, unknown_below)),
             (gap.cause, left),
         ):
             these = spans.common(left, offsets)
-            self._judged[cause] += _bytes(weights, these)
+            self._judged[cause] += _bytes(cumulative_sizes, these)
             left = spans.minus(left, these)
         self.sent = spans.union(self.sent, gap.offsets)
         gap.offsets = ()
@@ -219,14 +237,14 @@ class Series:
         if self._floor:
             self.sent, self.committed = self.sent[-MAX_SPANS:], self.committed[-MAX_SPANS:]
 
-    def _weigh(self, weights: Weights) -> None:
+    def _measure(self, cumulative_sizes: CumulativeSizes) -> None:
         ahead = spans.minus(self.sent, self.committed)
         behind = spans.below(ahead, self.committed[-1][1]) if self.committed else ()
         self._now = Counter(
             {
-                Cause.PREFETCH: _bytes(weights, spans.minus(ahead, behind)),
-                Cause.REREAD: _bytes(weights, behind) + self._reread_bytes,
-                Cause.WAITING: sum(_bytes(weights, gap.offsets) for gap in self._gaps),
+                Cause.PREFETCH: _bytes(cumulative_sizes, spans.minus(ahead, behind)),
+                Cause.REREAD: _bytes(cumulative_sizes, behind) + self._reread_bytes,
+                Cause.WAITING: sum(_bytes(cumulative_sizes, gap.offsets) for gap in self._gaps),
             }
         )
 
@@ -252,7 +270,7 @@ def _signed(drift: dict[Cause, int]) -> int:
     return sum(size if cause in MORE else -size for cause, size in drift.items())
 
 
-def _bytes(weights: Weights, offsets: Spans) -> int:
+def _bytes(cumulative_sizes: CumulativeSizes, offsets: Spans) -> int:
     """Bytes of the batches whose last offset is in the spans."""
-    before = weights.bytes_before
+    before = cumulative_sizes.bytes_before
     return sum(before[end] - before[first] for first, end in offsets)

@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 
 from muster.actors.config import in_force, log_config
+from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition
 from muster.actors.log.history import LogHistory
 from muster.actors.log.server import LogServer
 from muster.actors.log.service import LogService
-from muster.actors.log.weight import TopicPartition, Weights
 from muster.actors.runtime.actor import Actor
 from muster.actors.runtime.follow import ViewFollower
 from muster.actors.runtime.process import wall_ms
@@ -67,11 +67,11 @@ class LogActor(Actor):
     async def _next_epoch(self, topic: str, partition: int) -> int:
         return await asyncio.to_thread(next_epoch, self._zk, topic, partition, self.name, holder=self._epoch)
 
-    async def audit_weights(
+    async def audit_cumulative_sizes(
         self, questions: list[tuple[TopicPartition, tuple[int, ...]]]
-    ) -> dict[TopicPartition, Weights]:
-        """Bytes before offsets: see :meth:`LogService.weights`."""
-        return await self._service.weights(questions)
+    ) -> dict[TopicPartition, CumulativeSizes]:
+        """Bytes before offsets: see :meth:`LogService.cumulative_sizes`."""
+        return await self._service.cumulative_sizes(questions)
 
     async def stop(self) -> None:
         """Close the logs; nothing that was acknowledged waits for this."""

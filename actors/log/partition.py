@@ -26,10 +26,10 @@ A writer acknowledges only after (a) its bytes are durable and then (b) its clai
   later opener begins with this manifest or with one that came from it.
 
 **Taking away.** Retention, DeleteRecords and the cleaner remove closed segments, replace them and move the log start.
-All of it goes through ``muster.actors.log.upkeep.rewriting``: new files are made whole and durable under names that
-mean nothing yet; then the epoch's own manifest is replaced, atomically and durably; then the claim is looked at; only
-if it holds, memory follows and files are removed, and only then DeleteRecords is answered. Appends and reads go on
-meanwhile. Therefore:
+All of it goes through ``muster.actors.log.upkeep.segment_replacement``: new files are made whole and durable under
+names that mean nothing yet; then the epoch's own manifest is replaced, atomically and durably; then the claim is
+looked at; only if it holds, memory follows and files are removed, and only then DeleteRecords is answered. Appends
+and reads go on meanwhile. Therefore:
 
 * if the claim held after the manifest was durable, every later opener begins with this manifest or one that came from
   it (it takes its claim before it reads the manifest), so nobody will ever look for what is removed;
@@ -78,7 +78,7 @@ from muster.actors.log.reading import LogReader
 from muster.actors.log.upkeep import retention
 from muster.actors.log.upkeep.cleaner import Cleaner, CleanResult
 from muster.actors.log.upkeep.compaction import check_keys
-from muster.actors.log.upkeep.rewriting import Rewriter
+from muster.actors.log.upkeep.segment_replacement import SegmentReplacer
 
 HIGH_WATERMARK = -1
 """Instead of an offset, in DeleteRecords."""
@@ -138,8 +138,8 @@ class PartitionLog(LogReader):
         )
         if recovered.refusal is not None:
             self._writer.keeper.refuse(recovered.refusal)
-        self._rewriter = Rewriter(directory, epoch, claim, self._writer, recovered, disk, self._wake)
-        self._cleaner = Cleaner(directory, epoch, self._writer, self._rewriter, now_ms, disk)
+        self._replacer = SegmentReplacer(directory, epoch, claim, self._writer, recovered, disk, self._wake)
+        self._cleaner = Cleaner(directory, epoch, self._writer, self._replacer, now_ms, disk)
 
     @classmethod
     def open(
@@ -255,7 +255,7 @@ class PartitionLog(LogReader):
         start = high_watermark if before_offset == HIGH_WATERMARK else before_offset
         if not 0 <= start <= high_watermark:
             raise OffsetOutOfRange(f"{self.directory.name}: offset {start} is not in 0 to {high_watermark}")
-        await self._rewriter.apply(lambda: retention.deletion(self._writer.segments, self.log_start_offset, start))
+        await self._replacer.apply(lambda: retention.deletion(self._writer.segments, self.log_start_offset, start))
         return self.log_start_offset
 
     async def apply_retention(self) -> int:
@@ -270,7 +270,7 @@ class PartitionLog(LogReader):
         with self._errors("nothing is removed"):
             if retention.is_roll_due(self._writer, now_ms):
                 await self._writer.roll()
-            change = await self._rewriter.apply(lambda: retention.expiry(self._writer.segments, self.config, now_ms))
+            change = await self._replacer.apply(lambda: retention.expiry(self._writer.segments, self.config, now_ms))
         return len(change.removed) if change is not None else 0
 
     async def clean(self) -> CleanResult | None:
@@ -303,7 +303,7 @@ class PartitionLog(LogReader):
         if self._writer.over is None:
             self._writer.end(NotLeader(f"{self.directory.name} is closed"))
         await self._cleaner.stop()
-        await self._rewriter.settled()
+        await self._replacer.settled()
         await self._writer.close()
 
     async def delete(self) -> None:

@@ -16,7 +16,7 @@ from muster.actors.log.errors import OffsetOutOfRange, StorageError
 from muster.actors.log.files.segment import Segment
 from muster.actors.log.format.batch import BatchHeader
 from muster.actors.log.format.records import Record, read_records
-from muster.actors.log.upkeep.rewriting import Rewriter
+from muster.actors.log.upkeep.segment_replacement import SegmentReplacer
 
 
 class LogReader:
@@ -24,12 +24,12 @@ class LogReader:
 
     directory: Path
     _writer: Committer
-    _rewriter: Rewriter
+    _replacer: SegmentReplacer
 
     @property
     def log_start_offset(self) -> int:
         """The first offset that is served: what was before was deleted or is too old."""
-        return self._rewriter.log_start_offset
+        return self._replacer.log_start_offset
 
     @property
     def high_watermark(self) -> int:

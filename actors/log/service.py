@@ -16,12 +16,12 @@ from uuid import UUID
 from muster.actors.log import fetch as fetching
 from muster.actors.log import progress
 from muster.actors.log.config import LogConfig
+from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition, cumulative_sizes
 from muster.actors.log.errors import InvalidRequiredAcks, LogError
 from muster.actors.log.partition import Append, AppendResult, PartitionLog
 from muster.actors.log.partitions import OnOpen, Partitions
 from muster.actors.log.routing import MAY_COME, Routing
 from muster.actors.log.upkeep.schedule import Upkeep
-from muster.actors.log.weight import TopicPartition, Weights, weights
 from muster.actors.wire.codec import ErrorCode
 from muster.placement.view import ClusterView, Topic
 
@@ -166,11 +166,11 @@ class LogService:
         """How far readers are behind: see ``muster.actors.log.progress.append_times``."""
         return await progress.append_times(question, self._log_by_name, self._now_ms)
 
-    async def weights(
+    async def cumulative_sizes(
         self, questions: Iterable[tuple[TopicPartition, tuple[int, ...]]]
-    ) -> dict[TopicPartition, Weights]:
-        """For the audit: see ``muster.actors.log.weight.weights``."""
-        return await weights(questions, self._log_by_name)
+    ) -> dict[TopicPartition, CumulativeSizes]:
+        """For the audit: see ``muster.actors.log.cumulative_size.cumulative_sizes``."""
+        return await cumulative_sizes(questions, self._log_by_name)
 
     @property
     def corrupt_segments(self) -> int:

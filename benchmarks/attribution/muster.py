@@ -33,7 +33,7 @@ _POLL_S = 0.5
 _END_S = 30.0
 _MARGIN_S = 3.0
 """Beyond the wait for evidence: gateways give up once a second."""
-_COUNTED, _NAMELESS, _WAITING = (
+_COUNTED, _UNATTRIBUTED, _WAITING = (
     "muster_group_fetch_bytes_total",
     "muster_unattributed_fetch_bytes_total",
     "muster_pending_fetch_bytes",
@@ -137,7 +137,7 @@ def _scrape(url: str) -> Books:
     with urllib.request.urlopen(url, timeout=_SCRAPE_S) as answer:
         families = text_string_to_metric_families(answer.read().decode())
     for sample in (sample for family in families for sample in family.samples):
-        if sample.name not in (_COUNTED, _NAMELESS, _WAITING):
+        if sample.name not in (_COUNTED, _UNATTRIBUTED, _WAITING):
             continue
         place = (sample.labels["topic"], int(sample.labels["partition"]))
         if sample.name == _COUNTED:

@@ -31,7 +31,7 @@ def drift(samples: DataFrame, commits: DataFrame) -> DataFrame:
 
     group, topic, partition; implied_offsets and implied_bytes (committed past), attributed_offsets and
     attributed_bytes (sent under the group's name), missing_offsets and missing_bytes (implied, not attributed), of
-    those nameless_bytes (sent to somebody without a group) and skipped_bytes (sent to nobody), ahead_bytes (attributed,
+    those nameless_bytes (sent without a group) and skipped_bytes (never sent), ahead_bytes (attributed,
     not implied), missing_share, and the largest part of what is missing as cause: ``none``, ``nameless``, ``skipped``,
     ``other_groups_only``.
     """
@@ -62,7 +62,7 @@ def _changes(implied: DataFrame, sent: DataFrame, densities: DataFrame) -> DataF
     everybody = merged_runs(sent.select(*_PLACE, "first_offset", "last_offset"), _PLACE)
     known_from = everybody.groupBy(*_PLACE).agg(F.min("first_offset").alias("known_from"))
     groups = implied.select(*_GROUP).distinct()
-    nameless = sent.where(F.col("group").isNull()).select(*_PLACE, "first_offset", "last_offset")
+    unattributed = sent.where(F.col("group").isNull()).select(*_PLACE, "first_offset", "last_offset")
     committed = (
         implied.join(known_from, [*_PLACE], "left")
         .where(F.col("known_from").isNull() | (F.col("last_offset") >= F.col("known_from")))
@@ -71,7 +71,7 @@ def _changes(implied: DataFrame, sent: DataFrame, densities: DataFrame) -> DataF
     parts = [
         _edges(committed, "implied"),
         _edges(sent.join(groups, [*_GROUP], "left_semi"), "attributed"),
-        _edges(nameless.join(groups, [*_PLACE]), "nameless"),
+        _edges(unattributed.join(groups, [*_PLACE]), "nameless"),
         _edges(everybody.join(groups, [*_PLACE]), "sent"),
         densities.join(groups, [*_PLACE]).select(*_GROUP, "offset", *_deltas(None, 0), "density"),
     ]
@@ -107,7 +107,7 @@ def _segments(changes: DataFrame) -> DataFrame:
 
 def _sums(segments: DataFrame) -> DataFrame:
     implied, attributed = F.col("implied"), F.col("attributed")
-    nameless, sent = F.col("nameless"), F.col("sent")
+    unattributed, sent = F.col("nameless"), F.col("sent")
     missing = implied & ~attributed
     return segments.groupBy(*_GROUP).agg(
         _sum("offsets", implied).alias("implied_offsets"),
@@ -116,7 +116,7 @@ def _sums(segments: DataFrame) -> DataFrame:
         _sum("bytes", attributed).alias("attributed_bytes"),
         _sum("offsets", missing).alias("missing_offsets"),
         _sum("bytes", missing).alias("missing_bytes"),
-        _sum("bytes", missing & nameless).alias("nameless_bytes"),
+        _sum("bytes", missing & unattributed).alias("nameless_bytes"),
         _sum("bytes", missing & ~sent).alias("skipped_bytes"),
         _sum("bytes", attributed & ~implied).alias("ahead_bytes"),
     )
@@ -127,11 +127,11 @@ def _sum(column: str, condition: Column) -> Column:
 
 
 def _verdicts(sums: DataFrame) -> DataFrame:
-    nameless, skipped = F.col("nameless_bytes"), F.col("skipped_bytes")
-    others = F.col("missing_bytes") - nameless - skipped
+    unattributed, skipped = F.col("nameless_bytes"), F.col("skipped_bytes")
+    others = F.col("missing_bytes") - unattributed - skipped
     cause = (
         F.when(F.col("missing_offsets") == 0, "none")
-        .when((nameless >= skipped) & (nameless >= others) & (nameless > 0), "nameless")
+        .when((unattributed >= skipped) & (unattributed >= others) & (unattributed > 0), "nameless")
         .when((skipped >= others) | (others == 0), "skipped")
         .otherwise("other_groups_only")
     )

@@ -190,10 +190,10 @@ def _with_clients(found: DataFrame, consumers: DataFrame) -> DataFrame:
         .distinct()
     )
     same = [F.col(name).eqNullSafe(F.col(f"known_{name}")) for name in _CLIENT]
-    nameless = consumers.where(F.col("reason").isNotNull()).select(
+    unattributed = consumers.where(F.col("reason").isNotNull()).select(
         "gateway", "bucket", "reason", *_CLIENT, F.col("bytes").alias("part")
     )
-    within = nameless.join(F.broadcast(found), "gateway").where(_within("bucket"))  # a handful of holes
+    within = unattributed.join(F.broadcast(found), "gateway").where(_within("bucket"))  # a handful of holes
     had_group = F.col("known_topic").isNotNull() & (F.col("reason") != _NOT_MEMBER)
     within = within.join(known, same, "left").withColumn("had_group", had_group)
     parts = within.groupBy(*found.columns, "reason", "host", "client_id").agg(

@@ -113,7 +113,7 @@ class Churn:
     def wrong(self) -> dict[tuple[str, str | None, str | None], int]:
         return {key: count for key, count in self.labels.items() if key[1] not in (None, key[0])}
 
-    def nameless(self) -> dict[tuple[str, str | None, str | None], int]:
+    def unattributed(self) -> dict[tuple[str, str | None, str | None], int]:
         return {key: count for key, count in self.labels.items() if key[1] is None}
 
     def _in(self, ms: int, act: Callable[[], None]) -> None:

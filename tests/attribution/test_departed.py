@@ -180,7 +180,7 @@ def test_many_groups_that_come_and_go(seed: int, lanes: int) -> None:
     churn = Churn(seed, lanes=lanes)
     churn.run()
     assert not churn.wrong()
-    assert {group for group, _, _ in churn.nameless()} <= churn.alike()
+    assert {group for group, _, _ in churn.unattributed()} <= churn.alike()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -189,7 +189,7 @@ def test_many_groups_that_come_and_go_over_a_kill_of_the_gateway(seed: int) -> N
     churn = Churn(seed, lanes=6)
     churn.run(restart_ms=12_000)
     assert not churn.wrong()
-    assert {group for group, _, reason in churn.nameless() if reason != "pending"} <= churn.alike()
+    assert {group for group, _, reason in churn.unattributed() if reason != "pending"} <= churn.alike()
 
 
 @pytest.mark.parametrize("seed", range(4))

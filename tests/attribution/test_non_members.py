@@ -89,17 +89,17 @@ def counts_of(
     bench: Bench, reader: ConnectionState, from_ms: int, to_ms: int, member: ConnectionState
 ) -> tuple[int, int]:
     """Sends to the reader that have no group, and sends to the member that have one."""
-    nameless = named = 0
+    unattributed = named = 0
     for at_ms in range(from_ms, to_ms, 250):
         for connection in (member, reader):
             bench.fetching(connection, {0: 500}, at_ms=at_ms)
             before = len(bench.sink.waiting)
             bench.send(0, at_ms=at_ms, connection=connection)
             waits = len(bench.sink.waiting) > before
-            nameless += waits and connection is reader
+            unattributed += waits and connection is reader
             named += not waits and connection is member
         bench.settle(at_ms)
-    return nameless, named
+    return unattributed, named
 
 
 def test_as_many_connections_as_owners_are_all_the_groups(bench: Bench) -> None:

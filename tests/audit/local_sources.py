@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from muster.actors.audit.auditor import Auditor, Received, Runs, Steps
 from muster.actors.audit.report import Report, Row
-from muster.actors.log.weight import TopicPartition, Weights
+from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition
 from tests.gateway.serving import Serving
 
 WAIT_MS = 1_000
@@ -36,13 +36,15 @@ class LocalSources:
         await asyncio.to_thread(controller.stores[number].flush)
         return {number: controller.sends[number].take(session, received.get(number, 0))}
 
-    async def weights(self, questions: Mapping[TopicPartition, tuple[int, ...]]) -> Mapping[TopicPartition, Weights]:
+    async def cumulative_sizes(
+        self, questions: Mapping[TopicPartition, tuple[int, ...]]
+    ) -> Mapping[TopicPartition, CumulativeSizes]:
         view, found = self._full.gateway.view, {}
         for index, service in self._actors.logs.items():
             asked = [
                 (at, offsets) for at, offsets in questions.items() if view.log_of(view.topics[at[0]], at[1]) == index
             ]
-            found.update(await service.weights(asked))
+            found.update(await service.cumulative_sizes(asked))
         return found
 
     async def tell(self, report: Report) -> None:

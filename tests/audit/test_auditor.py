@@ -14,7 +14,7 @@ from muster.actors.audit.commits import Step
 from muster.actors.audit.outbox import Batch, Outbox
 from muster.actors.audit.report import Cause, Report
 from muster.actors.audit.sends import Run
-from muster.actors.log.weight import TopicPartition, Weights
+from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition
 from tests.audit.world import PLACE, World, batches
 
 WAIT_MS = 60_000
@@ -62,8 +62,10 @@ class Script:
                 found[gateway] = box.take(session, received.get(gateway, 0))
         return {} if self.lose_answers else found
 
-    async def weights(self, questions: Mapping[TopicPartition, tuple[int, ...]]) -> Mapping[TopicPartition, Weights]:
-        return {place: self.log.weigh(offsets, self.end_offset) for place, offsets in questions.items()}
+    async def cumulative_sizes(
+        self, questions: Mapping[TopicPartition, tuple[int, ...]]
+    ) -> Mapping[TopicPartition, CumulativeSizes]:
+        return {place: self.log.measure(offsets, self.end_offset) for place, offsets in questions.items()}
 
     async def tell(self, report: Report) -> None:
         self.told.append(report)

@@ -405,7 +405,7 @@ _ANYTHING = st.one_of(
 @given(st.booleans(), st.lists(_ANYTHING, max_size=30))
 @settings(max_examples=150, deadline=None)
 def test_no_history_breaks_a_round(begun: bool, acts: list[tuple[object, ...]]) -> None:
-    """Weights are asked for wherever they are needed, and retention takes the rest."""
+    """Sizes are requested wherever they are needed, and retention takes the rest."""
     world = World(batches(10), begun=begun)
     for act in acts:
         match act:
@@ -441,4 +441,4 @@ def test_whatever_is_read_once_and_committed_has_no_drift(fetches: list[int], co
     world.commit(position)
     world.judged()
     assert world.drift() == {}
-    assert totals(world) == (world.weigh((position,)).bytes_before[position],) * 2
+    assert totals(world) == (world.measure((position,)).bytes_before[position],) * 2

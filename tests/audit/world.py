@@ -8,7 +8,7 @@ from muster.actors.audit.books import Books
 from muster.actors.audit.commits import Step
 from muster.actors.audit.report import Cause, Row
 from muster.actors.audit.sends import Run
-from muster.actors.log.weight import Weights
+from muster.actors.log.cumulative_size import CumulativeSizes
 
 PLACE = ("t", 0)
 WAIT_MS = 60_000
@@ -33,7 +33,7 @@ class World:
         self._committed: dict[str, int] = {}
         self.round(end_offset=0 if begun else None)
 
-    def weigh(self, offsets: tuple[int, ...], end_offset: int | None = None) -> Weights:
+    def measure(self, offsets: tuple[int, ...], end_offset: int | None = None) -> CumulativeSizes:
         end = self.log[-1][1] if end_offset is None else end_offset
 
         def before(offset: int) -> int:
@@ -41,7 +41,7 @@ class World:
             return sum(size for _, batch_end, size in self.log if batch_end <= offset)
 
         asked = {*offsets, self.log_start_offset, end}
-        return Weights(self.topic_id, self.log_start_offset, end, {offset: before(offset) for offset in asked})
+        return CumulativeSizes(self.topic_id, self.log_start_offset, end, {offset: before(offset) for offset in asked})
 
     def send(self, first: int, end: int, group: str | None = "g") -> int:
         """The whole batches that hold [first, end) to a client that asks for ``first``; where it goes on."""
@@ -58,8 +58,10 @@ class World:
 
     def round(self, *, complete: bool = True, end_offset: int | None = None, answered: bool = True) -> None:
         asked = self.books.questions([PLACE])
-        weights = {place: self.weigh(offsets, end_offset) for place, offsets in asked.items()} if answered else {}
-        self.books.settle(weights, self.now_ms, complete=complete)
+        cumulative_sizes = (
+            {place: self.measure(offsets, end_offset) for place, offsets in asked.items()} if answered else {}
+        )
+        self.books.settle(cumulative_sizes, self.now_ms, complete=complete)
         self.now_ms += 1_000
 
     def judged(self) -> None:

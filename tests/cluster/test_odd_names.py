@@ -59,7 +59,7 @@ class Odd:
         )
 
     @property
-    def nameless(self) -> tuple[tuple[str, ...], ...]:
+    def unattributed(self) -> tuple[tuple[str, ...], ...]:
         """Those of them that show no name here."""
         return (("groups", "waiting"), ("mapping", "check", "--group", self.group))
 
@@ -101,7 +101,7 @@ def test_every_command_shows_them_as_escapes(odd: Odd) -> None:
     for arguments in odd.commands:
         text, code = in_pipe(odd, *arguments)
         check(arguments, text, code)
-        assert SHOWN in text or arguments in odd.nameless, text
+        assert SHOWN in text or arguments in odd.unattributed, text
 
 
 def in_pipe(odd: Odd, *arguments: str) -> tuple[str, int]:
@@ -133,7 +133,7 @@ def test_none_of_them_drives_a_terminal(odd: Odd) -> None:
         text, code = in_terminal(command(odd, *arguments))
         check(arguments, text, code)
         in_a_row = "".join(text.split())  # a long word goes over several lines
-        assert all(word in in_a_row for word in SHOWN.split()) or arguments in odd.nameless, text
+        assert all(word in in_a_row for word in SHOWN.split()) or arguments in odd.unattributed, text
 
 
 def in_terminal(command: list[str]) -> tuple[str, int]:

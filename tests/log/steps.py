@@ -68,7 +68,7 @@ class SteppingDisk(Disk):
 
     def watch_claim(self, log: PartitionLog) -> None:
         """A look at the claim of that log is a step, too."""
-        claim: Claim = log._rewriter._claim
+        claim: Claim = log._replacer._claim
         check = claim.check
 
         def stepping() -> None:

@@ -3,8 +3,9 @@
 A run reads the keys of what is new since the last one (the dirty part), as many as fit into
 log.cleaner.dedupe.buffer.size, then copies the closed segments below, group by group, without what later records
 supersede. A group is as many neighbours as make one segment. Each becomes part of the log by itself
-(``muster.actors.log.upkeep.rewriting``), from the oldest on: whatever a run leaves undone, no record is gone whose
-successor is not there, and no tombstone whose predecessors are. The last one also says how far the log is clean.
+(``muster.actors.log.upkeep.segment_replacement``), from the oldest on: whatever a run leaves undone, no record is
+removed before its successor is in place, and no tombstone before its predecessors. The last one also says how far the
+log is clean.
 
 The work is done in one thread per process, which rests for as long as it works: the event loop shares the
 interpreter with it. It reads through file descriptors of its own.
@@ -34,7 +35,7 @@ from muster.actors.log.files.disk import Disk
 from muster.actors.log.files.segment import NO_TIMESTAMP, Segment, SegmentName
 from muster.actors.log.format.batch import BatchHeader, read_header
 from muster.actors.log.upkeep.compaction import Compactor, KeyMap
-from muster.actors.log.upkeep.rewriting import Change, Rewriter
+from muster.actors.log.upkeep.segment_replacement import Change, SegmentReplacer
 
 log = logging.getLogger(__name__)
 
@@ -76,14 +77,14 @@ class Cleaner:
         directory: Path,
         epoch: int,
         writer: Committer,
-        rewriter: Rewriter,
+        replacer: SegmentReplacer,
         now_ms: Callable[[], int],
         disk: Disk,
     ) -> None:
         self._directory = directory
         self._epoch = epoch
         self._writer = writer
-        self._rewriter = rewriter
+        self._replacer = replacer
         self._now_ms = now_ms
         self._disk = disk
         self._serial = 0
@@ -98,7 +99,7 @@ class Cleaner:
         async with self._running:
             if self._stopping.is_set():
                 return None
-            first_dirty_offset = max(self._rewriter.cleaned_offset, self._rewriter.log_start_offset)
+            first_dirty_offset = max(self._replacer.cleaned_offset, self._replacer.log_start_offset)
             plan = plan_run(self._writer.segments, first_dirty_offset, self._writer.config, self._now_ms())
             if plan is None:
                 return None
@@ -130,7 +131,7 @@ class Cleaner:
         after: list[Segment] = []
         for group in groups(cleanable, self._writer.config.segment_bytes):
             after += await self._clean_group(group, compactor, until)
-        await self._rewriter.apply(lambda: Change(cleaned_offset=until))
+        await self._replacer.apply(lambda: Change(cleaned_offset=until))
         result = CleanResult(
             cleaned_offset=until,
             bytes_before=sum(segment.size_bytes for segment in cleanable),
@@ -154,7 +155,7 @@ class Cleaner:
         def decide() -> Change | None:
             return Change(removed=tuple(group), replacement=made) if self._holds(group) else None
 
-        if await self._rewriter.apply(decide) is None:
+        if await self._replacer.apply(decide) is None:
             made.close()
             await self._in_thread(lambda: _remove(made.path, self._disk))
             raise _Stopped

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from muster.actors.log.commit import Committer
 from muster.actors.log.config import FOR_EVER, LogConfig
 from muster.actors.log.files.segment import NO_TIMESTAMP, Segment
-from muster.actors.log.upkeep.rewriting import Change
+from muster.actors.log.upkeep.segment_replacement import Change
 
 
 def is_roll_due(writer: Committer, now_ms: int) -> bool:

@@ -250,12 +250,12 @@ def test_wrong_arguments_are_told_before_the_state_of_the_coordinator(full: Serv
             for session_timeout_ms in (99, 1_800_001):
                 member.request_join(session_timeout_ms)
                 assert member.joined().error_code is ErrorCode.invalid_session_timeout
-            nameless = Member(full.client, "", version)
-            nameless.request_join(session_timeout_ms=99)
-            assert nameless.joined().error_code is ErrorCode.invalid_group_id
-            assert nameless.heartbeat() is ErrorCode.invalid_group_id
-            assert nameless.leave().error_code is ErrorCode.invalid_group_id
-            assert nameless.sync({}).error_code is ErrorCode.invalid_group_id
+            unattributed = Member(full.client, "", version)
+            unattributed.request_join(session_timeout_ms=99)
+            assert unattributed.joined().error_code is ErrorCode.invalid_group_id
+            assert unattributed.heartbeat() is ErrorCode.invalid_group_id
+            assert unattributed.leave().error_code is ErrorCode.invalid_group_id
+            assert unattributed.sync({}).error_code is ErrorCode.invalid_group_id
         typeless = {"group_id": "g", "generation_id": 1, "member_id": "m", "group_instance_id": None, "assignments": []}
         for protocol in (
             {"protocol_type": None, "protocol_name": "range"},

@@ -39,7 +39,9 @@ def said(at_s: float, member: str, partitions: list[int] | None, *, event: str =
     }
 
 
-def nameless(at_s: float, partition: int = 0, *, lasts_s: float = 0, reason: str = "no_group", **changes: Any) -> Row:
+def unattributed(
+    at_s: float, partition: int = 0, *, lasts_s: float = 0, reason: str = "no_group", **changes: Any
+) -> Row:
     return {
         "ts": at(at_s),
         "last_ts": at(at_s + lasts_s),
@@ -118,21 +120,21 @@ def test_a_tenure_lasts_to_the_next_word_about_the_member(spark: SparkSession) -
 
 SCENES["one group only"] = (
     [
-        nameless(600, 0),
-        nameless(601, 1, reason="unknown"),
-        nameless(602, 2, reason="ambiguous"),  # two groups have it
-        nameless(603, 3, reason="expired"),  # two members of one group say so: the group, no member
-        nameless(604, 4),  # nobody's
-        nameless(-6, 0),  # before, by more than clocks may be off
-        nameless(-4, 1),
-        nameless(HOUR_S + 4, 0),
-        nameless(HOUR_S + 6, 0),
-        nameless(HOUR_S + 2, 0, lasts_s=5),  # ends too late
-        nameless(605, 0, reason="internal"),
-        nameless(606, 0, host="10.0.0.2", client_id=None),
-        nameless(607, 0, host="10.0.0.2", client_id=""),
-        nameless(608, 0, host="10.0.0.3"),
-        nameless(609, 0) | {"group": "billing", "reason": None},
+        unattributed(600, 0),
+        unattributed(601, 1, reason="unknown"),
+        unattributed(602, 2, reason="ambiguous"),  # two groups have it
+        unattributed(603, 3, reason="expired"),  # two members of one group say so: the group, no member
+        unattributed(604, 4),  # nobody's
+        unattributed(-6, 0),  # before, by more than clocks may be off
+        unattributed(-4, 1),
+        unattributed(HOUR_S + 4, 0),
+        unattributed(HOUR_S + 6, 0),
+        unattributed(HOUR_S + 2, 0, lasts_s=5),  # ends too late
+        unattributed(605, 0, reason="internal"),
+        unattributed(606, 0, host="10.0.0.2", client_id=None),
+        unattributed(607, 0, host="10.0.0.2", client_id=""),
+        unattributed(608, 0, host="10.0.0.3"),
+        unattributed(609, 0) | {"group": "billing", "reason": None},
     ],
     [
         said(0, "billing/a", [0, 3]),
@@ -160,8 +162,8 @@ def test_only_what_one_group_may_have_fetched_gets_it(found: Found) -> None:
 
 SCENES["grace time"] = (
     (
-        [nameless(second, 0) for second in (69, 71, 150, 229, 231)]
-        + [nameless(20_000 - HOUR_S - 1, 1), nameless(20_000 - HOUR_S + 1, 1), nameless(20_001, 1)]
+        [unattributed(second, 0) for second in (69, 71, 150, 229, 231)]
+        + [unattributed(20_000 - HOUR_S - 1, 1), unattributed(20_000 - HOUR_S + 1, 1), unattributed(20_001, 1)]
     ),
     [
         said(0, "billing/a", [0, 1]),
@@ -181,7 +183,7 @@ def test_who_may_have_fetched_within_its_grace_time_stands_in_the_way(found: Fou
 
 
 SCENES["a clock set back"] = (
-    [nameless(700, 0, lasts_s=-140), nameless(900, 0, lasts_s=-3)],  # archive had it for a part of the former
+    [unattributed(700, 0, lasts_s=-140), unattributed(900, 0, lasts_s=-3)],  # archive had it for a part of the former
     [
         said(0, "billing/a", [0]),
         said(620, "archive/x", [0]),
@@ -195,7 +197,7 @@ def test_a_sample_that_ended_before_it_began_has_all_of_that_time(found: Found) 
 
 
 SCENES["unknown assignment"] = (
-    [nameless(500, 0), nameless(1050, 0), nameless(1051, 1), nameless(1120, 0), nameless(1200, 1)],
+    [unattributed(500, 0), unattributed(1050, 0), unattributed(1051, 1), unattributed(1120, 0), unattributed(1200, 1)],
     [
         said(0, "connect/a", None),
         said(1000, "billing/b", [1]),
@@ -209,7 +211,13 @@ def test_an_assignment_that_is_not_known_counts_only_alone(found: Found) -> None
 
 
 SCENES["failover"] = (
-    [nameless(900, 0), nameless(900, 1), nameless(998, 0, lasts_s=4), nameless(1100, 0), nameless(1100, 1)],
+    [
+        unattributed(900, 0),
+        unattributed(900, 1),
+        unattributed(998, 0, lasts_s=4),
+        unattributed(1100, 0),
+        unattributed(1100, 1),
+    ],
     [
         said(0, "billing/a", [0]),
         said(0, "billing/b", [1]),
@@ -233,12 +241,12 @@ def test_before_and_after_by_reason_and_again(spark: SparkSession) -> None:
         spark,
         SAMPLES,
         [
-            nameless(1, 0),
-            nameless(1, 0),  # the same in all that names a row: counted together
-            nameless(2, 1),
-            nameless(3, 0, reason="ambiguous"),
-            nameless(4, 0, reason="internal", bytes=7),
-            nameless(5, 0) | {"group": "billing", "reason": None},
+            unattributed(1, 0),
+            unattributed(1, 0),  # the same in all that names a row: counted together
+            unattributed(2, 1),
+            unattributed(3, 0, reason="ambiguous"),
+            unattributed(4, 0, reason="internal", bytes=7),
+            unattributed(5, 0) | {"group": "billing", "reason": None},
         ],
     )
     registrations = table(spark, REGISTRATIONS, [said(0, "billing/a", [0])])
@@ -285,7 +293,7 @@ def _taking_over(seed: int) -> tuple[tuple[list[Row], list[Row]], dict[tuple[flo
     for number in range(400):
         second, partition = number * 10.0, chance.randrange(6)
         fetched[second, partition] = {group for since, until, group in holders[partition] if since <= second <= until}
-        samples.append(nameless(second, partition))
+        samples.append(unattributed(second, partition))
     return (samples, registrations), fetched
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.cumulative_size import cumulative_sizes, measure
 from muster.actors.log.errors import NotLeader
 from muster.actors.log.format.batch import iter_headers
-from muster.actors.log.weight import weigh, weights
 from tests.log.support import TOPIC_ID, client_batch, open_log, run
 
 SMALL = LogConfig(segment_bytes=700, index_interval_bytes=150)
@@ -57,7 +57,7 @@ def test_what_is_told_of_a_partition_is_of_one_moment(tmp_path: Path) -> None:
     async def main() -> None:
         log = await filled(tmp_path / "t-0")
         await log.delete_records(4)
-        found = weigh(log, (7, 1_000))
+        found = measure(log, (7, 1_000))
         assert (found.topic_id, found.log_start_offset, found.end_offset) == (TOPIC_ID, 4, log.high_watermark)
         assert found.bytes_before == {offset: log.bytes_before(offset) for offset in (4, 7, 1_000, log.high_watermark)}
         await log.close()
@@ -74,7 +74,7 @@ def test_who_cannot_be_read_is_left_out(tmp_path: Path) -> None:
                 raise NotLeader("it is not here")
             return log
 
-        found = await weights([(("gone", 0), (1,)), (("t", 0), ())], log_of)
+        found = await cumulative_sizes([(("gone", 0), (1,)), (("t", 0), ())], log_of)
         assert found.keys() == {("t", 0)}
         await log.close()
 

@@ -50,7 +50,7 @@ class Change:
     """Comes in the place of the removed ones. Durable."""
 
 
-class Rewriter:
+class SegmentReplacer:
     """Of one log. For the event loop's thread."""
 
     def __init__(

@@ -15,7 +15,7 @@ TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class CumulativeSizes:
     """Of one partition, all of one moment."""
 
     topic_id: UUID
@@ -27,24 +27,24 @@ class Weights:
     disk. Offsets before the log start count as the log start, those behind the end as the end. Of these two, too."""
 
 
-async def weights(
+async def cumulative_sizes(
     questions: Iterable[tuple[TopicPartition, tuple[int, ...]]], log_of: LogOf[str]
-) -> dict[TopicPartition, Weights]:
+) -> dict[TopicPartition, CumulativeSizes]:
     """Of each partition for these offsets; without those that cannot be read now."""
-    found: dict[TopicPartition, Weights] = {}
+    found: dict[TopicPartition, CumulativeSizes] = {}
     for (topic, partition), offsets in questions:
         try:
-            found[topic, partition] = weigh(await log_of(topic, partition), offsets)
+            found[topic, partition] = measure(await log_of(topic, partition), offsets)
         except LogError:
             continue
         await asyncio.sleep(0)  # one question may be about thousands of partitions
     return found
 
 
-def weigh(log: PartitionLog, offsets: Iterable[int]) -> Weights:
+def measure(log: PartitionLog, offsets: Iterable[int]) -> CumulativeSizes:
     """LogError if the log cannot be read there. One short read for each offset."""
     ends = (log.log_start_offset, log.high_watermark)
-    return Weights(
+    return CumulativeSizes(
         topic_id=log.topic_id,
         log_start_offset=log.log_start_offset,
         end_offset=log.high_watermark,
