@@ -81,7 +81,7 @@ def anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_exist(page: Path) -> None:
     """Paths into this repository."""
-    pattern = r"(?<![\w/.-])((?:actors|bench|chaos|conformance|demo|docs|gateway|placement|spark|tests)/[\w./-]+\.\w+)"
+    pattern = r"(?<![\w/.-])((?:actors|benchmarks|docs|examples|gateway|muster|placement|spark|tests)/[\w./-]+\.\w+)"
     wrong = [path for text in spans(page) for path in re.findall(pattern, text) if not (ROOT / path).exists()]
     assert not wrong
 
@@ -97,9 +97,7 @@ def test_modules_exist(page: Path) -> None:
     """Those that are run with ``python -m``, or named as one of ours."""
     text = page.read_text()
     said = set(re.findall(r"python\s-m\s([\w.]+)", text))
-    said |= {
-        name for span in spans(page) for name in re.findall(r"^((?:actors|gateway|placement|spark)(?:\.\w+)+)", span)
-    }
+    said |= {name for span in spans(page) for name in re.findall(r"^(muster(?:\.\w+)+)", span)}
     assert not {name for name in said if name not in PROPERTIES and not exists(name)}
 
 
