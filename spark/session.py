@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muster.actors.runtime.java import JavaNotFound, java_environment
+from muster.actors.runtime.ray_imports import job_config
 from muster.actors.runtime.ray_on_loopback import use_loopback_for
 from muster.spark import java_names, priority
 
@@ -142,7 +143,13 @@ def raydp_session(
     from py4j.protocol import Py4JError
 
     try:
-        ray.init(address=address, namespace=_NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            address=address,
+            namespace=_NAMESPACE,
+            job_config=job_config(),
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise SparkUnavailable(f"cannot connect to Ray at {address}: {_first_line(error)}") from error
     try:

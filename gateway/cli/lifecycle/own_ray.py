@@ -10,7 +10,6 @@ import logging
 import os
 import secrets
 import shutil
-import site
 import socket
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from typing import Any
 
 import psutil
 
-import muster
+from muster.actors.runtime.ray_imports import job_config
 from muster.actors.runtime.ray_on_loopback import use_loopback, use_loopback_for
 from muster.actors.runtime.settings import NAMESPACE
 from muster.gateway.cli.errors import CliError
@@ -72,7 +71,6 @@ class OwnRay:
         os.environ.setdefault("RAY_worker_maximum_startup_concurrency", _MAX_ACTORS_STARTING)
         os.environ.setdefault("RAY_worker_niceness", "0")  # by default 15: actors would wait for any other process
         use_token(self.token_path)
-        make_importable()
         use_loopback()
         import ray
 
@@ -82,6 +80,7 @@ class OwnRay:
             context = ray.init(
                 address="local",
                 namespace=NAMESPACE,
+                job_config=job_config(),
                 include_dashboard=False,
                 object_store_memory=_OBJECT_STORE_BYTES,
                 num_cpus=max(2, os.cpu_count() or 2),
@@ -118,7 +117,6 @@ def connect(address: str, token_path: str | None) -> None:
     """
     if token_path:
         use_token(Path(token_path))
-    make_importable()
     if address == "auto":
         address = find_ray()
         _use_token_of_user()
@@ -128,7 +126,13 @@ def connect(address: str, token_path: str | None) -> None:
 
     keep_stdout()
     try:
-        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
+        ray.init(
+            address=address,
+            namespace=NAMESPACE,
+            job_config=job_config(),
+            log_to_driver=False,
+            configure_logging=False,
+        )
     except Exception as error:
         raise CliError(
             f"no Ray answers at {address}: {first_line(error)}; "
@@ -188,14 +192,6 @@ def _use_token_of_user() -> None:
     ).exists()
     if has_token:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
-
-
-def make_importable() -> None:
-    """Let Ray's workers import Muster also where it runs from a checkout that is not installed."""
-    root = str(Path(muster.__file__).resolve().parents[1])
-    if root not in site.getsitepackages():
-        known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        os.environ["PYTHONPATH"] = os.pathsep.join([root, *(path for path in known if path and path != root)])
 
 
 def remove_temp_dir(temp_dir: Path) -> None:

@@ -18,8 +18,8 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
+from muster.actors.runtime.ray_imports import let_processes_import
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.lifecycle import own_ray
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.running import by_storage_or_address, state_of
 from muster.gateway.cli.times import Moment, Size, Zone
@@ -127,7 +127,7 @@ def become_spark(
         "stream": stream,
         "once": once,
     }
-    own_ray.make_importable()
+    let_processes_import()
     sys.stdout.flush()
     sys.stderr.flush()
     text = json.dumps(request, default=datetime.isoformat)
