@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-import muster.spark.jobs
 from muster.gateway.cli.spark.commands import JOBS
 from muster.gateway.cli.times import moment
+from muster.spark import jobs
 from tests.cli.conftest import ROOT, Muster, commands, one_line
 
 PATIENCE_S = 300
@@ -100,7 +100,7 @@ def test_an_unknown_job_is_wrong_usage(muster: Muster) -> None:
     done = muster("spark", "nojob")
     assert done.returncode == 2
     assert "'nojob' is not one of 'consumption', 'lag'," in one_line(done)
-    assert tuple(muster.spark.jobs.JOBS) == JOBS
+    assert tuple(jobs.JOBS) == JOBS
 
 
 def test_a_folder_of_the_users_that_is_called_spark_is_not_ours(muster: Muster, tmp_path: Path) -> None:
