@@ -176,7 +176,7 @@ _NOT_YET = """
     tests/placement/test_mirror.py tests/placement/test_repair.py tests/placement/test_repair_history.py
     tests/placement/test_topic_registry.py tests/placement/test_view.py tests/placement/test_zookeeper_client.py
     tests/placement/test_zookeeper_outages.py tests/plugin/test_pytest_muster.py tests/plugin/test_pytest_plugin.py
-    tests/plugin/users_environment.py tests/reconciler/test_mapping_repair.py tests/reconciler/test_reconciler.py
+    tests/reconciler/test_mapping_repair.py tests/reconciler/test_reconciler.py
     tests/reconciler/test_repair_rows.py tests/recording/test_commit_window.py tests/recording/test_group_events.py
     tests/recording/test_group_history.py tests/recording/test_registrations.py tests/restart/test_restart.py
     tests/restart/test_secured.py tests/restart/test_zookeeper_outage.py tests/runtime/test_bound.py

@@ -1,4 +1,7 @@
-"""The environment of somebody who tests with pytest-muster: its wheel, pytest, and what else is named; no Muster."""
+"""The environment of someone who tests with pytest-muster: its wheel, pytest, and what else is named.
+
+Muster is in it only if its wheel is given.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import subprocess
 import sys
 import venv
 from collections.abc import Iterable, Iterator
-from importlib.metadata import distribution
+from importlib.metadata import distribution, distributions
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,10 +22,23 @@ SOURCE = ROOT / "pytest-muster"
 def build_wheel(directory: Path) -> Path:
     """The wheel of pytest-muster, built from a copy of this checkout's."""
     shutil.copytree(SOURCE, directory / "source", ignore=shutil.ignore_patterns("*.egg-info", "build", "__pycache__"))
-    build = ("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(directory), str(directory / "source"))
-    _pip(sys.executable, *build)
-    (wheel,) = directory.glob("*.whl")
-    return wheel
+    return _built(directory)
+
+
+def build_wheel_of_muster(directory: Path) -> Path:
+    """The wheel of Muster, built from a copy of what git knows or would add."""
+    for file in files_of_checkout():
+        copy = directory / "source" / file
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / file, copy, follow_symlinks=False)
+    return _built(directory)
+
+
+def files_of_checkout() -> list[str]:
+    """As git knows them, or would add them; relative to the root."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    return [file for file in dict.fromkeys(listed) if os.path.lexists(ROOT / file) and file]
 
 
 def make_environment(directory: Path, wheel: Path, others: Iterable[str] = ()) -> Path:
@@ -30,16 +46,13 @@ def make_environment(directory: Path, wheel: Path, others: Iterable[str] = ()) -
 
     pytest and the others are this environment's, linked, so that nothing is fetched.
     """
-    venv.create(directory, symlinks=True)
-    python = directory / "bin" / "python"
-    _pip(str(python), "install", "--no-deps", "--no-index", str(wheel))
-    purelib = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    packages = Path(subprocess.run([python, "-c", purelib], capture_output=True, text=True, check=True).stdout.strip())
-    for name in _needed({"pytest", *others}):
-        files = distribution(name).files or ()
-        for top in {file.parts[0] for file in files if file.parts[0] not in ("..", "__pycache__")}:
-            (packages / top).symlink_to(distribution(name).locate_file(top))
-    return python
+    return _environment(directory, [wheel], _needed({"pytest", *others}))
+
+
+def make_environment_with_muster(directory: Path, *wheels: Path) -> Path:
+    """A new environment with the wheels, and all that is here beside Muster and pytest-muster: its Python."""
+    names = {found.name for found in distributions()} - {"muster", "pytest-muster"}
+    return _environment(directory, wheels, names)
 
 
 def run_pytest(python: Path, directory: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -58,6 +71,28 @@ def run_pytest(python: Path, directory: Path, *arguments: str, **environment: st
         timeout=300,
         check=False,
     )
+
+
+def _built(directory: Path) -> Path:
+    """The wheel, built out of the folder ``source``."""
+    build = ("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(directory), str(directory / "source"))
+    _pip(sys.executable, *build)
+    (wheel,) = directory.glob("*.whl")
+    return wheel
+
+
+def _environment(directory: Path, wheels: Iterable[Path], linked: Iterable[str]) -> Path:
+    venv.create(directory, symlinks=True)
+    python = directory / "bin" / "python"
+    _pip(str(python), "install", "--no-deps", "--no-index", *map(str, wheels))
+    purelib = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    packages = Path(subprocess.run([python, "-c", purelib], capture_output=True, text=True, check=True).stdout.strip())
+    for name in linked:
+        files = distribution(name).files or ()
+        for top in {file.parts[0] for file in files if file.parts[0] not in ("..", "__pycache__")}:
+            if not (packages / top).exists():
+                (packages / top).symlink_to(distribution(name).locate_file(top))
+    return python
 
 
 def _needed(names: set[str]) -> Iterator[str]:

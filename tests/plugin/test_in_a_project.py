@@ -1,0 +1,132 @@
+"""An installed Muster, in a project whose own packages are called as Muster's folders are, or ``muster``."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.users_environment import (
+    build_wheel,
+    build_wheel_of_muster,
+    files_of_checkout,
+    make_environment_with_muster,
+    run_pytest,
+)
+from tests.restart.test_restart import nothing_is_left
+
+pytestmark = pytest.mark.recovery
+
+FOLDERS = ("actors", "gateway", "placement", "spark")
+"""Of the checkout; installed, they are packages of ``muster``."""
+
+CONFIGURATION = """
+[pytest]
+muster_properties = metrics.samples.flush.ms = 500
+"""
+
+PLAN = """
+name: the coordinator is killed, and its successor refuses a commit
+steps:
+  - {at: 0s, action: error, api: OffsetCommit, error: NOT_COORDINATOR, when: once}
+  - {at: 100ms, action: kill, group: readers}
+"""
+
+TESTS = """
+import json
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import urlopen
+
+import actors
+import gateway
+import muster as own_muster
+import placement
+import spark
+import tests
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pytest_muster import FaultClient
+
+TOPIC, GROUP, COUNT = "orders", "readers", 20
+
+
+def commit(muster, offset):
+    consumer = Consumer({"bootstrap.servers": muster.bootstrap, "group.id": GROUP})
+    (committed,) = consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
+    assert committed.error is None
+    (committed,) = consumer.committed([TopicPartition(TOPIC, 0)], 30)
+    consumer.close()
+    return committed.offset
+
+
+def test_the_projects_packages_are_its_own():
+    packages = (actors, gateway, own_muster, placement, spark, tests)
+    assert {package.OWNER for package in packages} == {"the project"}
+
+
+def test_produce_and_consume(muster):
+    muster.topic(TOPIC)
+    producer = Producer({"bootstrap.servers": muster.bootstrap})
+    for number in range(COUNT):
+        producer.produce(TOPIC, f"order-{number}")
+    assert producer.flush(30) == 0
+    consumer = Consumer({"bootstrap.servers": muster.bootstrap, "group.id": GROUP, "auto.offset.reset": "earliest"})
+    consumer.subscribe([TOPIC])
+    orders = [consumer.poll(30).value() for _ in range(COUNT)]
+    consumer.close()
+    assert orders == [f"order-{number}".encode() for number in range(COUNT)]
+
+
+def test_a_plan_of_faults(muster):
+    faults = FaultClient(muster.http_url)
+    faults.run("outage.yaml")
+    assert commit(muster, 7) == 7
+    assert [fault["hits"] for fault in faults.faults()] == [1]
+    with urlopen(muster.metrics_urls[0], timeout=30) as answer:
+        assert 'muster_faults_injected_total{action="kill"' in answer.read().decode()
+
+
+def test_spark_through_raydp(muster):
+    command = [str(Path(sys.executable).with_name("muster")), "spark", "consumption", "--format", "json"]
+    done = subprocess.run([*command, "--storage", str(muster.storage)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)["jobs"]["consumption"]
+    (row,) = (row for row in answer["groups"]["rows"] if row["group"] == GROUP)
+    assert (row["messages"], row["distinct"]) == (COUNT, COUNT)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel_of_muster(tmp_path_factory.mktemp("wheel"))
+
+
+def test_the_wheel_holds_one_package_with_all_its_files(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert {name.split("/")[0] for name in names} == {"muster", "muster-0.1.0.dist-info"}
+    links = {f"muster/{folder}" for folder in FOLDERS}
+    files = files_of_checkout()
+    inside = {f"muster/{file}" for file in files if file.startswith(tuple(f"{folder}/" for folder in FOLDERS))}
+    inside |= {file for file in files if file.startswith("muster/")} - links
+    assert {name for name in names if name.startswith("muster/")} == inside
+    assert {Path(file).suffix for file in inside} == {".py", ".typed", ".json", ".yaml", ".j2", ".properties"}
+
+
+@pytest.mark.timeout(300)  # two wheels, a Muster that starts and stops, a Spark
+def test_a_project_with_packages_of_the_same_names(wheel: Path, tmp_path: Path) -> None:
+    python = make_environment_with_muster(tmp_path / "environment", wheel, build_wheel(tmp_path / "wheel"))
+    project = tmp_path / "project"
+    for name in (*FOLDERS, "muster", "tests"):
+        (project / name).mkdir(parents=True)
+        (project / name / "__init__.py").write_text('OWNER = "the project"\n')
+    (project / "pytest.ini").write_text(CONFIGURATION)
+    (project / "outage.yaml").write_text(PLAN)
+    (project / "tests" / "test_orders.py").write_text(TESTS)
+    before = {path for path in project.rglob("*") if path.is_file()}
+    done = run_pytest(python, project, "-v", f"--basetemp={tmp_path / 'temp'}")
+    assert "4 passed" in done.stdout, done.stdout
+    assert {path for path in project.rglob("*") if path.is_file() and path.suffix != ".pyc"} == before
+    nothing_is_left(tmp_path / "temp" / "muster0" / "storage")
