@@ -28,7 +28,7 @@ PASSING_BY = re.compile(
     r"print|(click\.)?(echo|secho|echo_via_pager)|sys\.(__)?(stdout|stderr)(__)?(\.buffer)?\.(write|writelines)"
     r"|(rich\.)?(console\.)?Console|RichHandler|logging\.Formatter"
 )
-PATHS = {("up", "directory"), ("up", "sets"), ("log dump", "what"), ("log verify", "what")}
+PATHS = {("up", "directory"), ("up", "sets"), ("log dump", "what"), ("log replay", "what"), ("log verify", "what")}
 """What may hold a path, whose bytes are any."""
 NAMES = (
     "\x1b[31mred\x1b[0m",

@@ -1,4 +1,4 @@
-"""Reading the files of a partition without owning it: for ``muster log verify`` and ``muster log dump``.
+"""Reading the files of a partition without owning it: for ``muster log verify``, ``dump`` and ``replay``.
 
 Nothing is written, and no file has to be whole. While a log is served, the end of its last segment moves.
 """
@@ -78,6 +78,33 @@ def segment_files(directory: Path) -> list[Path]:
     manifest, point = _manifest(directory)
     ends = loading.counting(manifest, [entry.name for entry in directory.iterdir()], point) if manifest else {}
     return [path for name in ends if (path := _file_of(directory, name)) is not None]
+
+
+def counting_batches(directory: Path) -> Iterator[tuple[Path, Batch]]:
+    """Each batch that counts, with its segment file, in order of offsets: what an opening keeps.
+
+    Where there is damage, also what is whole behind it. Of a directory without a manifest, such as Apache Kafka's, all
+    batches of all segment files. OSError, LogError.
+    """
+    manifest, point = _manifest(directory)
+    if manifest is None:
+        yield from ((path, batch) for path in sorted(directory.glob("*.log")) for batch in read_batches(path))
+        return
+    next_offset = manifest.log_start_offset
+    for name, end in loading.counting(manifest, [entry.name for entry in directory.iterdir()], point).items():
+        path = _file_of(directory, name)
+        known_end = point.next_offset if end is None and point is not None and point.segment == name else end
+        if path is None:
+            continue
+        for batch in read_batches(path):
+            header = batch.header
+            if end is not None and header.next_offset > end:
+                break  # of a writer that failed or was fenced
+            if batch.damage is not None and (known_end is None or header.base_offset >= known_end):
+                break  # the tail is cut there
+            if batch.damage is None and header.last_offset >= next_offset:
+                next_offset = header.next_offset
+                yield path, batch
 
 
 def _file_of(directory: Path, name: SegmentName) -> Path | None:

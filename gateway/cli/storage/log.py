@@ -16,6 +16,7 @@ from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.output import counted, print_json, print_table
 from muster.gateway.cli.storage import directory as storage
 from muster.gateway.cli.storage.log_dump import dump
+from muster.gateway.cli.storage.log_replay import replay
 
 _PARTITION = re.compile(r"(.+)-(\d+)")
 _COLUMNS = ("PARTITION", "SEGMENTS", "BATCHES", "RECORDS", "LOG START", "LOG END", "STATE")
@@ -59,6 +60,7 @@ def verify(what: tuple[str, ...], directory: Path, as_json: bool) -> None:
 
 
 log.add_command(dump)
+log.add_command(replay)
 
 
 def _partitions(directory: Path, what: tuple[str, ...]) -> list[Path]:
