@@ -15,7 +15,7 @@ from muster.actors.controller.managed import Managed
 from muster.actors.controller.supervisor import Supervisor
 from muster.actors.faults.control import Process
 from muster.actors.faults.errors import FaultError, UnknownTarget
-from muster.actors.faults.model import near_miss
+from muster.actors.faults.fields import near_miss
 from muster.actors.faults.registry import Book
 from muster.placement.hashing import partition_for
 

@@ -15,7 +15,7 @@ from muster.actors.faults import processes
 from muster.actors.faults.errors import FaultError, UnknownTarget
 from muster.actors.faults.history import FaultHistory
 from muster.actors.faults.holder import started_of
-from muster.actors.faults.model import CONTINUE, KILL, LASTING, PAUSE, Fault
+from muster.actors.faults.model import ActorFault, ContinueFault, Fault, HeldFault, KillFault, PauseFault, RequestFault
 from muster.actors.faults.registry import Book, Entry, FaultRegistry, Target
 from muster.actors.runtime.process import wall_ms
 
@@ -102,7 +102,7 @@ class FaultControl:
         An actor fault on the controller, or on ``by``, the gateway that asks, is left to that gateway: ``{"id": ID,
         "left": {...}}`` with arguments for :func:`do_left`. UnknownTarget when there is no such actor.
         """
-        if fault.is_of_actor:
+        if isinstance(fault, ActorFault):
             return await self._inject_in_actor(fault, by)
         entry = self._registry.add(self._registry.next_id(), fault)
         self._history.injected(entry.id, fault)
@@ -110,10 +110,10 @@ class FaultControl:
         log.info("fault %s: %s", entry.id, fault.to_json())
         return {"id": entry.id, "late_gateways": await self._tell()}
 
-    async def _inject_in_actor(self, fault: Fault, by: str) -> dict[str, Any]:
+    async def _inject_in_actor(self, fault: ActorFault, by: str) -> dict[str, Any]:
         actor = fault.actor or self._cluster.actor_of_group(fault.group or "")
         held = [entry for entry in self._registry.entries if entry.target is not None and entry.target.actor == actor]
-        if fault.action == CONTINUE and held:
+        if isinstance(fault, ContinueFault) and held:
             await self._end(held)
             return _told(held[-1].id, actor, held[-1].target)
         where = self._cluster.process_of(actor)
@@ -124,14 +124,12 @@ class FaultControl:
         told = _told(fault_id, actor, where)
         self._history.injected(fault_id, fault, actor, **where._asdict())
         began_ms = self._history.now_ms()
-        if actor in (by, _CONTROLLER) and fault.action != CONTINUE:
-            if fault.action == KILL:  # nobody comes back to say so
+        if actor in (by, _CONTROLLER) and not isinstance(fault, ContinueFault):
+            if isinstance(fault, KillFault):  # nobody comes back to say so
                 self._history.signalled(fault_id, fault, actor, began_ms, **where._asdict())
             return told | {"left": {"fault": fault, "fault_id": fault_id, "actor": actor, "where": where}}
-        holder = await self._cluster.run(
-            where.node_id, processes.do, fault.action, where.pid, fault.speed, fault.expires_ms
-        )
-        if fault.action in LASTING:
+        holder = await self._cluster.run(where.node_id, processes.do, fault, where.pid)
+        if isinstance(fault, HeldFault):
             await self.held(fault_id, fault, actor, where, holder)
         else:
             self._history.signalled(fault_id, fault, actor, began_ms, **where._asdict())
@@ -144,8 +142,8 @@ class FaultControl:
         self._registry.add(fault_id, fault, target).hits = 1
         self._watch()
 
-    def _check_that_somebody_can_end_it(self, fault: Fault, actor: str) -> None:
-        if fault.action != PAUSE or fault.expires_ms is not None:
+    def _check_that_somebody_can_end_it(self, fault: ActorFault, actor: str) -> None:
+        if not isinstance(fault, PauseFault) or fault.expires_ms is not None:
             return
         if actor == _CONTROLLER or self._cluster.gateways() == [actor]:
             raise UnknownTarget(f"nobody could end a pause of {actor}: say expires_ms, when it ends by itself")
@@ -213,7 +211,7 @@ class FaultControl:
             if entry.target is not None:
                 where = entry.target
                 await self._cluster.run(where.node_id, processes.release, where.holder, where.pid)
-        if any(not entry.fault.is_of_actor for entry in gone):
+        if any(isinstance(entry.fault, RequestFault) for entry in gone):
             await self._tell()
 
     def _paused(self) -> set[str]:

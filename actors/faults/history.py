@@ -66,17 +66,18 @@ class FaultHistory:
     def _tell(
         self, fault_id: str, event: str, fault: Fault, actor: str | None, more: dict[str, Any], ts_ms: int | None = None
     ) -> None:
-        rest = {name: value for name, value in fault.to_json().items() if name not in _COLUMNS} | more
+        fields = fault.to_json()
+        rest = {name: value for name, value in fields.items() if name not in _COLUMNS} | more
         row: dict[str, Any] = {
             "ts": self.now_ms() if ts_ms is None else ts_ms,
             "fault": fault_id,
             "event": event,
             "action": fault.action,
-            "actor": actor or fault.actor,
-            "api": fault.api,
+            "actor": actor or fields.get("actor"),
+            "api": fields.get("api"),
             "group": fault.group,
-            "member_id": fault.member,
-            "client_id": fault.client_id,
+            "member_id": fields.get("member"),
+            "client_id": fields.get("client_id"),
             "detail": json.dumps(rest) if rest else None,
         }
         self._add(row)

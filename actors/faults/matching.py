@@ -10,7 +10,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from muster.actors.faults.model import ALWAYS, ONCE, Fault
+from muster.actors.faults.fields import ALWAYS, ONCE, Nth, Probability
+from muster.actors.faults.model import RequestFault
 
 _WHOLE = 2**64
 
@@ -28,22 +29,17 @@ class Facts:
     """Partitions of __consumer_offsets of its groups."""
 
 
-def may_match(fault: Fault, *, gateway: int, api: str, client_id: str | None) -> bool:
+def may_match(fault: RequestFault, *, gateway: int, api: str, client_id: str | None) -> bool:
     """Whether what is known without reading the request's body is what the fault is for."""
-    return (
-        not fault.is_of_actor
-        and fault.gateway in (None, gateway)
-        and fault.api in (None, api)
-        and fault.client_id in (None, client_id)
-    )
+    return fault.gateway in (None, gateway) and fault.api in (None, api) and fault.client_id in (None, client_id)
 
 
-def needs_facts(fault: Fault) -> bool:
+def needs_facts(fault: RequestFault) -> bool:
     """Whether the request's body has to be read to know."""
     return any(scope is not None for scope in (fault.group, fault.member, fault.topic, fault.partition))
 
 
-def matches(fault: Fault, facts: Facts) -> bool:
+def matches(fault: RequestFault, facts: Facts) -> bool:
     """Whether the body is what the fault is for; where it names several groups or topics, any of them will do."""
     return (
         (fault.group is None or fault.group in facts.groups)
@@ -53,23 +49,23 @@ def matches(fault: Fault, facts: Facts) -> bool:
     )
 
 
-def _names_partition(fault: Fault, partition: int, facts: Facts) -> bool:
+def _names_partition(fault: RequestFault, partition: int, facts: Facts) -> bool:
     if fault.topic is None:
         return partition in facts.offsets_partitions
     return partition in facts.topics[fault.topic]
 
 
-def fires(fault: Fault, match: int) -> bool:
+def fires(fault: RequestFault, match: int) -> bool:
     """Whether the fault acts on the request that matched as the ``match``-th, from 1."""
     when = fault.when
     if when == ALWAYS:
         return True
     if when == ONCE:
         return match == 1
-    assert isinstance(when, Mapping)
-    if "nth" in when:
-        return bool(match == when["nth"])
-    return bool(drawn(when["seed"], match) < when["probability"] * _WHOLE)
+    if isinstance(when, Nth):
+        return match == when.nth
+    assert isinstance(when, Probability)
+    return drawn(when.seed, match) < when.probability * _WHOLE
 
 
 def drawn(seed: int, number: int) -> int:
@@ -77,8 +73,9 @@ def drawn(seed: int, number: int) -> int:
     return int.from_bytes(hashlib.blake2b(f"{seed}:{number}".encode(), digest_size=8).digest(), "big")
 
 
-def is_spent(fault: Fault, match: int) -> bool:
+def is_spent(fault: RequestFault, match: int) -> bool:
     """Whether no later match can make the fault act again."""
-    if fault.when == ONCE:
+    when = fault.when
+    if when == ONCE:
         return match >= 1
-    return isinstance(fault.when, Mapping) and "nth" in fault.when and match >= fault.when["nth"]
+    return isinstance(when, Nth) and match >= when.nth

@@ -11,20 +11,21 @@ from pathlib import Path
 
 from muster.actors.faults import holder
 from muster.actors.faults.errors import FaultError
-from muster.actors.faults.model import CONTINUE, KILL
+from muster.actors.faults.model import ActorFault, HeldFault, KillFault, SlowFault
 
 _START_S = 20.0
 
 
-def do(action: str, pid: int, speed: float | None, expires_ms: int | None) -> int:
+def do(fault: ActorFault, pid: int) -> int:
     """Kill, continue, or hold the process; the pid of what holds it, else 0. FaultError if it is gone."""
-    if action in (KILL, CONTINUE):
+    if not isinstance(fault, HeldFault):
         try:
-            os.kill(pid, signal.SIGKILL if action == KILL else signal.SIGCONT)
+            os.kill(pid, signal.SIGKILL if isinstance(fault, KillFault) else signal.SIGCONT)
         except (ProcessLookupError, PermissionError) as error:
             raise FaultError(f"process {pid} cannot be sent a signal: {error.strerror}") from error
         return 0
-    command = [sys.executable, "-I", "-S", str(Path(holder.__file__)), str(pid), str(speed or 0), str(expires_ms or 0)]
+    speed, expires_ms = fault.speed if isinstance(fault, SlowFault) else 0, fault.expires_ms or 0
+    command = [sys.executable, "-I", "-S", str(Path(holder.__file__)), str(pid), str(speed), str(expires_ms)]
     started = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=_START_S, cwd="/", check=False
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 from muster.actors.faults.errors import InvalidFault
 from muster.actors.faults.matching import fires
-from muster.actors.faults.model import Fault
+from muster.actors.faults.model import Fault, RequestFault
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Book:
 
     version: int
     """Grows with every change; a gateway ignores what is not newer than what it has."""
-    faults: tuple[tuple[str, Fault, int | None], ...] = field(default=())
+    faults: tuple[tuple[str, RequestFault, int | None], ...] = field(default=())
     """(id, fault, ms that are left) in the order of injection."""
 
 
@@ -134,7 +134,7 @@ class FaultRegistry:
         if entry is None:
             return 0
         entry.matched += 1
-        entry.hits += fires(entry.fault, entry.matched)
+        entry.hits += isinstance(entry.fault, RequestFault) and fires(entry.fault, entry.matched)
         self._save()
         return entry.matched
 
@@ -154,7 +154,7 @@ class FaultRegistry:
             tuple(
                 (entry.id, entry.fault, None if entry.expires_at_ms is None else max(entry.expires_at_ms - now_ms, 0))
                 for entry in self.entries
-                if not entry.fault.is_of_actor
+                if isinstance(entry.fault, RequestFault)
             ),
         )
 

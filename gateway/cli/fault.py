@@ -128,7 +128,7 @@ def _fields(command: F) -> F:
 
     for name, (metavar, kind) in reversed(_OPTIONS.items()):
         option = f"--{name.replace('_', '-')}"
-        command = click.option(option, name, metavar=metavar, type=kind, help=FIELDS[name].description)(command)
+        command = click.option(option, name, metavar=metavar, type=kind, help=FIELDS[name])(command)
     return command
 
 

@@ -14,8 +14,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from muster.actors.faults.fields import ALWAYS, error_code
 from muster.actors.faults.matching import Facts, fires, is_spent, matches, may_match, needs_facts
-from muster.actors.faults.model import ALWAYS, CLOSE, DELAY, DROP, ERROR, NO_ANSWER, Fault, error_code
+from muster.actors.faults.model import (
+    CloseFault,
+    DelayFault,
+    DropFault,
+    ErrorFault,
+    Fault,
+    NoAnswerFault,
+    RequestFault,
+)
 from muster.actors.faults.registry import Book
 from muster.actors.wire import codec
 from muster.actors.wire.codec import field
@@ -50,7 +59,7 @@ class _Active:
     """A fault that is in force here."""
 
     id: str
-    fault: Fault
+    fault: RequestFault
     over: asyncio.Event
     timer: asyncio.TimerHandle | None = None
     spent: bool = False
@@ -109,7 +118,7 @@ class GatewayFaults:
                 log.info("the controller is asked again which faults are in force: %s", error)
                 await asyncio.sleep(_AGAIN_S)
 
-    def _begin(self, fault_id: str, fault: Fault, left_ms: int | None) -> None:
+    def _begin(self, fault_id: str, fault: RequestFault, left_ms: int | None) -> None:
         active = self._active[fault_id] = _Active(fault_id, fault, asyncio.Event())
         if left_ms is not None:
             active.timer = asyncio.get_running_loop().call_later(left_ms / 1000, self._end, fault_id)
@@ -202,45 +211,42 @@ class GatewayFaults:
             await asyncio.shield(self._reporting)
 
     async def _before(self, active: _Active, call: Call) -> _Done | None:
-        fault = active.fault
-        if fault.action == DELAY:
-            await self._delay(active)
+        if isinstance(active.fault, DelayFault):
+            await self._delay(active, active.fault)
             return None
         return _Done(await self._instead(active, call, None))
 
     async def _after(self, active: _Active, call: Call, reply: Reply | None) -> Reply | None:
-        if active.fault.action == DELAY:
-            await self._delay(active)
+        if isinstance(active.fault, DelayFault):
+            await self._delay(active, active.fault)
             return reply
         return await self._instead(active, call, reply)
 
     async def _instead(self, active: _Active, call: Call, reply: Reply | None) -> Reply | None:
         """What the client gets in place of an answer."""
         fault = active.fault
-        if fault.action == ERROR:
-            assert fault.error is not None
+        if isinstance(fault, ErrorFault):
             body = APIS[call.header.api_key].error_body(call, error_code(fault.error))
             return call.reply({"throttle_time": 0, **body})
-        if fault.action == DROP:
+        if isinstance(fault, DropFault):
             return None
-        if fault.action == NO_ANSWER:
+        if isinstance(fault, NoAnswerFault):
             await active.over.wait()
             raise BadRequest(Cause.FAULT, f"fault {active.id}, which withheld an answer, is over")
-        assert fault.action == CLOSE
+        assert isinstance(fault, CloseFault)
         raise BadRequest(Cause.FAULT, f"fault {active.id}")
 
-    async def _delay(self, active: _Active) -> None:
+    async def _delay(self, active: _Active, fault: DelayFault) -> None:
         """Ends early when the fault is cleared."""
-        assert active.fault.delay_ms is not None
         try:
-            async with asyncio.timeout(active.fault.delay_ms / 1000):
+            async with asyncio.timeout(fault.delay_ms / 1000):
                 await active.over.wait()
         except TimeoutError:
             return
 
     def _say(self, active: _Active, call: Call, api: str) -> None:
         fault, connection = active.fault, call.connection
-        what = fault.action if fault.error is None else f"{fault.action} {fault.error}"
+        what = f"{fault.action} {fault.error}" if isinstance(fault, ErrorFault) else fault.action
         self._gateway.metrics.fault_injected(fault.action, api=api)
         log.warning(
             "fault %s: %s (%s) to %s, correlation id %d, of client %.200r, connection %s of %s:%d",

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from muster.actors.faults import processes
 from muster.actors.faults.errors import FaultError, FaultsDisabled, InvalidFault, UnknownTarget, Unreachable
-from muster.actors.faults.model import LASTING, PAUSE, Fault
+from muster.actors.faults.model import ActorFault, Fault, HeldFault, PauseFault
 from muster.actors.faults.plan import Plan, Run, Step
 from muster.gateway.faults.injection import GatewayFaults
 from muster.gateway.http.openapi_faults import document
@@ -79,7 +79,7 @@ class _Api:
     async def _inject(self, fault: Fault, faults: GatewayFaults) -> dict[str, Any]:
         done = await faults.controller.inject(fault, f"gateway-{self._gateway.id}")
         left = done.pop("left", None)
-        if fault.is_of_actor:
+        if isinstance(fault, ActorFault):
             self._gateway.metrics.fault_injected(fault.action, actor=done["actor"])
             log.warning("fault %s: %s %s, pid %d", done["id"], fault.action, done["actor"], done["pid"])
         if left is not None and left["actor"] == f"gateway-{self._gateway.id}":
@@ -198,9 +198,9 @@ async def _until(request: web.Request, time_s: float) -> None:
 async def _do(left: dict[str, Any], faults: GatewayFaults) -> None:
     """What the controller could not do to itself, or to this process before it had answered."""
     fault, where = left["fault"], left["where"]
-    signal = (fault.action, where.pid, fault.speed, fault.expires_ms)
-    holder = await faults.controller.run(where.node_id, processes.do, *signal)
-    if fault.action in LASTING and (left["actor"], fault.action) != ("controller", PAUSE):  # nobody there to be told
+    holder = await faults.controller.run(where.node_id, processes.do, fault, where.pid)
+    nobody_is_there = left["actor"] == "controller" and isinstance(fault, PauseFault)
+    if isinstance(fault, HeldFault) and not nobody_is_there:
         await faults.controller.held(left["fault_id"], fault, left["actor"], where, holder)
 
 

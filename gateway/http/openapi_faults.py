@@ -1,11 +1,13 @@
-"""The OpenAPI 3.1 description of the fault API, made of the table of a fault's fields."""
+"""The OpenAPI 3.1 description of the fault API; what a fault is comes from the union that checks it."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any
 
-from muster.actors.faults.model import ACTIONS, FIELDS, PHASES, SLOW
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+
+from muster.actors.faults.model import FAULT
 
 _TEXT = {"type": "string"}
 _COUNT = {"type": "integer", "minimum": 0}
@@ -95,9 +97,9 @@ def _paths() -> dict[str, Any]:
 
 def _schemas() -> dict[str, Any]:
     ids = {"type": "array", "items": _TEXT}
-    fields = {name: {**field.schema, "description": field.description} for name, field in FIELDS.items()}
-    fields["action"]["description"] = " ".join(f"{name}: {text}" for name, text in ACTIONS.items())
-    fields["phase"]["description"] = " ".join(f"{name}: {text}" for name, text in PHASES.items())
+    fault = FAULT.json_schema(ref_template="#/components/schemas/{model}", schema_generator=_Schema)
+    parts = fault.pop("$defs")
+    kinds = [parts[ref.rpartition("/")[2]] for ref in fault["discriminator"]["mapping"].values()]
     listed = {
         "id": _TEXT,
         "fault": _ref("Fault"),
@@ -107,15 +109,9 @@ def _schemas() -> dict[str, Any]:
         "hits": {**_COUNT, "description": "Requests that it acted on."},
     }
     holds = {"actor": _TEXT, "pid": _COUNT}
-    step = {
-        "at": {"type": ["string", "number"], "description": "From the start of the plan: 500ms, 2s, 1.5m, or seconds."},
-        "name": {**_TEXT, "description": "What a later step clears it by."},
-        "clear": {**_TEXT, "description": "Name of an earlier step, or all; without fields of a fault."},
-        **fields,
-        "when": {"description": f"{fields['when']['description']} A probability may have the plan's seed."},
-    }
     return {
-        "Fault": _object(fields, "action"),
+        **parts,
+        "Fault": fault,
         "Injected": _object({"id": _TEXT, "late_gateways": ids, **holds}, "id", "late_gateways"),
         "Faults": _object(
             {"faults": {"type": "array", "items": _object({**listed, **holds}, *listed)}},
@@ -126,7 +122,7 @@ def _schemas() -> dict[str, Any]:
             {
                 "name": _TEXT,
                 "seed": {"type": "integer"},
-                "steps": {"type": "array", "minItems": 1, "items": _object(step, "at")},
+                "steps": {"type": "array", "minItems": 1, "items": {"oneOf": _steps(kinds)}},
             },
             "steps",
         ),
@@ -161,12 +157,39 @@ def _schemas() -> dict[str, Any]:
     }
 
 
+def _steps(kinds: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A step of a plan is a fault at a time, or the end of one."""
+    at = {"type": ["string", "number"], "description": "From the start of the plan: 500ms, 2s, 1.5m, or seconds."}
+    named = {"at": at, "name": {**_TEXT, "description": "What a later step clears it by."}}
+    steps = [_object({"at": at, "clear": {**_TEXT, "description": "Name of an earlier step, or all."}}, "at", "clear")]
+    for kind in kinds:
+        fields = dict(kind["properties"])
+        if "when" in fields:
+            text = f"{fields['when']['description']} A probability may have the plan's seed."
+            fields["when"] = {"description": text}
+        steps.append({**kind, **_object(named | fields, "at", *kind["required"])})
+    return steps
+
+
+class _Schema(GenerateJsonSchema):
+    """Fields that may be left out are not said to be null as well, nor is every one given a title."""
+
+    def nullable_schema(self, schema: Any) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: Any) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"]) if schema["default"] is None else super().default_schema(schema)
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
 def _responses() -> dict[str, Any]:
     texts = {
         "400": "The fault or the plan cannot be; problems names everything that is wrong.",
         "403": "Fault injection is off.",
         "404": "There is no such fault, or no such actor runs.",
-        "409": f"It cannot be done now, as a {SLOW} of a process that is gone.",
+        "409": "It cannot be done now, as a slow of a process that is gone.",
         "415": "The body is not application/json, nor, where it is a plan, application/yaml.",
         "503": "The controller does not answer; whether it was done is not known.",
     }

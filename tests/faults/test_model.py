@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
 import pytest
 
 from muster.actors.faults import Fault, InvalidFault
-from muster.actors.faults.model import ACTIONS, ACTOR_ACTIONS, FIELDS
+from muster.actors.faults.model import ACTIONS, FIELDS
 from muster.actors.tables.schemas.cluster import FAULTS_SCHEMA
 
 GOOD: tuple[dict[str, Any], ...] = (
@@ -40,8 +41,21 @@ def test_json_there_and_back(fields: dict[str, Any]) -> None:
     assert Fault.from_json(json.loads(json.dumps(fault.to_json()))) == fault
 
 
-def test_every_field_of_the_dataclass_is_in_the_table() -> None:
-    assert [name for name in Fault.__dataclass_fields__ if name != "_"] == list(FIELDS)
+@pytest.mark.parametrize("fields", GOOD, ids=lambda fields: fields["action"])
+def test_a_copy_for_another_process_is_the_same(fields: dict[str, Any]) -> None:
+    fault = Fault.from_json(fields)
+    copy = pickle.loads(pickle.dumps(fault))
+    assert (copy, type(copy), hash(copy)) == (fault, type(fault), hash(fault))
+
+
+def test_a_fault_cannot_be_changed() -> None:
+    fault = Fault("drop")
+    with pytest.raises(AttributeError, match="cannot assign to field"):
+        fault.group = "g"
+
+
+def test_what_is_the_default_may_be_said() -> None:
+    assert Fault("kill", group="g", when="always", phase="before", expires_ms=None) == Fault("kill", group="g")
 
 
 @pytest.mark.parametrize(
@@ -131,8 +145,10 @@ def test_what_is_no_object(value: Any) -> None:
         Fault.from_json(value)
 
 
-def test_every_action_is_of_actors_or_of_requests() -> None:
-    assert set(ACTIONS) > ACTOR_ACTIONS
+def test_every_field_says_what_it_means() -> None:
+    assert all(FIELDS.values())
+    assert set().union(*GOOD) == set(FIELDS)
+    assert all(ACTIONS.values())
 
 
 def test_the_table_names_every_action() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.actors.faults import InvalidFault, Plan
+from muster.actors.faults.fields import Probability
 
 TEXT = """
 name: a coordinator that comes and goes
@@ -38,7 +39,7 @@ def test_a_plan_in_the_order_of_its_times(tmp_path: Path) -> None:
 def test_seeds_come_from_the_plans_and_differ_by_step() -> None:
     first, second = Plan.from_text(TEXT), Plan.from_text(TEXT)
     assert first == second
-    seeds = [step.fault.when["seed"] for step in first.steps if step.fault and isinstance(step.fault.when, dict)]
+    seeds = [when.seed for step in first.steps if isinstance(when := getattr(step.fault, "when", None), Probability)]
     assert len(set(seeds)) == 2
     other = Plan.from_text(TEXT.replace("seed: 17", "seed: 18"))
     assert first.steps[1].fault != other.steps[1].fault
