@@ -39,7 +39,7 @@ async def alter(call: Call, alterations: Sequence[Alteration | None]) -> Reply:
         {
             "throttle_time": 0,
             "responses": [
-                _answer(resource, outcome.error, outcome.message)
+                _response(resource, outcome.error, outcome.message)
                 for resource, refused in zip(resources, outcomes, strict=True)
                 for outcome in (refused or next(done),)
             ],
@@ -49,10 +49,10 @@ async def alter(call: Call, alterations: Sequence[Alteration | None]) -> Reply:
 
 def error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
     """See :data:`muster.gateway.listener.registry.ErrorBody`."""
-    return {"responses": [_answer(resource, error, INJECTED) for resource in call.entity().resources]}
+    return {"responses": [_response(resource, error, INJECTED) for resource in call.entity().resources]}
 
 
-def _answer(resource: Any, error: int, message: str | None) -> dict[str, Any]:
+def _response(resource: Any, error: int, message: str | None) -> dict[str, Any]:
     return {
         "error_code": error,
         "error_message": message,

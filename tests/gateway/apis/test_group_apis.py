@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from muster.actors.wire.codec import ErrorCode, field, versions_of
+from muster.gateway.listener.registry import APIS
+from tests.gateway.faults.test_fault_answers import body_of
 from tests.gateway.group_client import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
@@ -263,3 +265,24 @@ def test_wrong_arguments_are_told_before_the_state_of_the_coordinator(full: Serv
         ):
             refused = full.ask(SYNC_GROUP, 5, typeless | protocol)
             assert refused.error_code is ErrorCode.inconsistent_group_protocol
+
+
+OF_CONSUMERS = {"JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch"}
+"""Sent by the consumers of a group alone; others are about groups of other people, or (LeaveGroup) end a membership."""
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version"),
+    [
+        pytest.param(key, version, id=f"{api.name}-{version}")
+        for key, api in sorted(APIS.items())
+        for version in sorted({api.versions[0], api.versions[-1]})
+    ],
+)
+def test_requests_of_consumers_alone_are_evidence(full: Serving, fresh: Fresh, api_key: int, version: int) -> None:
+    topic, group = full.create(fresh("t")), fresh("g")
+    with full.connect() as client:
+        client.ask(api_key, version, body_of(api_key, topic, group))
+        (connection,) = (each for each in full.gateway.connections.values() if each.port == client.port)
+        found = connection.attribution.group_of("a client")
+    assert found == (group if APIS[api_key].name in OF_CONSUMERS else None)
