@@ -6,9 +6,8 @@ A page has the part to rewrite between two markers. tests/house/test_generated_d
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -17,6 +16,7 @@ from muster.actors.config.dynamic import OF_A_BROKER
 from muster.actors.tables.schemas import TABLES
 from muster.gateway.docs.compatibility import render
 from muster.gateway.docs.markdown import table
+from muster.gateway.metrics.families import FAMILIES, KOP, Family
 
 BEGIN, END = "<!-- begin: python -m muster.gateway.docs.generate -->", "<!-- end -->"
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -70,31 +70,14 @@ def _columns_of(schema: pa.Schema) -> str:
 
 
 def metrics() -> str:
-    """Every metric family: those of a gateway, then those of groups and their coordinators."""
-    from prometheus_client.metrics_core import CounterMetricFamily
-
-    from muster.gateway.metrics.audit import FAMILIES as AUDIT_FAMILIES
-    from muster.gateway.metrics.gateway import GatewayMetrics, NoBooks
-    from muster.gateway.metrics.groups import FAMILIES
-    from muster.gateway.metrics.reconciler import FAMILIES as RECONCILER_FAMILIES
-
-    gateway = GatewayMetrics(1, NoBooks(), kop_cluster="")
-    families: Iterable[Any] = gateway.collect()
-    own = [
-        (
-            f"`{family.name}{'_total' if isinstance(family, CounterMetricFamily) else ''}`",
-            family.type,
-            _labels(name for name in family._labelnames if name != "gateway"),
-            family.documentation,
-        )
-        for family in families
-    ]
-    told = (*FAMILIES, *AUDIT_FAMILIES, *RECONCILER_FAMILIES)
-    of_groups = [(f"`{family.sample}`", family.kind, _labels(family.labels), family.help) for family in told]
-    return table(("metric", "type", "labels", "what"), (*own, *of_groups))
+    """Every metric family."""
+    rows = [(f"`{family.name}`", family.kind, _labels(family), family.help) for family in FAMILIES]
+    return table(("metric", "type", "labels", "what"), rows)
 
 
-def _labels(names: Iterable[str]) -> str:
+def _labels(family: Family) -> str:
+    """Those of KoP's names all, else without ``gateway``, which every family has."""
+    names = ("cluster", *family.labels) if family in KOP else family.labels
     return ", ".join(f"`{name}`" for name in names)
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
-from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from muster.actors.wire.limited_log import LimitedLog
 from muster.gateway.http import audit as http_audit
@@ -20,49 +18,29 @@ from muster.gateway.http import faults as http_faults
 from muster.gateway.http import groups as http_groups
 from muster.gateway.http import lag as http_lag
 from muster.gateway.listener.server import GatewayServer
-from muster.gateway.metrics.audit import audit_text
+from muster.gateway.metrics.audit import write_audit
+from muster.gateway.metrics.exposition import Section, expose
+from muster.gateway.metrics.gateway import GatewayMetrics
 from muster.gateway.metrics.groups import scrape
 from muster.gateway.metrics.reconciler import Status, asked
 from muster.placement.host_port import host_port
 
-_END = b"# EOF\n"
 _http_log = logging.getLogger("aiohttp.server")
 _limited_log = LimitedLog(_http_log)
-
-Text = Callable[[bool], bytes]
-"""Families as text, of OpenMetrics or of Prometheus, without OpenMetrics' end mark. Runs in a thread."""
 
 
 class PortTaken(OSError):
     """Something else listens on the port that was asked for."""
 
 
-class _Moment(Collector):
-    """What a registry held at one moment. Only OpenMetrics has a place for the times at which counters began."""
-
-    def __init__(self, families: Iterable[Metric], openmetrics: bool) -> None:
-        self._families = tuple(families)
-        for family in () if openmetrics else self._families:
-            family.samples = [sample for sample in family.samples if sample.name != f"{family.name}_created"]
-
-    def collect(self) -> Iterable[Metric]:
-        return self._families
-
-
 def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web.Application:
     """Everything that a gateway serves over HTTP. ``reconciler`` asks how the reconciler is."""
 
-    async def told() -> Text:
+    async def told() -> tuple[Section, ...]:
         groups, mapping = await asyncio.gather(scrape(gateway), asked(reconciler, gateway.view, gateway.id))
-        return lambda openmetrics: b"".join(
-            (
-                groups.text(openmetrics=openmetrics),
-                audit_text(gateway, openmetrics=openmetrics),
-                mapping.text(openmetrics=openmetrics),
-            )
-        )
+        return groups.write, partial(write_audit, gateway=gateway), mapping.write
 
-    app = make_app(gateway.metrics.registry, lambda: gateway.serving, told)
+    app = make_app(gateway.metrics, lambda: gateway.serving, told)
     http_audit.add_routes(app, gateway)
     http_groups.add_routes(app, gateway)
     http_lag.add_routes(app, gateway)
@@ -71,23 +49,23 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
 
 
 def make_app(
-    registry: CollectorRegistry,
+    gateway: GatewayMetrics,
     is_serving: Callable[[], bool],
-    told: Callable[[], Awaitable[Text]] | None = None,
+    told: Callable[[], Awaitable[tuple[Section, ...]]] | None = None,
 ) -> web.Application:
     """An app with GET /metrics and GET /healthz; others may add their routes before it is started.
 
     /metrics answers in the format that Accept asks for: OpenMetrics, else Prometheus' text format 0.0.4. It has what
-    the registry holds, and what actors told, which ``told`` finds.
+    the gateway counted, and what actors told, which ``told`` finds.
     /healthz answers 200 while the gateway serves Kafka clients, else 503.
     """
 
     async def metrics(request: web.Request) -> web.Response:
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        found = None if told is None else await told()
+        _, content_type = choose_encoder(request.headers.get("Accept", ""))
         openmetrics = content_type.startswith("application/openmetrics-text")
-        moment = _Moment(registry.collect(), openmetrics)
-        body = await asyncio.to_thread(lambda: _joined(encode(moment), found, openmetrics))
+        found = () if told is None else await told()
+        sections = (*gateway.sections(), *found)
+        body = await asyncio.to_thread(expose, gateway.gateway, sections, openmetrics=openmetrics)
         response = web.Response(body=body, headers={"Content-Type": content_type})
         response.enable_compression()
         return response
@@ -99,13 +77,6 @@ def make_app(
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthz)
     return app
-
-
-def _joined(text: bytes, told: Text | None, openmetrics: bool) -> bytes:
-    if told is None:
-        return text
-    end = _END if openmetrics else b""
-    return text.removesuffix(end) + told(openmetrics) + end
 
 
 async def start_http(app: web.Application, host: str, port: int) -> tuple[web.AppRunner, int]:

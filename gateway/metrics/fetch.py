@@ -13,19 +13,16 @@ since it jumps when they go: nothing is fetched at that moment, so ``rate()`` mu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping
 from typing import Protocol
-
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from muster.gateway.attribution.account import Snapshot
 from muster.gateway.attribution.series import Place, group_label
+from muster.gateway.metrics.exposition import Exposition, labels
+from muster.gateway.metrics.families import FETCH
 
 OVERFLOW = "overflow"
 """The reason of bytes whose group is known and has no series; no group can collide with a reason."""
-
-_UNITS = (("bytes", "Bytes of record batches"), ("messages", "Records"))
-_PLACE = ("topic", "partition")
 
 
 class Amounts(Protocol):
@@ -37,80 +34,35 @@ class Amounts(Protocol):
     def messages(self) -> int: ...
 
 
-def fetch_families(gateway: str, books: Snapshot) -> Iterator[Metric]:
+def write_fetch(out: Exposition, books: Snapshot) -> None:
     """The families of the equation above, and how many series the bound keeps out."""
-    for unit, what in _UNITS:
-        yield _counter(
-            f"fetch_{unit}", f"{what} handed to sockets in Fetch answers.", gateway, _places(books.sent.items()), unit
-        )
-        yield _of_groups(gateway, books, unit, what)
-        yield _without_group(gateway, books, unit, what)
-        yield _gauge(
-            f"pending_fetch_{unit}",
-            f"{what} sent that still wait for evidence of their group.",
-            gateway,
-            _places(books.pending.items()),
-            unit,
-        )
-        yield _gauge(
-            f"removed_group_fetch_{unit}",
-            f"{what} that were counted in series of groups that are gone (metrics.group.series.retention.ms).",
-            gateway,
-            _places(books.removed.items()),
-            unit,
-        )
-    folded = GaugeMetricFamily(
-        "muster_folded_group_series",
-        "Series of group, topic, partition and evidence that metrics.max.group.series keeps out, counted up to that "
-        "number; their bytes have the reason overflow.",
-        labels=("gateway",),
-    )
-    folded.add_metric((gateway,), books.folded)
-    yield folded
-
-
-def _of_groups(gateway: str, books: Snapshot, unit: str, what: str) -> Metric:
-    family = CounterMetricFamily(
-        f"muster_group_fetch_{unit}",
-        f"{what} fetched by a consumer group; evidence tells how the group is known.",
-        labels=("gateway", "group", *_PLACE, "evidence"),
-    )
+    out.begin(FETCH)
+    _write_places(out, "muster_fetch_{}_total", books.sent)
+    _write_places(out, "muster_pending_fetch_{}", books.pending)
+    _write_places(out, "muster_removed_group_fetch_{}", books.removed)
     for (group, evidence, topic, partition), total in books.groups.items():
-        labels = (gateway, group_label(group), topic, str(partition), evidence.value)
-        family.add_metric(labels, getattr(total, unit), created=total.since_ms / 1000)
-    return family
-
-
-def _without_group(gateway: str, books: Snapshot, unit: str, what: str) -> Metric:
-    family = CounterMetricFamily(
-        f"muster_unattributed_fetch_{unit}",
-        f"{what} fetched by nobody that could be named, or (overflow) by a group without a series; reason tells why.",
-        labels=("gateway", "reason", *_PLACE),
-    )
+        series = labels(group=group_label(group), topic=topic, partition=partition, evidence=evidence.value)
+        for name, amount in (
+            ("muster_group_fetch_bytes_total", total.bytes),
+            ("muster_group_fetch_messages_total", total.messages),
+        ):
+            out.add(name, series, amount)
+            out.created(name, series, total.since_ms)
     for (reason, topic, partition), total in books.reasons.items():
-        family.add_metric((gateway, reason.value, topic, str(partition)), getattr(total, unit))
+        _write_unattributed(out, reason.value, topic, partition, total)
     for (topic, partition), total in books.overflow.items():
-        family.add_metric((gateway, OVERFLOW, topic, str(partition)), getattr(total, unit))
-    return family
+        _write_unattributed(out, OVERFLOW, topic, partition, total)
+    out.add("muster_folded_group_series", "", books.folded)
 
 
-def _places(amounts: Iterable[tuple[Place, Amounts]]) -> Iterator[tuple[tuple[str, str], Amounts]]:
-    return (((topic, str(partition)), amount) for (topic, partition), amount in amounts)
+def _write_unattributed(out: Exposition, reason: str, topic: str, partition: int, total: Amounts) -> None:
+    series = labels(reason=reason, topic=topic, partition=partition)
+    out.add("muster_unattributed_fetch_bytes_total", series, total.bytes)
+    out.add("muster_unattributed_fetch_messages_total", series, total.messages)
 
 
-def _counter(
-    name: str, help_text: str, gateway: str, amounts: Iterable[tuple[tuple[str, str], Amounts]], unit: str
-) -> Metric:
-    family = CounterMetricFamily(f"muster_{name}", help_text, labels=("gateway", *_PLACE))
-    for labels, amount in amounts:
-        family.add_metric((gateway, *labels), getattr(amount, unit))
-    return family
-
-
-def _gauge(
-    name: str, help_text: str, gateway: str, amounts: Iterable[tuple[tuple[str, str], Amounts]], unit: str
-) -> Metric:
-    family = GaugeMetricFamily(f"muster_{name}", help_text, labels=("gateway", *_PLACE))
-    for labels, amount in amounts:
-        family.add_metric((gateway, *labels), getattr(amount, unit))
-    return family
+def _write_places(out: Exposition, name: str, amounts: Mapping[Place, Amounts]) -> None:
+    for (topic, partition), amount in amounts.items():
+        series = labels(topic=topic, partition=partition)
+        out.add(name.format("bytes"), series, amount.bytes)
+        out.add(name.format("messages"), series, amount.messages)

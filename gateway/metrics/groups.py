@@ -1,8 +1,7 @@
 """What a scrape says of the consumer groups, asked of the offsets actors while it runs.
 
 Each offsets partition is told of by one gateway, the one that FindCoordinator names for it, so that over all gateways
-every group has its series once (for a moment twice or not at all while a new view spreads). The text is written here,
-not by prometheus_client, which with 10,000 groups takes several times as long and holds every sample as an object.
+every group has its series once (for a moment twice or not at all while a new view spreads).
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ from muster.actors.offsets.metrics import REBALANCE_BUCKETS_MS, GroupRow, Snapsh
 from muster.gateway.attribution.series import group_label
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.questions import ask_all, ask_logs
+from muster.gateway.metrics.exposition import Exposition, labels
+from muster.gateway.metrics.families import GROUPS
 from muster.placement.view import ClusterView
 
 log = logging.getLogger(__name__)
@@ -29,204 +30,22 @@ DEADLINE_S = 1.0
 STATES = tuple(state.value for state in GroupState if state is not GroupState.DEAD)
 """Of groups that exist."""
 
-_COORDINATOR = "kafka.server:type=group-coordinator-metrics,name="
-_MANAGER = "kafka.coordinator.group:type=GroupMetadataManager,name="
-_REQUESTS = "kafka.network:type=RequestMetrics,name=RequestsPerSec,request="
-_LIFE = "Since the coordinator's actor started."
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """A metric family; every series has ``gateway`` besides its labels."""
-
-    name: str
-    """Without the suffix of a counter."""
-    kind: str
-    """Prometheus' and OpenMetrics' word."""
-    labels: tuple[str, ...]
-    help: str
-
-    @property
-    def sample(self) -> str:
-        """Name of a counter's or a gauge's series."""
-        return f"{self.name}_total" if self.kind == "counter" else self.name
-
-    def head(self, openmetrics: bool) -> str:
-        """The lines that introduce it. Only OpenMetrics names a counter without its suffix."""
-        name = self.name if openmetrics else self.sample
-        return f"# HELP {name} {self.help}\n# TYPE {name} {self.kind}\n"
-
-
-Read = Callable[[GroupRow], float | None]
-
-
-def _gauge(name: str, help_text: str, read: Read) -> tuple[Family, Read]:
-    return Family(f"muster_group_{name}", "gauge", ("group",), help_text), read
-
-
-def _counter(name: str, help_text: str, read: Read, *, kafka: str = "") -> tuple[Family, Read]:
-    told = f" Kafka: {kafka}." if kafka else ""
-    return Family(f"muster_group_{name}", "counter", ("group",), f"{help_text} {_LIFE}{told}"), read
-
-
-def _seconds(duration_ms: int | None) -> float | None:
-    return None if duration_ms is None else duration_ms / 1000
-
-
-OF_GROUP: tuple[tuple[Family, Read], ...] = (
-    _gauge("members", "Members of the group.", lambda row: row.members),
-    _gauge(
-        "pending_members",
-        "Member ids handed out to new members that have not joined with them yet (KIP-394).",
-        lambda row: row.pending_members,
-    ),
-    _gauge("generation", "The group's generation id.", lambda row: row.generation),
-    _gauge(
-        "assigned_partitions",
-        "Partitions assigned to the members; during a rebalance, those they had before it. "
-        "Absent unless the protocol type is consumer.",
-        lambda row: row.assigned_partitions,
-    ),
-    _gauge(
-        "offsets",
-        f"Partitions with a committed offset. Kafka: {_MANAGER}NumOffsets, of the whole broker.",
-        lambda row: row.offsets,
-    ),
-    _gauge(
-        "rebalance_running_seconds",
-        "How long the rebalance has been running. Absent when none runs.",
-        lambda row: _seconds(row.rebalancing_ms),
-    ),
-    _counter(
-        "rebalances_completed",
-        "Rebalances that ended with the assignment in the log, not those that left the group Empty or began anew "
-        "before their end.",
-        lambda row: row.rebalances_completed,
-        kafka=f"{_COORDINATOR}group-completed-rebalance-count",
-    ),
-    _counter(
-        "joins",
-        "JoinGroup requests accepted, of new members and of known ones.",
-        lambda row: row.joins,
-        kafka=f"{_REQUESTS}JoinGroup, refused ones too",
-    ),
-    _counter(
-        "syncs",
-        "SyncGroup requests accepted.",
-        lambda row: row.syncs,
-        kafka=f"{_REQUESTS}SyncGroup, refused ones too",
-    ),
-    _counter(
-        "leaves",
-        "Members that left by LeaveGroup.",
-        lambda row: row.leaves,
-        kafka=f"{_REQUESTS}LeaveGroup, by request",
-    ),
-    _counter(
-        "offset_commits",
-        "Partitions whose offset was committed.",
-        lambda row: row.offset_commits,
-        kafka=f"{_COORDINATOR}offset-commit-count",
-    ),
-    _counter(
-        "offset_expirations",
-        "Offsets that expired.",
-        lambda row: row.offset_expirations,
-        kafka=f"{_COORDINATOR}offset-expiration-count",
-    ),
-    _counter(
-        "offset_deletions",
-        "Offsets deleted by OffsetDelete or with their topic, not by DeleteGroups.",
-        lambda row: row.offset_deletions,
-        kafka=f"{_COORDINATOR}offset-deletion-count",
-    ),
-)
-STATE = Family(
-    "muster_group_state",
-    "gauge",
-    ("group", "state"),
-    "1 for the state that the group is in, 0 for the others, named as in DescribeGroups.",
-)
-STARTED = Family(
-    "muster_group_rebalances_started",
-    "counter",
-    ("group", "cause"),
-    f"Rebalances begun, by cause; a cause is absent until it occurs. {_LIFE}",
-)
-EXPIRIES = Family(
-    "muster_group_member_expiries",
-    "counter",
-    ("group", "cause"),
-    "Members removed without their asking, by cause (no heartbeat in time: session expired); a cause is absent until "
-    f"it occurs. {_LIFE}",
-)
-DURATION = Family(
-    "muster_group_rebalance_duration_seconds",
-    "summary",
-    ("group",),
-    "Duration of completed rebalances, from the first reason to rebalance until the assignment is in the log; sum and "
-    f"count only. {_LIFE}",
-)
-MOVES = Family(
-    "muster_group_coordinator_moves",
-    "counter",
-    ("group",),
-    "Times that the group's coordinator was started anew since its first start, here or on another node: the leader "
-    "epoch of its partition, the first being 0. Outlives the actor.",
-)
-DURATIONS = Family(
-    "muster_coordinator_rebalance_duration_seconds",
-    "histogram",
-    ("offsets_partition",),
-    f"Duration of completed rebalances of all groups, those deleted since too. {_LIFE}",
-)
-GROUPS = Family(
-    "muster_coordinator_groups",
-    "gauge",
-    ("offsets_partition", "state"),
-    f"Groups by state. Kafka: {_MANAGER}NumGroups, NumGroupsStable, NumGroupsPreparingRebalance and so on; "
-    f"{_COORDINATOR}group-count.",
-)
-OFFSETS = Family(
-    "muster_coordinator_offsets",
-    "gauge",
-    ("offsets_partition",),
-    f"Committed offsets of all groups. Kafka: {_MANAGER}NumOffsets.",
-)
-LOAD = Family(
-    "muster_coordinator_load_seconds",
-    "gauge",
-    ("offsets_partition",),
-    "Time from the first record replayed until the coordinator was active, at its last start. "
-    f"Kafka: {_COORDINATOR}partition-load-time-max.",
-)
-PARTITIONS = Family(
-    "muster_coordinator_partitions",
-    "gauge",
-    ("state",),
-    "Partitions of __consumer_offsets that FindCoordinator gives to this gateway and that were ever used: active, or "
-    f"loading (or down). Kafka: {_COORDINATOR}num-partitions.",
-)
-CORRUPT = Family(
-    "muster_log_corrupt_segments",
-    "gauge",
-    ("log",),
-    "Segments that the log actor has set aside as corrupt or misses, in the partitions that it has open.",
-)
-FAMILIES = (
-    STATE,
-    *(family for family, _ in OF_GROUP),
-    STARTED,
-    DURATION,
-    EXPIRIES,
-    MOVES,
-    DURATIONS,
-    GROUPS,
-    OFFSETS,
-    LOAD,
-    PARTITIONS,
-    CORRUPT,
-)
+_OF_GROUP: dict[str, Callable[[GroupRow], float | None]] = {
+    "muster_group_members": lambda row: row.members,
+    "muster_group_pending_members": lambda row: row.pending_members,
+    "muster_group_generation": lambda row: row.generation,
+    "muster_group_assigned_partitions": lambda row: row.assigned_partitions,
+    "muster_group_offsets": lambda row: row.offsets,
+    "muster_group_rebalance_running_seconds": lambda row: _seconds(row.rebalancing_ms),
+    "muster_group_rebalances_completed_total": lambda row: row.rebalances_completed,
+    "muster_group_joins_total": lambda row: row.joins,
+    "muster_group_syncs_total": lambda row: row.syncs,
+    "muster_group_leaves_total": lambda row: row.leaves,
+    "muster_group_offset_commits_total": lambda row: row.offset_commits,
+    "muster_group_offset_expirations_total": lambda row: row.offset_expirations,
+    "muster_group_offset_deletions_total": lambda row: row.offset_deletions,
+}
+"""What is one number of a row; None: no series."""
 
 _BOUNDS = (*(repr(bound / 1000) for bound in REBALANCE_BUCKETS_MS), "+Inf")
 
@@ -249,16 +68,15 @@ class Scrape:
     corrupt_segments: Mapping[int, int] = field(default_factory=dict)
     """By log actor, of those that this gateway tells of."""
 
-    def text(self, *, openmetrics: bool) -> bytes:
-        """All families, without OpenMetrics' end mark. Long with many groups: meant for a thread."""
-        lines = _Lines(f'gateway="{self.gateway}"')
-        lines.add(PARTITIONS, 'state="active"', self.active)
-        lines.add(PARTITIONS, 'state="loading"', self.loading)
+    def write(self, out: Exposition) -> None:
+        """All families. Long with many groups: meant for a thread."""
+        out.begin(GROUPS)
+        out.add("muster_coordinator_partitions", labels(state="active"), self.active)
+        out.add("muster_coordinator_partitions", labels(state="loading"), self.loading)
         for index, count in self.corrupt_segments.items():
-            lines.add(CORRUPT, f'log="{index}"', count)
+            out.add("muster_log_corrupt_segments", labels(log=index), count)
         for snapshot in self.snapshots:
-            _write_partition(lines, snapshot)
-        return lines.text(openmetrics)
+            _write_partition(out, snapshot)
 
 
 async def scrape(gateway: Gateway) -> Scrape:
@@ -290,58 +108,41 @@ async def _corrupt_segments(gateway: Gateway) -> dict[int, int]:
     return {index: int(answer.get("corrupt_segments", 0)) for index, answer in answers.items()}
 
 
-class _Lines:
-    """Series by family: those of a family have to stand together."""
-
-    def __init__(self, labels: str) -> None:
-        self._labels = labels
-        self._lines: dict[str, list[str]] = {family.name: [] for family in FAMILIES}
-
-    def add(self, family: Family, labels: str, value: float, suffix: str = "") -> None:
-        """A series; the labels as they stand between braces."""
-        self._lines[family.name].append(f"{family.sample}{suffix}{{{self._labels},{labels}}} {value}\n")
-
-    def text(self, openmetrics: bool) -> bytes:
-        families = ((family.head(openmetrics), *self._lines[family.name]) for family in FAMILIES)
-        return b"".join("".join(lines).encode() for lines in families)
-
-
-def _write_partition(lines: _Lines, snapshot: Snapshot) -> None:
+def _write_partition(out: Exposition, snapshot: Snapshot) -> None:
     states: Counter[str] = Counter(dict.fromkeys(STATES, 0))
     offsets = 0
     for row in snapshot.rows():
         states[row.state] += 1
         offsets += row.offsets
-        _write_group(lines, row, snapshot.epoch)
-    here = f'offsets_partition="{snapshot.partition}"'
+        _write_group(out, row, snapshot.epoch)
+    here = labels(offsets_partition=snapshot.partition)
     for state, groups in states.items():
-        lines.add(GROUPS, f'{here},state="{state}"', groups)
-    lines.add(OFFSETS, here, offsets)
-    lines.add(LOAD, here, snapshot.load_ms / 1000)
-    counts = list(accumulate(snapshot.rebalance_buckets))
+        out.add("muster_coordinator_groups", f'{here},state="{state}"', groups)
+    out.add("muster_coordinator_offsets", here, offsets)
+    out.add("muster_coordinator_load_seconds", here, snapshot.load_ms / 1000)
+    name, counts = "muster_coordinator_rebalance_duration_seconds", list(accumulate(snapshot.rebalance_buckets))
     for bound, count in zip(_BOUNDS, counts, strict=True):
-        lines.add(DURATIONS, f'{here},le="{bound}"', count, "_bucket")
-    lines.add(DURATIONS, here, counts[-1], "_count")
-    lines.add(DURATIONS, here, snapshot.rebalances_ms / 1000, "_sum")
+        out.add(name, f'{here},le="{bound}"', count, suffix="_bucket")
+    out.add(name, here, counts[-1], suffix="_count")
+    out.add(name, here, snapshot.rebalances_ms / 1000, suffix="_sum")
 
 
-def _write_group(lines: _Lines, row: GroupRow, epoch: int) -> None:
-    group = f'group="{escaped(group_label(row.group))}"'
+def _write_group(out: Exposition, row: GroupRow, epoch: int) -> None:
+    group = labels(group=group_label(row.group))
     for state in STATES:
-        lines.add(STATE, f'{group},state="{state}"', int(state == row.state))
-    for family, read in OF_GROUP:
+        out.add("muster_group_state", f'{group},state="{state}"', int(state == row.state))
+    for name, read in _OF_GROUP.items():
         value = read(row)
         if value is not None:
-            lines.add(family, group, value)
+            out.add(name, group, value)
     for cause, count in row.rebalances_started.items():
-        lines.add(STARTED, f'{group},cause="{cause}"', count)
+        out.add("muster_group_rebalances_started_total", f'{group},cause="{cause}"', count)
     for cause, count in row.expiries.items():
-        lines.add(EXPIRIES, f'{group},cause="{cause}"', count)
-    lines.add(DURATION, group, row.rebalances_completed, "_count")
-    lines.add(DURATION, group, row.rebalances_ms / 1000, "_sum")
-    lines.add(MOVES, group, epoch)
+        out.add("muster_group_member_expiries_total", f'{group},cause="{cause}"', count)
+    out.add("muster_group_rebalance_duration_seconds", group, row.rebalances_completed, suffix="_count")
+    out.add("muster_group_rebalance_duration_seconds", group, row.rebalances_ms / 1000, suffix="_sum")
+    out.add("muster_group_coordinator_moves_total", group, epoch)
 
 
-def escaped(text: str) -> str:
-    """As it stands between the quotes of a label's value."""
-    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+def _seconds(duration_ms: int | None) -> float | None:
+    return None if duration_ms is None else duration_ms / 1000

@@ -15,32 +15,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-
-from prometheus_client.core import Metric, UntypedMetricFamily
 
 from muster.gateway.attribution.account import Snapshot
 from muster.gateway.attribution.series import Place, Total, group_label
+from muster.gateway.metrics.exposition import Exposition, labels
+from muster.gateway.metrics.families import KOP
 
-LABELS = ("cluster", "group", "partition", "topic")
-_FAMILIES = (
-    ("BYTES_OUT", "bytes", "Bytes of record batches that were fetched."),
-    ("MESSAGE_OUT", "messages", "Records that were fetched."),
-    ("ENTRIES_OUT", "entries", "Record batches that were fetched."),
-)
 _UNKNOWN = ""
 
 
-def kop_families(cluster: str, books: Snapshot) -> Iterator[Metric]:
+def write_kop(out: Exposition, cluster: str, books: Snapshot) -> None:
     """The three families; ``cluster`` is the label of that name."""
-    amounts = _by_group(books)
-    for name, unit, what in _FAMILIES:
-        family = UntypedMetricFamily(
-            f"kop_server_{name}", f'{what} A counter; group="" when the group is not known.', labels=LABELS
-        )
-        for (group, (topic, partition)), totals in amounts.items():
-            family.add_metric((cluster, group, str(partition), topic), sum(getattr(total, unit) for total in totals))
-        yield family
+    out.begin(KOP, labels(cluster=cluster).removeprefix(","))
+    for (group, (topic, partition)), totals in _by_group(books).items():
+        series = labels(group=group, partition=partition, topic=topic)
+        out.add("kop_server_BYTES_OUT", series, sum(total.bytes for total in totals))
+        out.add("kop_server_MESSAGE_OUT", series, sum(total.messages for total in totals))
+        out.add("kop_server_ENTRIES_OUT", series, sum(total.entries for total in totals))
 
 
 def _by_group(books: Snapshot) -> dict[tuple[str, Place], list[Total]]:

@@ -324,7 +324,7 @@ def test_it_is_in_the_log_and_in_a_metric(
     assert f"fault {fault}: error NOT_COORDINATOR (before) to FindCoordinator, correlation id 1" in line
     assert r"'name\nof mine'" in line
     _, text = full.http("/metrics")
-    assert 'muster_faults_injected_total{action="error",actor="",api="FindCoordinator",gateway="1"}' in text
+    assert 'muster_faults_injected_total{gateway="1",action="error",api="FindCoordinator",actor=""}' in text
 
 
 def test_without_faults_nothing_stands_between(full: Serving, faults: FaultClient, fresh: Fresh) -> None:

@@ -177,7 +177,7 @@ class TestClient:
         fault = faults.pause("log-0", expires_ms=1)
         assert f"fault {fault}: pause log-0, pid {actor.pid}" in caplog.text
         _, text = full.http("/metrics")
-        assert 'muster_faults_injected_total{action="pause",actor="log-0",api="",gateway="1"}' in text
+        assert 'muster_faults_injected_total{gateway="1",action="pause",api="",actor="log-0"}' in text
 
 
 def admitted_by(name: str) -> Callable[[Any], bool]:

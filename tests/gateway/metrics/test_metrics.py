@@ -9,7 +9,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from prometheus_client import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
@@ -17,6 +16,7 @@ from muster.actors.tables.rollup import Sample
 from muster.gateway.attribution.account import Account
 from muster.gateway.attribution.connection import ConnectionState
 from muster.gateway.http.server import PortTaken, make_app, start_http
+from muster.gateway.metrics.exposition import expose
 from muster.gateway.metrics.gateway import GatewayMetrics
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Coordinator, Sink
 
@@ -40,9 +40,7 @@ def send(account: Account[Sample], partition: int, topic: str = "t", client_id: 
 def scrape(metrics: GatewayMetrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """Series -> value; the label ``gateway`` is checked and left out."""
     series = {}
-    for family in parse_text(generate_latest(metrics.registry).decode()):
-        if family.name.endswith("_created"):
-            continue
+    for family in parse_text(expose(3, metrics.sections()).decode()):
         for sample in family.samples:
             labels = dict(sample.labels)
             assert labels.pop("gateway") == "3"
@@ -139,7 +137,7 @@ Get = Callable[..., Awaitable[tuple[int, str, str]]]
 
 def over_http(metrics: GatewayMetrics, visit: Callable[[Get], Awaitable[None]], *, serving: bool = True) -> None:
     async def main() -> None:
-        runner, port = await start_http(make_app(metrics.registry, lambda: serving), "127.0.0.1", 0)
+        runner, port = await start_http(make_app(metrics, lambda: serving), "127.0.0.1", 0)
         try:
             async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
 
@@ -187,4 +185,4 @@ def test_a_taken_port_is_named(metrics: GatewayMetrics) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PortTaken, match=f"127.0.0.1:{port}: the port is in use"):
-            asyncio.run(start_http(make_app(metrics.registry, lambda: True), "127.0.0.1", port))
+            asyncio.run(start_http(make_app(metrics, lambda: True), "127.0.0.1", port))

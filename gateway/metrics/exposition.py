@@ -1,0 +1,76 @@
+"""The one writer of /metrics: Prometheus' text format 0.0.4, and OpenMetrics 1.0.
+
+prometheus_client's own takes several times as long and holds each sample as an object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from muster.gateway.metrics.families import Family
+
+
+class Exposition:
+    """The text of one scrape of one gateway. Families are begun before their series are added, in any order."""
+
+    def __init__(self, gateway: int, *, openmetrics: bool) -> None:
+        self._first = f'gateway="{gateway}"'
+        self._openmetrics = openmetrics
+        self._families: dict[str, tuple[str, list[str]]] = {}
+
+    def begin(self, families: Iterable[Family], first: str | None = None) -> None:
+        """Expose these families, with or without series. ``first`` is their first label, if it is not ``gateway``."""
+        for family in families:
+            self._families[family.name] = (first or self._first, [self._head(family)])
+
+    def add(self, name: str, labels: str, value: float, *, suffix: str = "") -> None:
+        """Add a series of that family; ``labels`` as :func:`labels` gives them, all but the first."""
+        first, lines = self._families[name]
+        lines.append(f"{name}{suffix}{{{first}{labels}}} {value}\n")
+
+    def created(self, name: str, labels: str, since_ms: int) -> None:
+        """Say when the counter that was just added began with 0. Only OpenMetrics has a place for it."""
+        if self._openmetrics:
+            first, lines = self._families[name]
+            lines.append(f"{_bare(name)}_created{{{first}{labels}}} {since_ms / 1000}\n")
+
+    def encode(self) -> bytes:
+        """The whole text."""
+        texts = ["".join(lines).encode() for _, lines in self._families.values()]
+        return b"".join([*texts, b"# EOF\n" if self._openmetrics else b""])
+
+    def _head(self, family: Family) -> str:
+        name, kind, text = family.name, family.kind, family.help
+        if self._openmetrics:
+            name, text = _bare(name), text.replace('"', r"\"")
+        elif kind == "unknown":
+            kind = "untyped"
+        return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
+
+
+Section = Callable[[Exposition], None]
+"""Begins some families and adds their series."""
+
+
+def expose(gateway: int, sections: Iterable[Section], *, openmetrics: bool = False) -> bytes:
+    """What that gateway answers to a scrape."""
+    exposition = Exposition(gateway, openmetrics=openmetrics)
+    for write in sections:
+        write(exposition)
+    return exposition.encode()
+
+
+def labels(**values: str | int) -> str:
+    """The labels of a series after its first one, as text: ``,topic="t",partition="0"``. Any text is a value."""
+    return "".join([f',{name}="{_escaped(str(value))}"' for name, value in values.items()])
+
+
+def _escaped(text: str) -> str:
+    """Lone surrogates, which no text format can carry, become backslash escapes."""
+    if not text.isascii():
+        text = text.encode(errors="backslashreplace").decode()
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+def _bare(name: str) -> str:
+    return name.removesuffix("_total")

@@ -1,0 +1,326 @@
+"""Every metric family that a gateway exposes. The table in docs/metrics.md is generated from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+_COORDINATOR = "kafka.server:type=group-coordinator-metrics,name="
+_MANAGER = "kafka.coordinator.group:type=GroupMetadataManager,name="
+_REQUESTS = "kafka.network:type=RequestMetrics,name=RequestsPerSec,request="
+_OF_ACTOR = "Since the coordinator's actor started."
+_OF_AUDIT = "Since the audit's process began to watch the group's partition."
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric family."""
+
+    name: str
+    """As in queries: that of a counter ends with ``_total``."""
+    kind: str
+    """OpenMetrics' word: counter, gauge, histogram, summary or unknown."""
+    labels: tuple[str, ...]
+    """All but the first: ``gateway``, or ``cluster`` with KoP's names."""
+    help: str
+
+
+def _family(kind: str, series: str, text: str) -> Family:
+    """``series`` is the name with the labels, as in queries: ``name{label,label}``."""
+    name, _, labels = series.removesuffix("}").partition("{")
+    return Family(name, kind, tuple(labels.split(",")) if labels else (), text)
+
+
+_counter = partial(_family, "counter")
+_gauge = partial(_family, "gauge")
+_histogram = partial(_family, "histogram")
+_summary = partial(_family, "summary")
+_unknown = partial(_family, "unknown")
+
+FETCH = (
+    _counter(
+        "muster_fetch_bytes_total{topic,partition}",
+        "Bytes of record batches handed to sockets in Fetch answers.",
+    ),
+    _counter(
+        "muster_group_fetch_bytes_total{group,topic,partition,evidence}",
+        "Bytes of record batches fetched by a consumer group; evidence tells how the group is known.",
+    ),
+    _counter(
+        "muster_unattributed_fetch_bytes_total{reason,topic,partition}",
+        "Bytes of record batches fetched by clients of an unknown group, or (overflow) by a group without a series; "
+        "reason tells why.",
+    ),
+    _gauge(
+        "muster_pending_fetch_bytes{topic,partition}",
+        "Bytes of record batches sent that still wait for evidence of their group.",
+    ),
+    _gauge(
+        "muster_removed_group_fetch_bytes{topic,partition}",
+        "Bytes of record batches that were counted in series of groups that are gone "
+        "(metrics.group.series.retention.ms).",
+    ),
+    _counter("muster_fetch_messages_total{topic,partition}", "Records handed to sockets in Fetch answers."),
+    _counter(
+        "muster_group_fetch_messages_total{group,topic,partition,evidence}",
+        "Records fetched by a consumer group; evidence tells how the group is known.",
+    ),
+    _counter(
+        "muster_unattributed_fetch_messages_total{reason,topic,partition}",
+        "Records fetched by clients of an unknown group, or (overflow) by a group without a series; reason tells why.",
+    ),
+    _gauge(
+        "muster_pending_fetch_messages{topic,partition}",
+        "Records sent that still wait for evidence of their group.",
+    ),
+    _gauge(
+        "muster_removed_group_fetch_messages{topic,partition}",
+        "Records that were counted in series of groups that are gone (metrics.group.series.retention.ms).",
+    ),
+    _gauge(
+        "muster_folded_group_series",
+        "Series of group, topic, partition and evidence that metrics.max.group.series keeps out, counted up to that "
+        "number; their bytes have the reason overflow.",
+    ),
+)
+"""Bytes and messages that were fetched (muster.gateway.metrics.fetch)."""
+
+KOP = (
+    _unknown(
+        "kop_server_BYTES_OUT{group,partition,topic}",
+        'Bytes of record batches that were fetched. A counter; group="" when the group is not known.',
+    ),
+    _unknown(
+        "kop_server_MESSAGE_OUT{group,partition,topic}",
+        'Records that were fetched. A counter; group="" when the group is not known.',
+    ),
+    _unknown(
+        "kop_server_ENTRIES_OUT{group,partition,topic}",
+        'Record batches that were fetched. A counter; group="" when the group is not known.',
+    ),
+)
+"""KoP's names for the same (muster.gateway.metrics.kop). Their first label is ``cluster``."""
+
+GATEWAY = (
+    _counter("muster_requests_total{api,version,error}", "Requests answered."),
+    _histogram(
+        "muster_request_duration_seconds{api}",
+        "Time from a request's last byte in to its answer's hand-over to the socket, waiting included.",
+    ),
+    _counter("muster_produce_bytes_total{topic}", "Bytes of record batches appended."),
+    _counter("muster_produce_messages_total{topic}", "Records appended."),
+    _gauge("muster_connections", "Client connections that are open."),
+    _counter("muster_connections_opened_total", "Client connections accepted."),
+    _counter(
+        "muster_connections_closed_total{reason}",
+        "Client connections that were closed for a reason; the log tells of the first, and how many followed.",
+    ),
+    _counter("muster_received_bytes_total", "Bytes received from clients."),
+    _counter("muster_sent_bytes_total", "Bytes handed to clients' sockets."),
+    _counter(
+        "muster_forward_errors_total{actor}",
+        "Requests that could not be forwarded to an actor, or whose answer did not come.",
+    ),
+    _counter(
+        "muster_group_metrics_scrape_errors_total{actor}",
+        "Times that an offsets actor said nothing of its groups in time; that scrape is without them.",
+    ),
+    _counter(
+        "muster_faults_injected_total{action,api,actor}",
+        "Faults that acted on a request of that API, or were done to that actor (fault.injection.enable).",
+    ),
+    _gauge("muster_controller_epoch", "Epoch of the controller whose view is in use."),
+    _gauge("muster_view_version", "Version of the cluster view in use."),
+    _gauge("muster_registrations", "Clients that the group coordinators named to this gateway."),
+    _gauge(
+        "muster_ambiguous_clients",
+        "Pairs of host and client id that clients of more than one group (and of one principal) have in common, in "
+        "the whole cluster; a client.id of its own makes a client certain.",
+    ),
+    _gauge("muster_zookeeper_connected", "1 while this gateway is connected to ZooKeeper."),
+    _counter("muster_zookeeper_outages_total", "Times that this gateway lost its connection to ZooKeeper."),
+)
+"""What a gateway counts itself (muster.gateway.metrics.gateway)."""
+
+GROUPS = (
+    _gauge(
+        "muster_group_state{group,state}",
+        "1 for the state that the group is in, 0 for the others, named as in DescribeGroups.",
+    ),
+    _gauge("muster_group_members{group}", "Members of the group."),
+    _gauge(
+        "muster_group_pending_members{group}",
+        "Member ids handed out to new members that have not joined with them yet (KIP-394).",
+    ),
+    _gauge("muster_group_generation{group}", "The group's generation id."),
+    _gauge(
+        "muster_group_assigned_partitions{group}",
+        "Partitions assigned to the members; during a rebalance, those they had before it. Absent unless the "
+        "protocol type is consumer.",
+    ),
+    _gauge(
+        "muster_group_offsets{group}",
+        f"Partitions with a committed offset. Kafka: {_MANAGER}NumOffsets, of the whole broker.",
+    ),
+    _gauge(
+        "muster_group_rebalance_running_seconds{group}",
+        "How long the rebalance has been running. Absent when none runs.",
+    ),
+    _counter(
+        "muster_group_rebalances_completed_total{group}",
+        "Rebalances that ended with the assignment in the log, not those that left the group Empty or began anew "
+        f"before their end. {_OF_ACTOR} Kafka: {_COORDINATOR}group-completed-rebalance-count.",
+    ),
+    _counter(
+        "muster_group_joins_total{group}",
+        f"JoinGroup requests accepted, of new members and of known ones. {_OF_ACTOR} Kafka: {_REQUESTS}JoinGroup, "
+        "refused ones too.",
+    ),
+    _counter(
+        "muster_group_syncs_total{group}",
+        f"SyncGroup requests accepted. {_OF_ACTOR} Kafka: {_REQUESTS}SyncGroup, refused ones too.",
+    ),
+    _counter(
+        "muster_group_leaves_total{group}",
+        f"Members that left by LeaveGroup. {_OF_ACTOR} Kafka: {_REQUESTS}LeaveGroup, by request.",
+    ),
+    _counter(
+        "muster_group_offset_commits_total{group}",
+        f"Partitions whose offset was committed. {_OF_ACTOR} Kafka: {_COORDINATOR}offset-commit-count.",
+    ),
+    _counter(
+        "muster_group_offset_expirations_total{group}",
+        f"Offsets that expired. {_OF_ACTOR} Kafka: {_COORDINATOR}offset-expiration-count.",
+    ),
+    _counter(
+        "muster_group_offset_deletions_total{group}",
+        f"Offsets deleted by OffsetDelete or with their topic, not by DeleteGroups. {_OF_ACTOR} Kafka: "
+        f"{_COORDINATOR}offset-deletion-count.",
+    ),
+    _counter(
+        "muster_group_rebalances_started_total{group,cause}",
+        f"Rebalances begun, by cause; a cause is absent until it occurs. {_OF_ACTOR}",
+    ),
+    _summary(
+        "muster_group_rebalance_duration_seconds{group}",
+        "Duration of completed rebalances, from the first reason to rebalance until the assignment is in the log; "
+        f"sum and count only. {_OF_ACTOR}",
+    ),
+    _counter(
+        "muster_group_member_expiries_total{group,cause}",
+        "Members removed without their asking, by cause (no heartbeat in time: session expired); a cause is absent "
+        f"until it occurs. {_OF_ACTOR}",
+    ),
+    _counter(
+        "muster_group_coordinator_moves_total{group}",
+        "Times that the group's coordinator was started anew since its first start, here or on another node: the "
+        "leader epoch of its partition, the first being 0. Outlives the actor.",
+    ),
+    _histogram(
+        "muster_coordinator_rebalance_duration_seconds{offsets_partition}",
+        f"Duration of completed rebalances of all groups, those deleted since too. {_OF_ACTOR}",
+    ),
+    _gauge(
+        "muster_coordinator_groups{offsets_partition,state}",
+        f"Groups by state. Kafka: {_MANAGER}NumGroups, NumGroupsStable, NumGroupsPreparingRebalance and so on; "
+        f"{_COORDINATOR}group-count.",
+    ),
+    _gauge(
+        "muster_coordinator_offsets{offsets_partition}",
+        f"Committed offsets of all groups. Kafka: {_MANAGER}NumOffsets.",
+    ),
+    _gauge(
+        "muster_coordinator_load_seconds{offsets_partition}",
+        "Time from the first record replayed until the coordinator was active, at its last start. Kafka: "
+        f"{_COORDINATOR}partition-load-time-max.",
+    ),
+    _gauge(
+        "muster_coordinator_partitions{state}",
+        "Partitions of __consumer_offsets that FindCoordinator gives to this gateway and that were ever used: "
+        f"active, or loading (or down). Kafka: {_COORDINATOR}num-partitions.",
+    ),
+    _gauge(
+        "muster_log_corrupt_segments{log}",
+        "Segments that the log actor has set aside as corrupt or misses, in the partitions that it has open.",
+    ),
+)
+"""What coordinators and logs report (muster.gateway.metrics.groups)."""
+
+AUDIT = (
+    _counter(
+        "muster_audit_implied_bytes_total{group,topic,partition}",
+        f"Bytes of the batches that the group's commits went past, each once. {_OF_AUDIT}",
+    ),
+    _counter(
+        "muster_audit_attributed_bytes_total{group,topic,partition}",
+        "Bytes that gateways sent for the group, as the audit heard of them, when their attribution was final. "
+        f"{_OF_AUDIT}",
+    ),
+    _gauge(
+        "muster_audit_drift_bytes{group,topic,partition,cause}",
+        "Why these two differ: attributed - implied = prefetch + reread + retention - (waiting + unknown + "
+        "admin_commit + reset + mislabelled + lost). lost and mislabelled are unexplained; a cause is absent while "
+        "it is 0.",
+    ),
+    _counter(
+        "muster_audit_removed_offsets_total{group,topic,partition}",
+        f"Offsets that the group's commits went past unread, and that were gone from the log by then. {_OF_AUDIT}",
+    ),
+    _counter("muster_audit_rounds_total", "Rounds of the audit, since its process started."),
+    _counter(
+        "muster_audit_incomplete_rounds_total",
+        "Those in which not every gateway was heard, so that nothing new was judged.",
+    ),
+    _gauge(
+        "muster_audit_partitions_left_out",
+        "Groups' partitions that are in the report and not here, beyond metrics.max.group.series.",
+    ),
+)
+"""The last report of the audit (muster.gateway.metrics.audit)."""
+
+RECONCILER = (
+    _counter(
+        "muster_reconciler_rounds_total{outcome}",
+        "Rounds of the reconciler: done, skipped (ZooKeeper was away) or failed. Since its actor started, as the "
+        "others.",
+    ),
+    _counter(
+        "muster_reconciler_repairs_total{action,kind}",
+        "Nodes that the reconciler created, set or removed: of a registration, KoP's flat ones (kop), and those of "
+        "hosts and clients (folder).",
+    ),
+    _counter(
+        "muster_reconciler_repairs_missed_total{reason}",
+        "Repairs that were not done: too late, since another client wrote the node meanwhile, or refused, since it is "
+        "too large for ZooKeeper.",
+    ),
+    _gauge(
+        "muster_reconciler_deferred_repairs",
+        "Repairs that the last round left to the next one because of reconciler.max.writes.per.second.",
+    ),
+    _gauge(
+        "muster_reconciler_divergences{difference,kind}",
+        "Nodes that the last round found missing, wrong, newer than what the coordinator says, or stale (no member's).",
+    ),
+    _gauge(
+        "muster_reconciler_oldest_divergence_seconds",
+        "How long ago the oldest difference was first seen that is still there; 0 if there is none.",
+    ),
+    _gauge("muster_reconciler_suspects", "Nodes that are removed or overwritten if the next round finds the same."),
+    _gauge(
+        "muster_reconciler_left_alone{reason}",
+        "Nodes that are not judged: their coordinator is not Active (not_active), or nothing tells whose they are "
+        "(unreadable).",
+    ),
+    _gauge("muster_reconciler_trusted_partitions", "Partitions of __consumer_offsets whose coordinators are Active."),
+    _gauge("muster_reconciler_last_round_seconds", "Duration of the last round, its writes included."),
+    _counter("muster_reconciler_node_reads_total", "Nodes of the mapping that were read because they came or changed."),
+    _counter(
+        "muster_reconciler_full_reads_total",
+        "Times that the whole mapping was read, as after a lost connection.",
+    ),
+    _gauge("muster_reconciler_dry_run", "1 where reconciler.dry.run is set: rounds write nothing."),
+    _gauge("muster_reconciler_zookeeper_connected", "1 while the reconciler is connected to ZooKeeper."),
+)
+"""How the reconciler is (muster.gateway.metrics.reconciler)."""
+FAMILIES = (*FETCH, *KOP, *GATEWAY, *GROUPS, *AUDIT, *RECONCILER)
