@@ -80,13 +80,13 @@ _NOT_YET = """
     gateway/cli/lifecycle/watchdog.py gateway/cli/login.py gateway/cli/mapping.py gateway/cli/mapping_rows.py
     gateway/cli/output.py gateway/cli/running.py gateway/cli/spark/commands.py gateway/cli/spark/process.py
     gateway/cli/storage/log.py gateway/cli/storage/shared.py gateway/cli/storage/tables.py gateway/cli/topics.py
-    gateway/cluster.py gateway/docs/generate.py gateway/faults/controller.py gateway/faults/injection.py
+    gateway/cluster.py gateway/faults/controller.py gateway/faults/injection.py
     gateway/http/audit.py gateway/http/faults.py gateway/http/group_lag.py gateway/http/groups.py gateway/http/lag.py
     gateway/http/openapi_faults.py gateway/http/server.py gateway/listener/complaints.py
     gateway/listener/connection.py gateway/listener/controller.py gateway/listener/forward.py
     gateway/listener/gateway.py gateway/listener/producer_ids.py gateway/listener/proxy_protocol.py
     gateway/listener/questions.py gateway/listener/resume.py gateway/listener/server.py gateway/listener/upkeep.py
-    gateway/metrics/audit.py gateway/metrics/fetch.py gateway/metrics/gateway.py gateway/metrics/groups.py
+    gateway/metrics/audit.py gateway/metrics/gateway.py gateway/metrics/groups.py
     gateway/metrics/kop.py gateway/metrics/reconciler.py gateway/security/credentials.py
     gateway/security/mechanisms.py gateway/security/session.py placement/configs.py placement/drains.py
     placement/epochs.py placement/layout.py placement/leaders.py placement/mapping/divergence.py
