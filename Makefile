@@ -26,7 +26,7 @@ help:
 	@echo "make bench-fetch-cost   fetches with and without attribution"
 	@echo "make bench-spark MILLIONS=50   every Spark job over so many million samples, by local Spark and through RayDP"
 	@echo "make bench-spark-beside   heartbeats through a gateway with and without a Spark job beside it"
-	@echo "make simulate SEEDS=1000 FIRST=200   the group coordinator against any history; a bad one is printed with its command"
+	@echo "make simulate SEEDS=1000 FIRST=200   the group coordinator, and copies of its actor, against any history; a bad one is printed with its command"
 	@echo "make chaos SEED=1 MINUTES=3   real clients under random faults, checked; a bad run keeps its journals"
 	@echo "make chaos-planted   that its checker finds a bug that is planted in a whole Muster"
 	@echo "make lint    ruff and mypy"
@@ -115,6 +115,7 @@ SEEDS ?= 1000
 FIRST ?= 200
 simulate: setup
 	$(PYTHON) -m tests.simulation --seeds $(SEEDS) --first $(FIRST)
+	$(PYTHON) -m tests.simulation --processes --seeds $(SEEDS) --first $(FIRST)
 
 SEED ?= 1
 MINUTES ?= 3

@@ -2,6 +2,7 @@
 
 python -m tests.simulation --seeds 1000 --first 0     every seed of a range; the exit status tells
 python -m tests.simulation --seed 1234 [--steps N]    one of them; with --trace the whole history
+python -m tests.simulation --processes ...            the same of copies of an offsets actor, ZooKeeper and a disk
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from tests.simulation.processes import run as processes
 from tests.simulation.run import STEPS, replay_command, run, shorten
 
 PROGRESS = 250
@@ -20,23 +22,49 @@ def main() -> int:
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     if arguments.seed is not None:
         seeds = range(arguments.seed, arguments.seed + 1)
+    return _processes(arguments, seeds) if arguments.processes else _coordinator(arguments, seeds)
+
+
+def _coordinator(arguments: argparse.Namespace, seeds: range) -> int:
     failures = steps = core_steps = 0
+    asked_steps = arguments.steps or STEPS
     for seed in seeds:
-        result = run(seed, arguments.steps, trace_all=arguments.trace)
+        result = run(seed, asked_steps, trace_all=arguments.trace)
         steps, core_steps = steps + result.steps, core_steps + result.core_steps
         if result.broken is not None and arguments.seed is None:
-            result = run(seed, shorten(seed, arguments.steps, result.broken.invariant))
+            result = run(seed, shorten(seed, asked_steps, result.broken.invariant))
         if result.broken is not None or arguments.trace:
             print(*result.history, sep="\n")
         if result.broken is not None:
             failures += 1
             command = replay_command(seed, result.faulty_steps)
             print(f"\nseed {seed}, step {result.steps}: {result.broken}\n{command}\n", flush=True)
-        done = seed - seeds.start + 1
-        if done % PROGRESS == 0:
-            print(f"{done} of {len(seeds)} seeds, {failures} failures", flush=True)
+        _show_progress(seed, seeds, failures)
     print(f"{len(seeds)} seeds, {steps} events, {core_steps} steps of the coordinator, {failures} failures")
     return 1 if failures else 0
+
+
+def _processes(arguments: argparse.Namespace, seeds: range) -> int:
+    failures = steps = acknowledged = 0
+    asked_steps = arguments.steps or processes.STEPS
+    for seed in seeds:
+        result = processes.run(seed, asked_steps, trace_all=arguments.trace)
+        steps, acknowledged = steps + result.steps, acknowledged + result.counts["acknowledged"]
+        if result.broken is not None or arguments.trace:
+            print(*result.history, sep="\n")
+        if result.broken is not None:
+            failures += 1
+            command = processes.replay_command(seed, asked_steps)
+            print(f"\nseed {seed}, step {result.steps}: {result.broken}\n{command}\n", flush=True)
+        _show_progress(seed, seeds, failures)
+    print(f"{len(seeds)} seeds of processes, {steps} events, {acknowledged} acknowledged commits, {failures} failures")
+    return 1 if failures else 0
+
+
+def _show_progress(seed: int, seeds: range, failures: int) -> None:
+    done = seed - seeds.start + 1
+    if done % PROGRESS == 0:
+        print(f"{done} of {len(seeds)} seeds, {failures} failures", flush=True)
 
 
 def _arguments() -> argparse.Namespace:
@@ -45,7 +73,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=200, help="how many (default: 200)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (default: 0)")
     parser.add_argument("--seed", type=int, help="only this one")
-    parser.add_argument("--steps", type=int, default=STEPS, help=f"events before the faults stop (default: {STEPS})")
+    steps = f"events before the faults stop (default: {STEPS}, of processes {processes.STEPS})"
+    parser.add_argument("--steps", type=int, help=steps)
+    parser.add_argument("--processes", action="store_true", help="copies of an actor instead of the core")
     parser.add_argument("--trace", action="store_true", help="print everything that happened, also without a failure")
     return parser.parse_args()
 

@@ -1,0 +1,176 @@
+"""What stands between clients and the copies: gateways that know who serves, sooner or later; and the controller."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.exceptions import KazooException
+from kio.schema.errors import ErrorCode
+
+from muster.actors.group.codec import adapters
+from muster.actors.offsets.held import Known, news
+from muster.actors.offsets.partition import OffsetsPartition
+from muster.actors.reconciler.reconciler import Reconciler
+from muster.actors.wire import codec
+from muster.placement.client import Context
+from muster.placement.epochs import ActorEpoch, Superseded, next_epoch, take_controller_epoch
+from muster.placement.mapping.registration import Registration
+from muster.placement.view import OFFSETS_TOPIC
+from muster.placement.zookeeper.client import ZooKeeperUnreachable
+from tests.simulation.processes.copies import PARTITION, Copy
+from tests.simulation.processes.ledger import Handled, Ledger
+from tests.simulation.processes.process import Machine, Process
+from tests.simulation.processes.zookeeper_client import Ensemble
+
+E = ErrorCode
+Answer = Callable[[bytes | None], None]
+
+
+class Peer:
+    """A gateway's connection to a copy, seen from the copy."""
+
+    def __init__(self, number: int, process: Process, ledger: Ledger) -> None:
+        self._number = number
+        self._process = process
+        self._ledger = ledger
+        self.waiting: dict[int, tuple[Handled, int, int, Answer]] = {}
+        """By token: the request, its API key and version, and who waits."""
+        process.at_end.append(self.close)
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def reply(self, token: int, frame: bytes) -> None:
+        found = self.waiting.pop(token, None)
+        if found is not None and self._process.alive:
+            request, api_key, version, answer = found
+            self._ledger.answered(request, codec.decode_response(api_key, version, frame)[1])
+            answer(frame)
+
+    def send(self, *parts: bytes) -> None:
+        """Statements, for attribution."""
+
+    def close(self) -> None:
+        waiting, self.waiting = self.waiting, {}
+        for _, _, _, answer in waiting.values():
+            answer(None)
+
+
+class Gateways:
+    """Each client uses one of them. ``targets``: whom each takes for the coordinator."""
+
+    def __init__(self, machine: Machine, ledger: Ledger, count: int) -> None:
+        self.targets: list[Copy | None] = [None] * count
+        self._machine = machine
+        self._ledger = ledger
+        self._peers: dict[tuple[int, OffsetsPartition], Peer] = {}
+        self._tokens = itertools.count(1)
+        self._numbers = itertools.count(1)
+
+    def deliver(self, sender: str, honest: bool, host: str, frame: bytes, answer: Answer) -> None:
+        number = sum(sender.encode()) % len(self.targets)
+        target = self.targets[number]
+        header = codec.decode_header(frame)
+        entity = codec.decode_request(header, frame)
+        if target is None or not target.alive:
+            self._answer_while_down(header, entity, answer)
+            return
+        target.after(self._machine.chance.randint(0, 1), lambda: self._handle(number, target, host, frame, answer))
+
+    def _handle(self, number: int, target: Copy, host: str, frame: bytes, answer: Answer) -> None:
+        header = codec.decode_header(frame)
+        entity = codec.decode_request(header, frame)
+        core = target.core
+        if core is None:
+            self._answer_while_down(header, entity, answer)
+            return
+        peer = self._peers.get((number, core))
+        if peer is None:
+            peer = self._peers[number, core] = Peer(next(self._numbers), target, self._ledger)
+            core.joined(peer)  # type: ignore[arg-type]
+        token = next(self._tokens)
+        request = self._ledger.handled(core.epoch, header.api_key, entity)
+        peer.waiting[token] = request, header.api_key, header.api_version, answer
+        core.request(peer, token, Context(client_id=header.client_id, host=host), frame)  # type: ignore[arg-type]
+
+    @staticmethod
+    def _answer_while_down(header: codec.Header, entity: Any, answer: Answer) -> None:
+        """As the gateway does (gateway/apis/groups/forwarding.py)."""
+        error = {adapters.HEARTBEAT: E.none, adapters.SYNC_GROUP: E.not_coordinator}.get(
+            header.api_key, E.coordinator_load_in_progress
+        )
+        body = adapters.error_body(header.api_key, header.api_version, entity, error)
+        answer(codec.encode_response(header.api_key, header.api_version, 0, body))
+
+
+class Controller(Process):
+    """Takes leader epochs for copies. There may be two controllers, of which one does not know of the other."""
+
+    def __init__(self, machine: Machine, name: str, ensemble: Ensemble, ledger: Ledger) -> None:
+        super().__init__(machine, name)
+        self._ensemble = ensemble
+        self._ledger = ledger
+        self._mine: ActorEpoch | None = None
+        self.busy = False
+        self.superseded = False
+        self.after(0, self._start)
+
+    def _start(self) -> None:
+        self._zk = self._ensemble.client("simulated:2181")
+        self._zk.start_async()
+
+    def take_epoch(self, owner: str, then: Callable[[int], None]) -> None:
+        """Call ``then`` with a new leader epoch, if one can be had now."""
+        if self.busy or self.superseded:
+            return
+        self.busy = True
+
+        def work() -> None:
+            try:
+                if self._mine is None:
+                    self._mine = take_controller_epoch(self._zk)
+                epoch = next_epoch(self._zk, OFFSETS_TOPIC, PARTITION, owner, holder=self._mine)
+            except Superseded:
+                self.machine.note("%s is superseded", self.name)
+                self.superseded = True
+            except (ZooKeeperUnreachable, KazooException) as error:
+                self.machine.note("%s gets no epoch: %s", self.name, repr(error))
+            else:
+                self._ledger.epoch_given(epoch)
+                then(epoch)
+            finally:
+                self.busy = False
+
+        self.after(0, lambda: self.start_thread(work))
+
+
+class ReconcilerProcess(Process):
+    """The real reconciler. ``target``: whom it takes for the coordinator."""
+
+    def __init__(self, machine: Machine, name: str) -> None:
+        super().__init__(machine, name)
+        self.target: Copy | None = None
+        self._known = Known()
+        self.after(0, self._start)
+
+    def _start(self) -> None:
+        self.reconciler = Reconciler("simulated:2181", 3_000, self._registrations)
+        self.loop.create_task(self.reconciler.run())
+
+    async def _registrations(self) -> dict[int, tuple[Registration, ...]]:
+        target = self.target
+        if target is None or not target.alive:
+            return {}
+        answer = self.loop.create_future()
+        known = self._known.versions().get(PARTITION)
+
+        def ask() -> None:
+            held = target.host.registrations()
+            said = {each: news(some, known) for each, some in held.items()}
+            self.after(1, lambda: None if answer.done() else answer.set_result(said))
+
+        target.after(1, ask)
+        self.after(5_000, lambda: None if answer.done() else answer.set_result({}))
+        return {each: self._known.take(each, some) for each, some in (await answer).items()}

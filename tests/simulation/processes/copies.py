@@ -1,0 +1,159 @@
+"""The process of an offsets actor: the real shell over the real log, with a simulated disk under it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from muster.actors.config import MusterConfig
+from muster.actors.log.errors import LogError
+from muster.actors.log.partition import PartitionLog
+from muster.actors.offsets.partition import OffsetsPartition
+from muster.actors.offsets.serving import PartitionHost
+from muster.actors.runtime.settings import ClusterSettings
+from muster.actors.runtime.started import Started
+from muster.placement.layout import BROKER_IDS
+from muster.placement.view import ClusterView
+from muster.placement.zookeeper.ephemeral import EphemeralNode
+from tests.simulation.processes.disk import SimulatedDisk, Storage
+from tests.simulation.processes.ledger import Ledger
+from tests.simulation.processes.process import Machine, Process
+from tests.simulation.processes.threads import here
+
+PARTITION = 0
+TOPIC_ID = UUID("00000000-0000-4000-8000-000000000007")
+
+
+def settings_of(storage: Path, config: dict[str, Any]) -> ClusterSettings:
+    return ClusterSettings(
+        config=MusterConfig(**config),
+        storage=str(storage),
+        cluster_id="simulated",
+        zookeeper="simulated:2181",
+        host=None,
+        port=0,
+        gateway_ports=None,
+        metrics_ports=None,
+        metrics_port=0,
+    )
+
+
+class Copy(Process):
+    """One process that serves the partition, did, or will. It does not know of the others."""
+
+    def __init__(
+        self, machine: Machine, number: int, storage: Storage, settings: ClusterSettings, ledger: Ledger, ends: bool
+    ) -> None:
+        """``ends``: whether the process ends with its log, as ``offsets-<p>`` does and a standby does not."""
+        super().__init__(machine, f"copy{number}")
+        self.number = number
+        self.disk = SimulatedDisk(self, storage)
+        self.ledger = ledger
+        self.logs: list[WatchedLog] = []
+        self.asked_epoch = -1
+        self._cores: dict[int, OffsetsPartition] = {}
+        self.host = PartitionHost(settings, b"secret", self._listen, fail=self._ended if ends else None)
+        self.at_end.append(self._close_files)
+        self.after(0, self._register)
+
+    def _register(self) -> None:
+        self.node = EphemeralNode("simulated:2181", f"{BROKER_IDS}/{self.number}", lambda: str(self.number).encode())
+
+    def _ended(self) -> None:
+        self.machine.note("%s ends: its log has failed", self.name)
+        self.kill()
+
+    def _close_files(self) -> None:
+        for each in self.logs:
+            each.close_files()
+
+    @property
+    def core(self) -> OffsetsPartition | None:
+        """What serves here now."""
+        started = self.host.started.get(PARTITION) if self.alive else None
+        return None if started is None else self._cores[started.epoch]
+
+    def serve(self, epoch: int, view: ClusterView, predecessor: Copy | None, started: Any) -> None:
+        """``started(copy, epoch, ok)`` is called when it serves, or cannot."""
+        self.asked_epoch = max(self.asked_epoch, epoch)
+
+        async def serve() -> None:
+            try:
+                await self.host.serve(PARTITION, epoch, view, None if predecessor is None else Handle(predecessor))
+            except LogError as error:
+                self.machine.note("%s cannot serve epoch %s: %s", self.name, epoch, repr(error))
+                started(self, epoch, False)
+            else:
+                started(self, epoch, True)
+
+        self.after(1, lambda: self.loop.create_task(serve()))
+
+    async def _listen(self, server: Any, name: str, epoch: int) -> Started:
+        await asyncio.sleep(0.001)
+        self._cores[epoch] = server.handler
+        return Started(pid=self.number, node_id=self.name, epoch=epoch)
+
+
+class Handle:
+    """As Ray's handle of the actor: a call takes its time, and fails or hangs as the process does."""
+
+    def __init__(self, copy: Copy) -> None:
+        self._copy = copy
+        self.hand_over = self
+
+    def remote(self, partition: int) -> asyncio.Future[None]:
+        caller = here()
+        future: asyncio.Future[None] = caller.loop.create_future()
+
+        def done() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        async def hand_over() -> None:
+            with suppress(LogError):
+                await self._copy.host.hand_over(partition)
+            caller.after(1, done)
+
+        self._copy.after(1, lambda: self._copy.loop.create_task(hand_over()))
+        return future
+
+
+class WatchedLog(PartitionLog):
+    """The log of a copy; what it acknowledges is in the ledger."""
+
+    @classmethod
+    def open(cls, directory: Path, **how: Any) -> WatchedLog:
+        copy = here()
+        assert isinstance(copy, Copy)
+        opened = super().open(directory, **how | {"disk": copy.disk})
+        assert isinstance(opened, WatchedLog)
+        copy.logs.append(opened)
+        copy.ledger.opened(copy.name, opened.epoch)
+        opened.watch_writes(copy)
+        return opened
+
+    def watch_writes(self, copy: Copy) -> None:
+        writer, synced = self._writer, copy.disk.synced_bytes
+        push, settle = writer.push, writer._settle
+
+        def pushed(batch: bytearray, appended_ms: int | None) -> Any:
+            write = push(batch, appended_ms)
+            copy.ledger.pushed(write)
+            return write
+
+        def settled(write: Any, error: LogError | None) -> None:
+            tail = writer.segments[-1]
+            copy.ledger.settled(copy.name, self.epoch, write, error, synced(tail.path) >= tail.size_bytes)
+            settle(write, error)
+
+        writer.push, writer._settle = pushed, settled  # type: ignore[method-assign]
+
+    def close_files(self) -> None:
+        """What the kernel does when the process ends."""
+        for segment in self._writer.segments:
+            segment.close()
+        self._writer.append_times._close_file()
+        self._writer.keeper._recovery_point.close()

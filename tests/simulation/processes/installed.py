@@ -1,0 +1,69 @@
+"""Product modules on virtual time, as long as a simulated world lasts."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from muster.actors.log import commit, trouble
+from muster.actors.log.files import directory
+from muster.actors.log.upkeep import cleaner
+from muster.actors.offsets import mapping_writer, partition, serving
+from muster.actors.reconciler import reconciler
+from muster.actors.runtime import rate_limiter
+from muster.placement.zookeeper import client, ephemeral, mirror, outages
+from tests.simulation.processes.copies import WatchedLog
+from tests.simulation.processes.disk import without_sync, written_at_once
+from tests.simulation.processes.process import Machine
+from tests.simulation.processes.threads import QUEUE, THREADING, here, time_of
+from tests.simulation.processes.zookeeper_client import Ensemble
+
+
+class _Quiet:
+    """In place of what is written for analysis: nobody waits for it, and nothing depends on it."""
+
+    def __init__(self, *args: Any, **named: Any) -> None: ...
+
+    def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+@contextmanager
+def installed(machine: Machine, ensemble: Ensemble) -> Iterator[None]:
+    """Threads, clocks, random ids and the client of ZooKeeper are those of the simulation."""
+
+    def new_id() -> uuid.UUID:
+        return uuid.UUID(int=machine.chance.getrandbits(128))
+
+    def now_ms() -> int:
+        return here().now_ms
+
+    time = time_of(machine)
+    changes: list[tuple[Any, str, Any]] = [
+        *((module, "threading", THREADING) for module in (mapping_writer, mirror, ephemeral, cleaner, rate_limiter)),
+        *(
+            (module, "time", time)
+            for module in (client, mirror, outages, reconciler, rate_limiter, commit, trouble, cleaner)
+        ),
+        *((module, "client", ensemble.client) for module in (mapping_writer, ephemeral, reconciler)),
+        *((module, "now_ms", now_ms) for module in (partition, serving)),
+        *((serving, name, _Quiet) for name in ("RebalanceHistory", "GroupHistory", "RebalanceStore")),
+        (mirror, "queue", QUEUE),
+        (partition, "uuid", SimpleNamespace(uuid4=new_id)),
+        (serving, "PartitionLog", WatchedLog),
+        (directory, "sync_directory", without_sync),
+        (directory, "write_atomically", written_at_once),
+    ]
+    with ExitStack() as stack:
+        for place, name, instead in changes:
+            stack.enter_context(patch.object(place, name, instead))
+        before = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        stack.callback(logging.disable, before)
+        yield

@@ -1,0 +1,188 @@
+"""The shell, the log and what writes to ZooKeeper, broken on purpose: what the simulation of processes must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from muster.actors.group.shard import Shard
+from muster.actors.log.commit import Committer
+from muster.actors.log.errors import FencedEpoch, LogError
+from muster.actors.log.files import loading
+from muster.actors.log.files.directory import Claim
+from muster.actors.log.format.records import Record as LogRecord
+from muster.actors.log.partition import PartitionLog
+from muster.actors.log.upkeep.flushing import Flushing
+from muster.actors.offsets import mapping_writer
+from muster.actors.offsets.mapping_writer import MappingWriter
+from muster.actors.offsets.partition import OffsetsPartition
+from muster.placement import epochs
+from muster.placement.mapping.writes import _Transaction
+from muster.placement.zookeeper.client import ZooKeeperClient
+from muster.placement.zookeeper.ephemeral import EphemeralNode
+from tests.simulation.planted.mutants import Change, Mutant
+
+MUTANTS: list[Mutant] = []
+
+LOST = "no_acknowledged_commit_is_lost"
+FENCED = "a_fenced_copy_acknowledges_nothing"
+TWICE = "an_offset_is_acknowledged_once"
+WELL = "everything_gets_well"
+
+
+def _mutant(*caught_by: str) -> Callable[[Callable[[], list[Change]]], Callable[[], list[Change]]]:
+    def add(changes: Callable[[], list[Change]]) -> Callable[[], list[Change]]:
+        MUTANTS.append(Mutant(changes.__name__.strip("_"), frozenset(caught_by), changes))
+        return changes
+
+    return add
+
+
+@_mutant(FENCED, TWICE, LOST)
+def _the_claim_is_not_checked() -> list[Change]:
+    return [(Claim, "check", lambda claim: None)]
+
+
+@_mutant(FENCED, TWICE, LOST)
+def _claims_of_lower_epochs_are_kept() -> list[Change]:
+    def take(cls: type[Claim], directory: Path, epoch: int) -> Claim:
+        claim = cls(directory / f"leader-epoch-{epoch:010d}")
+        try:
+            claim._path.touch(exist_ok=False)
+        except FileExistsError:
+            raise FencedEpoch(f"{epoch} has been used") from None
+        return claim
+
+    return [(Claim, "take", classmethod(take))]
+
+
+@_mutant(FENCED, TWICE, LOST)
+def _a_fenced_error_is_swallowed() -> list[Change]:
+    write = Committer._write_durably
+
+    def mutant(writer: Committer, batches: list[bytearray], begin_segment: bool) -> Any:
+        check = writer._claim.check
+
+        def swallow() -> None:
+            with suppress(LogError):
+                check()
+
+        writer._claim.check = swallow  # type: ignore[method-assign]
+        return write(writer, batches, begin_segment)
+
+    return [(Committer, "_write_durably", mutant)]
+
+
+@_mutant(FENCED, TWICE, LOST)
+def _the_claim_is_checked_before_the_write() -> list[Change]:
+    commit = Committer._write_durably
+
+    def mutant(writer: Committer, batches: list[bytearray], begin_segment: bool) -> Any:
+        claim = writer._claim
+        claim.check()
+        writer._claim = replace_check(claim)
+        try:
+            return commit(writer, batches, begin_segment)
+        finally:
+            writer._claim = claim
+
+    def replace_check(claim: Claim) -> Claim:
+        unchecked = Claim(claim._path)
+        unchecked.check = lambda: None  # type: ignore[method-assign]
+        return unchecked
+
+    return [(Committer, "_write_durably", mutant)]
+
+
+@_mutant(LOST)
+def _commits_are_answered_before_they_are_durable() -> list[Change]:
+    def mutant(shard: Shard, token: Any, request: Any, response: Any) -> None:
+        shard.reply(token, response)
+
+    return [(Shard, "reply_when_durable", mutant)]
+
+
+@_mutant("what_is_acknowledged_is_synced", LOST)
+def _nothing_is_synced() -> list[Change]:
+    return [(Flushing, "wants_sync", lambda flushing, batches, config: False)]
+
+
+@_mutant(LOST, "no_callback_fails")
+def _the_open_part_of_the_log_is_not_scanned() -> list[Change]:
+    counting = loading.counting
+
+    def mutant(manifest: Any, files: Any, point: Any) -> Any:
+        return {name: end for name, end in counting(manifest, files, point).items() if name in manifest.ends}
+
+    return [(loading, "counting", mutant)]
+
+
+@_mutant(LOST)
+def _the_first_record_of_a_key_is_replayed() -> list[Change]:
+    replay = PartitionLog.replay
+
+    def mutant(log: PartitionLog) -> Any:
+        seen: dict[bytes | None, LogRecord] = {}
+        for record in replay(log):
+            yield seen.setdefault(record.key, record)._replace(offset=record.offset)
+
+    return [(PartitionLog, "replay", mutant)]
+
+
+@_mutant("an_epoch_is_given_once", "an_epoch_has_one_copy")
+def _an_epoch_is_taken_without_its_version() -> list[Change]:
+    commit = ZooKeeperClient.commit
+
+    def mutant(zk: ZooKeeperClient, operations: Any, **how: Any) -> None:
+        commit(zk, [each[:3] if each[0] == "set_data" else each for each in operations if each[0] != "check"], **how)
+
+    return [(ZooKeeperClient, "commit", mutant), (epochs, "check_holder", lambda zk, holder: None)]
+
+
+@_mutant("a_copy_writes_only_newer_statements", WELL)
+def _an_older_statement_replaces_a_newer_one() -> list[Change]:
+    return [(mapping_writer, "_newer", lambda path, node, ours: False)]
+
+
+@_mutant("a_copy_writes_only_newer_statements", WELL)
+def _the_mapping_is_written_without_versions() -> list[Change]:
+    operations = _Transaction.operations
+
+    def mutant(transaction: _Transaction) -> Any:
+        for name, path, *arguments in operations(transaction):
+            if name == "set_data" and len(arguments) == 2:
+                yield name, path, arguments[0]
+            elif name == "delete":
+                yield name, path, -1
+            elif name != "check":
+                yield name, path, *arguments
+
+    return [(_Transaction, "operations", lambda transaction: [*mutant(transaction)])]
+
+
+@_mutant(WELL)
+def _an_expired_session_is_ignored() -> list[Change]:
+    def mutant(node: EphemeralNode, state: str) -> None:
+        if state == "CONNECTED" and not hasattr(node, "seen"):
+            node.seen = True  # type: ignore[attr-defined]
+            node._due.set()
+
+    return [(EphemeralNode, "_state_changed", mutant)]
+
+
+@_mutant(LOST, WELL)
+def _a_failed_log_is_served_on() -> list[Change]:
+    return [(OffsetsPartition, "_give_up", lambda partition, write, error: None)]
+
+
+@_mutant("no_callback_fails", WELL)
+def _waiting_for_zookeeper_blocks_the_event_loop() -> list[Change]:
+    put = MappingWriter.put
+
+    def mutant(writer: MappingWriter, statements: Any) -> None:
+        put(writer, statements)
+        writer.flush(1.0)
+
+    return [(MappingWriter, "put", mutant)]

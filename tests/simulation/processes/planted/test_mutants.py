@@ -1,0 +1,23 @@
+"""The simulation of processes notices when one of them is broken: each mutant is caught by what it breaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.planted.mutants import Mutant
+from tests.simulation.processes.planted.mutants import MUTANTS
+from tests.simulation.processes.run import run
+
+SEEDS = 25
+"""Within so many seeds a mutant must be caught."""
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_the_simulation_catches(mutant: Mutant) -> None:
+    with mutant.loose():
+        for seed in range(SEEDS):
+            broken = run(seed).broken
+            if broken is not None:
+                assert broken.invariant in mutant.caught_by, str(broken)
+                return
+    pytest.fail(f"{mutant.name} survives {SEEDS} seeds: the simulation is too weak")

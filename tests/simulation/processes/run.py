@@ -1,0 +1,40 @@
+"""Run a seed, and say what came of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from tests.simulation.planted.broken import Broken
+from tests.simulation.processes.world import STEPS, World
+
+__all__ = ["STEPS", "Result", "replay_command", "run"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    broken: Broken | None
+    steps: int
+    counts: Counter[str]
+    """What the seed has met, by kind."""
+    history: tuple[str, ...]
+
+
+def run(seed: int, steps: int = STEPS, *, trace_all: bool = False) -> Result:
+    world = World(seed, trace_all=trace_all)
+    broken = None
+    try:
+        world.run(steps)
+    except Broken as found:
+        broken = found
+    return Result(
+        broken=broken,
+        steps=world.schedule.steps,
+        counts=world.ledger.counts + Counter({"sessions expired": world.ensemble.expired}),
+        history=tuple(world.history()) if broken or trace_all else (),
+    )
+
+
+def replay_command(seed: int, steps: int = STEPS) -> str:
+    shorter = f" --steps {steps}" if steps != STEPS else ""
+    return f".venv/bin/python -m tests.simulation --processes --seed {seed}{shorter} --trace"
