@@ -153,8 +153,8 @@ class Actors:
         return await server.start(node_id="n1", host="127.0.0.1", path=self._sockets / name)
 
     async def stop(self) -> None:
-        for core in self.offsets.values():
-            await core.stop()
+        while self.offsets:  # one that a client asked for may still be starting
+            await self.offsets.popitem()[1].stop()
         for history in self._all_histories:
             await history.close()
         for server in self._servers:
