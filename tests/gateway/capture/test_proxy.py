@@ -175,13 +175,13 @@ def test_a_token_that_reads_as_a_request_is_not_written(served: Serving, tmp_pat
 
 
 @contextlib.contextmanager
-def _echo() -> Iterator[int]:
-    """A server that sends back what comes; its port."""
+def _echo(instead: bytes = b"") -> Iterator[int]:
+    """A server that sends back what comes, or something else instead; its port."""
 
     class Echo(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             while data := self.request.recv(65_536):
-                self.request.sendall(data)
+                self.request.sendall(instead or data)
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Echo) as server:
         server.daemon_threads = True
@@ -211,6 +211,20 @@ def test_any_bytes_go_through_as_they_are(served: Serving, tmp_path: Path, data:
         capture = Capture(served, tmp_path, port)
         with socket.create_connection(("127.0.0.1", capture.port), timeout=20) as client:
             client.sendall(data)
+            client.shutdown(socket.SHUT_WR)
+            back = b""
+            while part := client.recv(65_536):
+                back += part
+        capture.stop()
+    assert back == data
+
+
+@pytest.mark.parametrize("data", NOT_KAFKA.values(), ids=NOT_KAFKA.keys())
+def test_whatever_a_broker_sends_goes_through_as_it_is(served: Serving, tmp_path: Path, data: bytes) -> None:
+    with _echo(instead=data) as port:
+        capture = Capture(served, tmp_path, port)
+        with socket.create_connection(("127.0.0.1", capture.port), timeout=20) as client:
+            client.sendall(framed(codec.encode_request(API_VERSIONS, 0, 1, "c", {})))
             client.shutdown(socket.SHUT_WR)
             back = b""
             while part := client.recv(65_536):
