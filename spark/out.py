@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from muster.actors.runtime.files import write_atomically
 
 
 class CannotWrite(RuntimeError):
@@ -39,13 +40,7 @@ def write_file(path: Path, text: str) -> None:
         if path.exists() and not path.is_file():
             path.write_text(text, encoding="utf-8")
             return
-        whole = path.resolve()
-        handle, name = tempfile.mkstemp(dir=whole.parent, prefix=f".{whole.name[:100]}.")
-        with _gone_unless_done(Path(name)) as partial:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            partial.chmod(0o644)
-            partial.replace(whole)
+        write_atomically(path.resolve(), text, mode=0o644)
     except BrokenPipeError:
         raise
     except OSError as error:

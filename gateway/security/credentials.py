@@ -12,7 +12,6 @@ import base64
 import binascii
 import hmac
 import logging
-import os
 import re
 import secrets
 import threading
@@ -22,6 +21,8 @@ from pathlib import Path
 
 import javaproperties
 from scramp import ScramException, ScramMechanism
+
+from muster.actors.runtime.files import write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -175,13 +176,4 @@ def write(path: Path, users: Mapping[str, Mapping[str, ScramCredential]]) -> Non
         for name, held in sorted(users.items())
         for mechanism, credential in sorted(held.items())
     }
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            javaproperties.dump(lines, file, timestamp=False)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    except OSError:
-        new.unlink(missing_ok=True)
-        raise
+    write_atomically(path, javaproperties.dumps(lines, timestamp=False))

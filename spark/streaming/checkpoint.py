@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from muster.actors.runtime.files import write_atomically
 from muster.actors.tables.hours import MERGED, Manifest, hours, manifest_of
 
 _IDENTITY = "_stream.json"
@@ -149,9 +150,4 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _write(path: Path, values: dict[str, Any]) -> None:
-    partial = path.with_name(f"{path.name}.partial")
-    with partial.open("w", encoding="utf-8") as file:
-        json.dump(values, file)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    write_atomically(path, json.dumps(values), mode=0o644)

@@ -13,12 +13,12 @@ from typing import Any
 import click
 
 from muster.actors.runtime import terminal
+from muster.actors.runtime.files import write_atomically
 from muster.gateway.cli.errors import CliError, StopRequested
 from muster.gateway.cli.lifecycle.detach import detach
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.options import read_config
 from muster.gateway.cli.output import Progress
-from muster.gateway.cli.storage import directory as storage
 
 _STOPPING = "stopping; a second signal ends at once"
 
@@ -89,7 +89,7 @@ def up(
             progress.rest()
             if ready_file:
                 undo.callback(ready_file.unlink, missing_ok=True)
-                storage.write_atomically(ready_file, json.dumps(ready.as_dict()) + "\n")
+                write_atomically(ready_file, json.dumps(ready.as_dict()) + "\n")
             terminal.line(ready.line())
             start.watch(lambda: signals.stopping)
             progress.step(_STOPPING)

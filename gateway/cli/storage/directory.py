@@ -22,6 +22,7 @@ from typing import Any
 
 import javaproperties
 
+from muster.actors.runtime.files import write_atomically
 from muster.gateway.cli.errors import CliError
 
 FORMAT_VERSION = 1
@@ -150,21 +151,6 @@ def remove_state(storage: Path) -> None:
 
 def _state_file(storage: Path) -> Path:
     return storage / "run" / "cluster.json"
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Put the text there, for the owner only; a reader sees all of it or what was there before."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    written = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        written.replace(path)
-    except BaseException:
-        written.unlink()
-        raise
 
 
 def _private(path: str, flags: int) -> int:

@@ -1,0 +1,25 @@
+"""Files that appear whole."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+_MAX_NAME_CHARS = 100
+
+
+def write_atomically(path: Path, text: str, *, mode: int = 0o600) -> None:
+    """Put the text there; a reader sees all of it or what was there before. OSError: nothing has changed."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:_MAX_NAME_CHARS]}.")
+    partial = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            os.fchmod(handle, mode)
+            file.write(text)
+            file.flush()
+            os.fsync(handle)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
