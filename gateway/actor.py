@@ -21,6 +21,7 @@ from muster.actors.config.altering import Alteration
 from muster.actors.controller.admin import NewTopic, TopicOutcome
 from muster.actors.controller.lifecycle import ControllerSeen, Lifecycle
 from muster.actors.faults.registry import Book
+from muster.actors.runtime.errors import last_line
 from muster.actors.runtime.event_writer import EventWriter
 from muster.actors.runtime.follow import CurrentController, ViewFollower
 from muster.actors.runtime.process import log_to_file, now_ms, wall_ms
@@ -66,7 +67,7 @@ class RayController:
             async with asyncio.timeout(_CONTROLLER_S):
                 return await call
         except (RayError, TimeoutError) as error:
-            text = (str(error).strip() or type(error).__name__).splitlines()[-1]
+            text = last_line(error)
             self._limited_log.warning(type(error).__name__, "clients", "the controller could not do it: %s", text)
             raise ControllerUnavailable(text) from error
 

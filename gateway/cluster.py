@@ -15,6 +15,7 @@ from muster.actors.controller.actor import Controller
 from muster.actors.controller.nodes import NodeError
 from muster.actors.controller.supervisor import detached
 from muster.actors.reconciler.reconciler import MappingUnknown
+from muster.actors.runtime.errors import last_line
 from muster.actors.runtime.process import log_folder
 from muster.actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings
 from muster.gateway.actor import GatewayActor
@@ -41,7 +42,7 @@ def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) ->
         progress("waiting for the log actors and the gateways")
         gateways = ray.get(controller.ready.remote())
     except RayError as error:
-        raise ClusterError(_last_line(error)) from error
+        raise ClusterError(last_line(error)) from error
     return ClusterReady(
         bootstrap=tuple(host_port(gateway["broker"].host, gateway["broker"].port) for gateway in gateways),
         metrics=tuple(gateway["metrics_url"] for gateway in gateways),
@@ -122,9 +123,9 @@ def ask_controller(method: str, *arguments: Any, namespace: str = NAMESPACE) -> 
     except RayTaskError as error:
         if isinstance(error.cause, NodeError):
             raise ClusterError(str(error.cause)) from error
-        raise ClusterError(f"the controller failed: {_last_line(error)}") from error
+        raise ClusterError(f"the controller failed: {last_line(error)}") from error
     except (ValueError, RayError, TimeoutError) as error:
-        raise ClusterError(f"the controller does not answer: {_last_line(error)}") from error
+        raise ClusterError(f"the controller does not answer: {last_line(error)}") from error
 
 
 def ask_reconciler(method: str, *, timeout_s: float, namespace: str = NAMESPACE) -> Any:
@@ -135,10 +136,6 @@ def ask_reconciler(method: str, *, timeout_s: float, namespace: str = NAMESPACE)
     except RayTaskError as error:
         if isinstance(error.cause, MappingUnknown | ZooKeeperUnreachable):
             raise ClusterError(str(error.cause)) from error
-        raise ClusterError(f"the reconciler failed: {_last_line(error)}") from error
+        raise ClusterError(f"the reconciler failed: {last_line(error)}") from error
     except (ValueError, RayError, TimeoutError) as error:
-        raise ClusterError(f"the reconciler does not answer: {_last_line(error)}") from error
-
-
-def _last_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[-1]
+        raise ClusterError(f"the reconciler does not answer: {last_line(error)}") from error

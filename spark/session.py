@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.java import JavaNotFound, java_environment
 from muster.actors.runtime.ray_imports import job_config
 from muster.actors.runtime.ray_on_loopback import use_loopback_for
@@ -151,7 +152,7 @@ def raydp_session(
             logging_level=logging.ERROR,
         )
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise SparkUnavailable(f"cannot connect to Ray at {address}: {_first_line(error)}") from error
+        raise SparkUnavailable(f"cannot connect to Ray at {address}: {first_line(error)}") from error
     try:
         check_resources(_free_by_node(), executors=executors, cores=executor_cores, memory_bytes=executor_memory_bytes)
         application = f"muster-{uuid.uuid4().hex[:8]}"  # names an actor: several jobs may run at once
@@ -169,7 +170,7 @@ def raydp_session(
                 configs=settings,
             )
         except Exception as error:  # raydp raises bare Exception
-            raise SparkUnavailable(f"RayDP cannot start Spark on {address}: {_first_line(error)}") from error
+            raise SparkUnavailable(f"RayDP cannot start Spark on {address}: {first_line(error)}") from error
         session.sparkContext.setLogLevel("ERROR")
         java_names.remember(session)
         _await_executors(session, executors)
@@ -270,7 +271,7 @@ def _use_java() -> None:
     try:
         os.environ.update(java_environment())
     except JavaNotFound as error:
-        raise SparkUnavailable(_first_line(error)) from error
+        raise SparkUnavailable(first_line(error)) from error
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else "python3", which may be missing or another
     os.environ.pop("SPARK_HOME", None)  # another Spark than pyspark's own would not match its Python side
 
@@ -301,8 +302,4 @@ def _mib(size_bytes: float) -> str:
 def _reason(error: BaseException) -> str:
     """Of what the JVM says the innermost cause, which comes last."""
     causes = [line for line in str(error).splitlines() if line.startswith("Caused by: ")]
-    return causes[-1].removeprefix("Caused by: ") if causes else _first_line(error)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    return causes[-1].removeprefix("Caused by: ") if causes else first_line(error)

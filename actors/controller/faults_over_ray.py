@@ -17,6 +17,7 @@ from muster.actors.faults.control import Process
 from muster.actors.faults.errors import FaultError, UnknownTarget
 from muster.actors.faults.fields import near_miss
 from muster.actors.faults.registry import Book
+from muster.actors.runtime.errors import last_line
 from muster.placement.hashing import partition_for
 
 log = logging.getLogger(__name__)
@@ -97,5 +98,5 @@ async def run_on(node_id: str, work: Callable[..., Any], *arguments: Any) -> Any
         async with asyncio.timeout(_ELSEWHERE_S):
             return await task.remote(*arguments)
     except (RayError, TimeoutError) as error:
-        cause = (str(error).strip() or type(error).__name__).splitlines()[-1]
+        cause = last_line(error)
         raise FaultError(f"node {node_id} did not do it: {cause}") from error

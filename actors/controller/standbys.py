@@ -12,6 +12,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
+from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.processes import signal_process, until_process_ends
 from muster.actors.runtime.started import Started
 
@@ -146,7 +147,3 @@ async def _served_by(standby: Standby) -> dict[int, Started]:
     except (RayError, TimeoutError) as error:
         log.warning("%s does not say what it serves: %r", standby.name, error)
         return {}
-
-
-def first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

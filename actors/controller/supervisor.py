@@ -20,7 +20,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from muster.actors.controller.lifecycle import Lifecycle
 from muster.actors.controller.liveness import Unresponsive, while_alive
 from muster.actors.controller.managed import Managed
-from muster.actors.controller.standbys import ActiveStandby, Standby, Standbys, first_line
+from muster.actors.controller.standbys import ActiveStandby, Standby, Standbys
+from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.processes import NotAnActor
 from muster.actors.runtime.started import Started
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from muster.actors.runtime import terminal
+from muster.actors.runtime.errors import first_line
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.lifecycle import own_ray
 from muster.gateway.cli.login import with_login
@@ -97,7 +98,7 @@ def status_of(directory: Path, address: str | None) -> dict[str, Any]:
             status: dict[str, Any] = cluster.cluster_status()
         except Exception as error:
             raise CliError(
-                f"the controller does not answer: {own_ray.first_line(error)}; is muster up still starting?"
+                f"the controller does not answer: {first_line(error)}; is muster up still starting?"
             ) from error
         return status
 

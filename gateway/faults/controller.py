@@ -13,6 +13,7 @@ from muster.actors.controller.faults_over_ray import run_on
 from muster.actors.faults import errors
 from muster.actors.faults.model import Fault
 from muster.actors.faults.registry import Book
+from muster.actors.runtime.errors import last_line
 from muster.gateway.listener.controller import ControllerUnavailable
 
 _REQUEST_TIMEOUT_S = 15.0
@@ -68,7 +69,7 @@ async def _in_time(timeout_s: float, call: Awaitable[dict[str, Any]]) -> dict[st
         async with asyncio.timeout(timeout_s):
             return await call
     except (RayError, ValueError, TimeoutError) as error:  # ValueError: there is no controller now
-        text = (str(error).strip() or type(error).__name__).splitlines()[-1]
+        text = last_line(error)
         raise ControllerUnavailable(text) from error
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import psutil
 
+from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.ray_imports import job_config
 from muster.actors.runtime.ray_on_loopback import use_loopback, use_loopback_for
 from muster.actors.runtime.settings import NAMESPACE
@@ -198,11 +199,6 @@ def remove_temp_dir(temp_dir: Path) -> None:
     """Remove what a Ray of ours left; anything else is left alone."""
     if temp_dir.name.startswith(PRIVATE_PREFIX):
         shutil.rmtree(temp_dir, ignore_errors=True)
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of what an exception says, or its type where it says nothing."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _write_token(path: Path) -> None:

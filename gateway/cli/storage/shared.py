@@ -7,9 +7,9 @@ from pathlib import Path
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.storage import StorageNotShared, check_shared
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.lifecycle.own_ray import first_line
 
 _TIMEOUT_S = 60
 
