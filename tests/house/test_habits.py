@@ -21,6 +21,8 @@ _SLEEPS = {
     "tests/scenarios/socket_world.py": "a scenario says how much time passes",
 }
 """Why a test may let time pass."""
+_NO_TESTS = ("tests/chaos/", "tests/simulation/")
+"""Programs: one is a load in real time, in the other the clock is simulated."""
 
 
 def test_tests_wait_for_events() -> None:
@@ -28,7 +30,7 @@ def test_tests_wait_for_events() -> None:
     sleeping = {
         name: lines
         for file in sorted((ROOT / "tests").rglob("*.py"))
-        if not (name := str(file.relative_to(ROOT))).startswith("tests/chaos/") and (lines := list(sleeps(file)))
+        if not (name := str(file.relative_to(ROOT))).startswith(_NO_TESTS) and (lines := list(sleeps(file)))
     }
     assert sleeping.keys() == _SLEEPS.keys(), sleeping
 

@@ -27,12 +27,12 @@ def main() -> int:
 
 def _coordinator(arguments: argparse.Namespace, seeds: range) -> int:
     failures = steps = core_steps = 0
-    asked_steps = arguments.steps or STEPS
+    steps = arguments.steps or STEPS
     for seed in seeds:
-        result = run(seed, asked_steps, trace_all=arguments.trace)
+        result = run(seed, steps, trace_all=arguments.trace)
         steps, core_steps = steps + result.steps, core_steps + result.core_steps
         if result.broken is not None and arguments.seed is None:
-            result = run(seed, shorten(seed, asked_steps, result.broken.invariant))
+            result = run(seed, shorten(seed, steps, result.broken.invariant))
         if result.broken is not None or arguments.trace:
             print(*result.history, sep="\n")
         if result.broken is not None:
@@ -46,15 +46,15 @@ def _coordinator(arguments: argparse.Namespace, seeds: range) -> int:
 
 def _processes(arguments: argparse.Namespace, seeds: range) -> int:
     failures = steps = acknowledged = 0
-    asked_steps = arguments.steps or processes.STEPS
+    steps = arguments.steps or processes.STEPS
     for seed in seeds:
-        result = processes.run(seed, asked_steps, trace_all=arguments.trace)
+        result = processes.run(seed, steps, trace_all=arguments.trace)
         steps, acknowledged = steps + result.steps, acknowledged + result.counts["acknowledged"]
         if result.broken is not None or arguments.trace:
             print(*result.history, sep="\n")
         if result.broken is not None:
             failures += 1
-            command = processes.replay_command(seed, asked_steps)
+            command = processes.replay_command(seed, steps)
             print(f"\nseed {seed}, step {result.steps}: {result.broken}\n{command}\n", flush=True)
         _show_progress(seed, seeds, failures)
     print(f"{len(seeds)} seeds of processes, {steps} events, {acknowledged} acknowledged commits, {failures} failures")

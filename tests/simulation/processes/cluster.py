@@ -19,23 +19,23 @@ from muster.placement.epochs import ActorEpoch, Superseded, next_epoch, take_con
 from muster.placement.mapping.registration import Registration
 from muster.placement.view import OFFSETS_TOPIC
 from muster.placement.zookeeper.client import ZooKeeperUnreachable
+from tests.simulation.processes.acknowledged import Acknowledged, Handled
 from tests.simulation.processes.copies import PARTITION, Copy
-from tests.simulation.processes.ledger import Handled, Ledger
 from tests.simulation.processes.process import Machine, Process
 from tests.simulation.processes.zookeeper_client import Ensemble
 
 E = ErrorCode
-Answer = Callable[[bytes | None], None]
+Respond = Callable[[bytes | None], None]
 
 
 class Peer:
     """A gateway's connection to a copy, seen from the copy."""
 
-    def __init__(self, number: int, process: Process, ledger: Ledger) -> None:
+    def __init__(self, number: int, process: Process, acknowledged: Acknowledged) -> None:
         self._number = number
         self._process = process
-        self._ledger = ledger
-        self.waiting: dict[int, tuple[Handled, int, int, Answer]] = {}
+        self._acknowledged = acknowledged
+        self.waiting: dict[int, tuple[Handled, int, int, Respond]] = {}
         """By token: the request, its API key and version, and who waits."""
         process.at_end.append(self.close)
 
@@ -45,73 +45,73 @@ class Peer:
     def reply(self, token: int, frame: bytes) -> None:
         found = self.waiting.pop(token, None)
         if found is not None and self._process.alive:
-            request, api_key, version, answer = found
-            self._ledger.answered(request, codec.decode_response(api_key, version, frame)[1])
-            answer(frame)
+            request, api_key, version, respond = found
+            self._acknowledged.answered(request, codec.decode_response(api_key, version, frame)[1])
+            respond(frame)
 
     def send(self, *parts: bytes) -> None:
         """Statements, for attribution."""
 
     def close(self) -> None:
         waiting, self.waiting = self.waiting, {}
-        for _, _, _, answer in waiting.values():
-            answer(None)
+        for _, _, _, respond in waiting.values():
+            respond(None)
 
 
 class Gateways:
     """Each client uses one of them. ``targets``: whom each takes for the coordinator."""
 
-    def __init__(self, machine: Machine, ledger: Ledger, count: int) -> None:
+    def __init__(self, machine: Machine, acknowledged: Acknowledged, count: int) -> None:
         self.targets: list[Copy | None] = [None] * count
         self._machine = machine
-        self._ledger = ledger
+        self._acknowledged = acknowledged
         self._peers: dict[tuple[int, OffsetsPartition], Peer] = {}
         self._tokens = itertools.count(1)
         self._numbers = itertools.count(1)
 
-    def deliver(self, sender: str, honest: bool, host: str, frame: bytes, answer: Answer) -> None:
+    def deliver(self, sender: str, honest: bool, host: str, frame: bytes, respond: Respond) -> None:
         number = sum(sender.encode()) % len(self.targets)
         target = self.targets[number]
         header = codec.decode_header(frame)
         entity = codec.decode_request(header, frame)
         if target is None or not target.alive:
-            self._answer_while_down(header, entity, answer)
+            self._respond_while_down(header, entity, respond)
             return
-        target.after(self._machine.chance.randint(0, 1), lambda: self._handle(number, target, host, frame, answer))
+        target.after(self._machine.chance.randint(0, 1), lambda: self._handle(number, target, host, frame, respond))
 
-    def _handle(self, number: int, target: Copy, host: str, frame: bytes, answer: Answer) -> None:
+    def _handle(self, number: int, target: Copy, host: str, frame: bytes, respond: Respond) -> None:
         header = codec.decode_header(frame)
         entity = codec.decode_request(header, frame)
         core = target.core
         if core is None:
-            self._answer_while_down(header, entity, answer)
+            self._respond_while_down(header, entity, respond)
             return
         peer = self._peers.get((number, core))
         if peer is None:
-            peer = self._peers[number, core] = Peer(next(self._numbers), target, self._ledger)
+            peer = self._peers[number, core] = Peer(next(self._numbers), target, self._acknowledged)
             core.joined(peer)  # type: ignore[arg-type]
         token = next(self._tokens)
-        request = self._ledger.handled(core.epoch, header.api_key, entity)
-        peer.waiting[token] = request, header.api_key, header.api_version, answer
+        request = self._acknowledged.handled(core.epoch, header.api_key, entity)
+        peer.waiting[token] = request, header.api_key, header.api_version, respond
         core.request(peer, token, Context(client_id=header.client_id, host=host), frame)  # type: ignore[arg-type]
 
     @staticmethod
-    def _answer_while_down(header: codec.Header, entity: Any, answer: Answer) -> None:
+    def _respond_while_down(header: codec.Header, entity: Any, respond: Respond) -> None:
         """As the gateway does (gateway/apis/groups/forwarding.py)."""
         error = {adapters.HEARTBEAT: E.none, adapters.SYNC_GROUP: E.not_coordinator}.get(
             header.api_key, E.coordinator_load_in_progress
         )
         body = adapters.error_body(header.api_key, header.api_version, entity, error)
-        answer(codec.encode_response(header.api_key, header.api_version, 0, body))
+        respond(codec.encode_response(header.api_key, header.api_version, 0, body))
 
 
 class Controller(Process):
     """Takes leader epochs for copies. There may be two controllers, of which one does not know of the other."""
 
-    def __init__(self, machine: Machine, name: str, ensemble: Ensemble, ledger: Ledger) -> None:
+    def __init__(self, machine: Machine, name: str, ensemble: Ensemble, acknowledged: Acknowledged) -> None:
         super().__init__(machine, name)
         self._ensemble = ensemble
-        self._ledger = ledger
+        self._acknowledged = acknowledged
         self._mine: ActorEpoch | None = None
         self.busy = False
         self.superseded = False
@@ -138,7 +138,7 @@ class Controller(Process):
             except (ZooKeeperUnreachable, KazooException) as error:
                 self.machine.note("%s gets no epoch: %s", self.name, repr(error))
             else:
-                self._ledger.epoch_given(epoch)
+                self._acknowledged.epoch_given(epoch)
                 then(epoch)
             finally:
                 self.busy = False
@@ -163,14 +163,14 @@ class ReconcilerProcess(Process):
         target = self.target
         if target is None or not target.alive:
             return {}
-        answer = self.loop.create_future()
+        response = self.loop.create_future()
         known = self._known.versions().get(PARTITION)
 
-        def ask() -> None:
+        def query() -> None:
             held = target.host.registrations()
             said = {each: news(some, known) for each, some in held.items()}
-            self.after(1, lambda: None if answer.done() else answer.set_result(said))
+            self.after(1, lambda: None if response.done() else response.set_result(said))
 
-        target.after(1, ask)
-        self.after(5_000, lambda: None if answer.done() else answer.set_result({}))
-        return {each: self._known.take(each, some) for each, some in (await answer).items()}
+        target.after(1, query)
+        self.after(5_000, lambda: None if response.done() else response.set_result({}))
+        return {each: self._known.take(each, some) for each, some in (await response).items()}

@@ -18,8 +18,8 @@ from muster.actors.runtime.started import Started
 from muster.placement.layout import BROKER_IDS
 from muster.placement.view import ClusterView
 from muster.placement.zookeeper.ephemeral import EphemeralNode
+from tests.simulation.processes.acknowledged import Acknowledged
 from tests.simulation.processes.disk import SimulatedDisk, Storage
-from tests.simulation.processes.ledger import Ledger
 from tests.simulation.processes.process import Machine, Process
 from tests.simulation.processes.threads import here
 
@@ -45,15 +45,21 @@ class Copy(Process):
     """One process that serves the partition, did, or will. It does not know of the others."""
 
     def __init__(
-        self, machine: Machine, number: int, storage: Storage, settings: ClusterSettings, ledger: Ledger, ends: bool
+        self,
+        machine: Machine,
+        number: int,
+        storage: Storage,
+        settings: ClusterSettings,
+        acknowledged: Acknowledged,
+        ends: bool,
     ) -> None:
         """``ends``: whether the process ends with its log, as ``offsets-<p>`` does and a standby does not."""
         super().__init__(machine, f"copy{number}")
         self.number = number
         self.disk = SimulatedDisk(self, storage)
-        self.ledger = ledger
+        self.acknowledged = acknowledged
         self.logs: list[WatchedLog] = []
-        self.asked_epoch = -1
+        self.given_epoch = -1
         self._cores: dict[int, OffsetsPartition] = {}
         self.host = PartitionHost(settings, b"secret", self._listen, fail=self._ended if ends else None)
         self.at_end.append(self._close_files)
@@ -78,7 +84,7 @@ class Copy(Process):
 
     def serve(self, epoch: int, view: ClusterView, predecessor: Copy | None, started: Any) -> None:
         """``started(copy, epoch, ok)`` is called when it serves, or cannot."""
-        self.asked_epoch = max(self.asked_epoch, epoch)
+        self.given_epoch = max(self.given_epoch, epoch)
 
         async def serve() -> None:
             try:
@@ -122,7 +128,7 @@ class Handle:
 
 
 class WatchedLog(PartitionLog):
-    """The log of a copy; what it acknowledges is in the ledger."""
+    """The log of a copy; what it acknowledges is in the acknowledged."""
 
     @classmethod
     def open(cls, directory: Path, **how: Any) -> WatchedLog:
@@ -131,7 +137,7 @@ class WatchedLog(PartitionLog):
         opened = super().open(directory, **how | {"disk": copy.disk})
         assert isinstance(opened, WatchedLog)
         copy.logs.append(opened)
-        copy.ledger.opened(copy.name, opened.epoch)
+        copy.acknowledged.opened(copy.name, opened.epoch)
         opened.watch_writes(copy)
         return opened
 
@@ -141,12 +147,12 @@ class WatchedLog(PartitionLog):
 
         def pushed(batch: bytearray, appended_ms: int | None) -> Any:
             write = push(batch, appended_ms)
-            copy.ledger.pushed(write)
+            copy.acknowledged.pushed(write)
             return write
 
         def settled(write: Any, error: LogError | None) -> None:
             tail = writer.segments[-1]
-            copy.ledger.settled(copy.name, self.epoch, write, error, synced(tail.path) >= tail.size_bytes)
+            copy.acknowledged.settled(copy.name, self.epoch, write, error, synced(tail.path) >= tail.size_bytes)
             settle(write, error)
 
         writer.push, writer._settle = pushed, settled  # type: ignore[method-assign]

@@ -25,7 +25,7 @@ from tests.simulation.processes.zookeeper_client import Ensemble
 
 
 class _Quiet:
-    """In place of what is written for analysis: nobody waits for it, and nothing depends on it."""
+    """In place of what is written for analysis: nothing waits for it or depends on it."""
 
     def __init__(self, *args: Any, **named: Any) -> None: ...
 

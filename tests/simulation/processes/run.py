@@ -30,7 +30,7 @@ def run(seed: int, steps: int = STEPS, *, trace_all: bool = False) -> Result:
     return Result(
         broken=broken,
         steps=world.schedule.steps,
-        counts=world.ledger.counts + Counter({"sessions expired": world.ensemble.expired}),
+        counts=world.acknowledged.counts + Counter({"sessions expired": world.ensemble.expired}),
         history=tuple(world.history()) if broken or trace_all else (),
     )
 

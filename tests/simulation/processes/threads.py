@@ -147,7 +147,7 @@ QUEUE = SimpleNamespace(SimpleQueue=SimpleQueue, Empty=Empty)
 
 
 def time_of(machine: Machine) -> SimpleNamespace:
-    """The module ``time``; the clock of a host only where somebody asks for it by a process of that host."""
+    """The module ``time``; the clock of a host only for a process of that host."""
 
     def monotonic() -> float:
         return machine.schedule.now_ms / 1000

@@ -26,11 +26,11 @@ from tests.simulation.client import fetch_body
 from tests.simulation.consumer import Consumer, Stage
 from tests.simulation.network import Network
 from tests.simulation.planted.broken import Broken
+from tests.simulation.processes.acknowledged import Acknowledged
 from tests.simulation.processes.cluster import Controller, Gateways, ReconcilerProcess
 from tests.simulation.processes.copies import PARTITION, TOPIC_ID, Copy, settings_of
 from tests.simulation.processes.disk import Storage
 from tests.simulation.processes.installed import installed
-from tests.simulation.processes.ledger import Ledger
 from tests.simulation.processes.mapping import unlike
 from tests.simulation.processes.process import Machine, Process
 from tests.simulation.processes.zookeeper import CHANGED, CREATED, DELETED, ZooKeeperServer
@@ -44,7 +44,7 @@ STEPS = 4_000
 HEALING_MS = 240_000
 """After the faults have stopped everything is well within this time."""
 TRACE = 80
-MOST_COPIES = 4
+MAX_COPIES = 4
 _EVENTS = {CREATED: "creates", CHANGED: "changes", DELETED: "deletes"}
 
 
@@ -59,8 +59,8 @@ class World:
         self.server = ZooKeeperServer(lambda: self.schedule.now_ms, self._node_changed)
         self.ensemble = Ensemble(self.machine, self.server)
         self.ensemble.read = self._nodes_are_read
-        self.ledger = Ledger(self.machine)
-        self.gateways = Gateways(self.machine, self.ledger, 3)
+        self.acknowledged = Acknowledged(self.machine)
+        self.gateways = Gateways(self.machine, self.acknowledged, 3)
         self.network = Network(self.schedule, self.chance, self.gateways)  # type: ignore[arg-type]
         self.copies: list[Copy] = []
         self.serving: tuple[int, Copy] | None = None
@@ -82,12 +82,12 @@ class World:
         }
 
     def next_offset(self) -> int:
-        """An offset that nobody has committed before."""
+        """An offset that was not committed before."""
         self._next_offset += 1
         return self._next_offset
 
     def note(self, text: str, *args: Any) -> None:
-        """A line of the trace; it is put together only when somebody reads it."""
+        """A line of the trace; formatted only when it is read."""
         self.trace.append((self.schedule.now_ms - START_MS, text, args))
 
     def history(self) -> Iterator[str]:
@@ -136,7 +136,7 @@ class World:
                 parent = "/" + "/".join(names[:depth])
                 if parent not in self.server.nodes:
                     self.server.do(Create(parent, data if parent == path else b"", None, 0), 0)
-        self.controller = Controller(self.machine, "controller1", self.ensemble, self.ledger)
+        self.controller = Controller(self.machine, "controller1", self.ensemble, self.acknowledged)
         self.reconciler = ReconcilerProcess(self.machine, "reconciler")
         for _ in range(2):
             self._new_copy()
@@ -152,7 +152,7 @@ class World:
     def _new_copy(self) -> Copy:
         number = len(self.copies) + 1
         ends = self.chance.random() < 0.5
-        copy = Copy(self.machine, number, self.storage, self._settings, self.ledger, ends)
+        copy = Copy(self.machine, number, self.storage, self._settings, self.acknowledged, ends)
         self.copies.append(copy)
         return copy
 
@@ -168,7 +168,7 @@ class World:
         """Every now and then the controller looks whether the partition is served."""
         if self.controller.superseded or not self.controller.alive:
             number = int(self.controller.name.removeprefix("controller")) + 1
-            self.controller = Controller(self.machine, f"controller{number}", self.ensemble, self.ledger)
+            self.controller = Controller(self.machine, f"controller{number}", self.ensemble, self.acknowledged)
         copy = self.serving[1] if self.serving is not None else None
         if copy is None or not copy.alive or (not copy.is_stopped and copy.core is None):
             self._fail_over(None)
@@ -180,7 +180,7 @@ class World:
             return
         current = self.serving[1] if self.serving is not None else None
         others = [each for each in self.copies if each.alive and each is not current and not each.is_stopped]
-        if sum(each.alive for each in self.copies) < MOST_COPIES and (not others or self.chance.random() < 0.3):
+        if sum(each.alive for each in self.copies) < MAX_COPIES and (not others or self.chance.random() < 0.3):
             others = [self._new_copy()]
         if not others:
             others = [each for each in self.copies if each.alive]
@@ -188,7 +188,7 @@ class World:
         self.note("the controller chooses %s", copy.name)
 
         def appoint(epoch: int) -> None:
-            self.note("%s is to serve epoch %s", copy.name, epoch)
+            self.note("%s serves epoch %s", copy.name, epoch)
             copy.serve(epoch, self.view, predecessor, self._started)
 
         self.controller.take_epoch(copy.name, appoint)
@@ -201,14 +201,14 @@ class World:
         self.serving = epoch, copy
         for number in range(len(self.gateways.targets)):
             ms = self.chance.choice([0, 5, 200]) if not self._faulty or self.chance.random() < 0.8 else 6_000
-            self.schedule.after(ms, lambda number=number: self._tell_gateway(number))
-        self.schedule.after(self.chance.choice([0, 3_000]), self._tell_reconciler)
+            self.schedule.after(ms, lambda number=number: self._publish_to_gateway(number))
+        self.schedule.after(self.chance.choice([0, 3_000]), self._publish_to_reconciler)
 
-    def _tell_gateway(self, number: int) -> None:
+    def _publish_to_gateway(self, number: int) -> None:
         assert self.serving is not None
         self.gateways.targets[number] = self.serving[1]
 
-    def _tell_reconciler(self) -> None:
+    def _publish_to_reconciler(self) -> None:
         assert self.serving is not None
         self.reconciler.target = self.serving[1]
 
@@ -219,7 +219,7 @@ class World:
         rough = chance.choice([0.0, 1.0, 3.0])
         network.lost_request, network.lost_reply, network.slow = 0.005 * rough, 0.01 * rough, 0.02 * rough
         rough = chance.choice([0.0, 1.0, 3.0])
-        zookeeper.lost_request, zookeeper.lost_answer, zookeeper.slow = 0.01 * rough, 0.02 * rough, 0.05 * rough
+        zookeeper.lost_request, zookeeper.lost_response, zookeeper.slow = 0.01 * rough, 0.02 * rough, 0.05 * rough
         rough = chance.choice([0.0, 1.0, 3.0])
         self.storage.trouble.slow, self.storage.trouble.failed = 0.01 * rough, 0.01 * rough
         for mishap, every_ms in (
@@ -248,7 +248,7 @@ class World:
             self.note("%s dies, %s bytes are lost", copy.name, lost)
 
     def _copy_is_paused_and_replaced(self) -> None:
-        """It does not know; when it goes on it serves whoever still comes, until it learns that it is fenced."""
+        """It does not know; when it resumes, it serves clients that still come, until it learns that it is fenced."""
         if self.serving is not None and (copy := self.serving[1]).alive:
             ms = self.chance.choice([0, 20, 2_000, 8_000, 25_000])
             self.note("%s is paused for %s ms, and replaced", copy.name, ms)
@@ -278,10 +278,10 @@ class World:
             client.cut(ms)
 
     def _controller_is_replaced(self) -> None:
-        """The old one may be paused in the middle of what it does, and go on later."""
+        """The old one may be paused in the middle of what it does, and resume later."""
         self.controller.stop(self.chance.choice([0, 3_000, 12_000]))
         number = int(self.controller.name.removeprefix("controller")) + 1
-        self.controller = Controller(self.machine, f"controller{number}", self.ensemble, self.ledger)
+        self.controller = Controller(self.machine, f"controller{number}", self.ensemble, self.acknowledged)
         self._fail_over(None)
 
     def _consumer_fails(self) -> None:
@@ -318,7 +318,7 @@ class World:
             stranger.life += 1
         network, zookeeper, disk = self.network.trouble, self.ensemble.trouble, self.storage.trouble
         network.lost_request = network.lost_reply = network.slow = 0.0
-        zookeeper.lost_request = zookeeper.lost_answer = zookeeper.slow = 0.0
+        zookeeper.lost_request = zookeeper.lost_response = zookeeper.slow = 0.0
         disk.slow = disk.failed = 0.0
         for consumer in self.consumers:
             consumer.wake()
@@ -354,7 +354,7 @@ class World:
             yield f"ephemeral nodes of {found}, alive are {wanted}"
 
     def _fetch_everything(self) -> None:
-        """From a copy that loads the log anew: what it answers is held against the ledger as every answer is."""
+        """From a copy that loads the log anew: every response is held against what was acknowledged."""
         assert self.serving is not None
         before, copy = self.serving
         copy.kill()
@@ -363,28 +363,28 @@ class World:
         while self.serving[0] == before or any(each is not self.serving[1] for each in self.gateways.targets):
             self._step()
             if self.schedule.now_ms > until_ms:
-                raise Broken("nobody serves the partition", "everything_gets_well")
-        places = sorted(self.ledger.commits)
+                raise Broken("no copy serves the partition", "everything_gets_well")
+        places = sorted(self.acknowledged.commits)
         answered: list[str] = []
 
-        def ask(place: tuple[str, str, int]) -> None:
+        def query(place: tuple[str, str, int]) -> None:
             group, topic, partition = place
             body = fetch_body(7, group, [(topic, partition)])
 
-            def then(answer: Any) -> None:
+            def then(response: Any) -> None:
                 if (
-                    answer is None
-                    or answer.error_code
-                    or any(p.error_code for t in answer.topics for p in t.partitions)
+                    response is None
+                    or response.error_code
+                    or any(p.error_code for t in response.topics for p in t.partitions)
                 ):
-                    self.schedule.after(100, lambda: ask(place))
+                    self.schedule.after(100, lambda: query(place))
                 else:
                     answered.append(group)
 
             self.network.send("checker", "10.0.0.1", True, OFFSET_FETCH, 7, body, then, 3_000)
 
         for place in places:
-            ask(place)
+            query(place)
         while len(answered) < len(places):
             self._step()
             if self.schedule.now_ms > until_ms:

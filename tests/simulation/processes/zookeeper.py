@@ -125,7 +125,7 @@ class ZooKeeperServer:
         """All or none. Each is checked in the state that those before it would leave."""
         copy = {path: _copied(node) for path, node in self.nodes.items()} if len(operations) > 1 else None
         said: list[tuple[int, str, bytes | None, bytes | None]] = []
-        tell, self._changed = self._changed, lambda *change: said.append(change)
+        notify, self._changed = self._changed, lambda *change: said.append(change)
         watches, self.watches = self.watches, {}
         zxid = self._zxid
         results: list[Any] = []
@@ -137,7 +137,7 @@ class ZooKeeperServer:
         except KazooException as error:
             failed = error
         finally:
-            self._changed, self.watches = tell, watches
+            self._changed, self.watches = notify, watches
         if failed is not None:
             if copy is not None:
                 self.nodes, self._zxid = copy, zxid
@@ -200,9 +200,9 @@ class ZooKeeperServer:
 
     def _say(self, kind: int, path: str, before: bytes | None, after: bytes | None) -> None:
         self._changed(kind, path, before, after)
-        for (_, root), tell in [*self.watches.items()]:
+        for (_, root), notify in [*self.watches.items()]:
             if path == root or path.startswith(f"{root}/"):
-                tell(kind, path)
+                notify(kind, path)
 
     def _node(self, path: str) -> ZNode:
         if path not in self.nodes:

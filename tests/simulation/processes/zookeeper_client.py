@@ -31,7 +31,7 @@ class Trouble:
     """How likely things go wrong, per request. All 0: nothing does."""
 
     lost_request: float = 0.0
-    lost_answer: float = 0.0
+    lost_response: float = 0.0
     slow: float = 0.0
 
 
@@ -163,10 +163,10 @@ class SimulatedClient(ZooKeeperClient):
                     self._ensemble.read(self.process)
         except KazooException as error:
             value = error
-        if chance.random() < trouble.lost_answer:
+        if chance.random() < trouble.lost_response:
             self._breaks(connection)
             return
-        self._send_back(connection, lambda: self._answer(result, value))
+        self._send_back(connection, lambda: self._respond(result, value))
 
     def _send_back(self, connection: int, receive: Callable[[], None]) -> None:
         """In the order of sending; what comes of an old connection is dropped."""
@@ -179,7 +179,7 @@ class SimulatedClient(ZooKeeperClient):
 
         self.process.after(self._received_ms - now_ms, received)
 
-    def _answer(self, result: AsyncResult, value: Any) -> None:
+    def _respond(self, result: AsyncResult, value: Any) -> None:
         if self._pending.pop(result, None) is None:
             return
         if isinstance(value, KazooException):
@@ -188,10 +188,10 @@ class SimulatedClient(ZooKeeperClient):
             result.set(value)
 
     def _event(self, connection: int) -> Callable[[int, str], None]:
-        def tell(kind: int, path: str) -> None:
+        def notify(kind: int, path: str) -> None:
             self._send_back(connection, lambda: self.dispatch_tree_events([(kind, path)]))
 
-        return tell
+        return notify
 
     def _breaks(self, connection: int) -> None:
         """The client will notice a moment later."""

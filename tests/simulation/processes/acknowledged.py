@@ -43,7 +43,7 @@ class Handled:
     commits: dict[Place, Commit]
 
 
-class Ledger:
+class Acknowledged:
     def __init__(self, machine: Machine) -> None:
         self.counts: Counter[str] = Counter()
         self.commits: defaultdict[Place, list[Commit]] = defaultdict(list)
@@ -112,7 +112,7 @@ class Ledger:
         return Handled(epoch, self._number, api_key, str(getattr(entity, "group_id", "")), commits)
 
     def answered(self, request: Handled, response: Any) -> None:
-        """The answer leaves the process."""
+        """The response leaves the process."""
         self._number += 1
         self._machine.note("epoch %s answers request %s of API %s", request.epoch, request.number, request.api_key)
         if request.api_key == OFFSET_COMMIT:
