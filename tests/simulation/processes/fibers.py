@@ -1,7 +1,7 @@
 """Blocking code as coroutines: one fiber at a time runs until it would block.
 
 Each fiber has a thread of its own, since Python has no other way to stop a call in the middle. No two of them ever run
-at once: whoever resumes a fiber waits until it pauses or ends, so the order is that of the schedule alone.
+at once: the one that resumes a fiber waits until it pauses or ends, so the order is that of the schedule alone.
 """
 
 from __future__ import annotations
