@@ -218,7 +218,7 @@ def in_names(word: str) -> str:
     """A pattern: lower case is whole words of any name, snake or camel; a capital means this spelling only."""
     if word.islower():
         camel = word.title().replace("_", "")
-        return rf"(?:(?<![A-Za-z])(?i:{word})s?(?![a-z])|(?<![A-Z]){camel}s?(?![a-z]))"
+        return rf"(?:(?<![A-Za-z])(?i:{word})s?(?![a-z])|{camel}s?(?![a-z]))"
     return rf"(?<![A-Z])(?<![A-Z]_){word}" + (
         "" if word.endswith("_") else "(?![A-Z])" if word.isupper() else "s?(?![a-z])"
     )
