@@ -57,7 +57,7 @@ def shipped(book: Path) -> list[str]:
 def ship_all(muster, program: str, topic: str, book: Path, phase: str) -> list[str]:
     """What has been shipped in the end, if the coordinator dies during the first commit.
 
-    The program waits for an answer that never comes, until whoever watches it kills it and starts it again.
+    The program waits for a response that never comes, until its supervisor kills and restarts it.
     """
     fault = muster.faults.inject("drop", api="OffsetCommit", group=topic, phase=phase, when="once")
     with running(program, muster.bootstrap, topic, book):

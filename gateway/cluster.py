@@ -125,7 +125,7 @@ def ask_controller(method: str, *arguments: Any, namespace: str = NAMESPACE) -> 
             raise ClusterError(str(error.cause)) from error
         raise ClusterError(f"the controller failed: {last_line(error)}") from error
     except (ValueError, RayError, TimeoutError) as error:
-        raise ClusterError(f"the controller does not answer: {last_line(error)}") from error
+        raise ClusterError(f"the controller does not respond: {last_line(error)}") from error
 
 
 def ask_reconciler(method: str, *, timeout_s: float, namespace: str = NAMESPACE) -> Any:
@@ -138,4 +138,4 @@ def ask_reconciler(method: str, *, timeout_s: float, namespace: str = NAMESPACE)
             raise ClusterError(str(error.cause)) from error
         raise ClusterError(f"the reconciler failed: {last_line(error)}") from error
     except (ValueError, RayError, TimeoutError) as error:
-        raise ClusterError(f"the reconciler does not answer: {last_line(error)}") from error
+        raise ClusterError(f"the reconciler does not respond: {last_line(error)}") from error

@@ -17,7 +17,7 @@ def drain(zk: ZooKeeperClient, node_id: str, now_ms: int) -> None:
 
 
 def undrain(zk: ZooKeeperClient, node_id: str) -> None:
-    """The node may have actors again. ZooKeeperUnreachable."""
+    """The node can run actors again. ZooKeeperUnreachable."""
     with contextlib.suppress(NoNodeError):
         zk.ask(zk.delete_async, drained_node_path(node_id))
 

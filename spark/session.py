@@ -191,7 +191,7 @@ def _check_listens(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
     except (OSError, OverflowError) as error:
-        raise SparkUnavailable(f"no Ray answers at {address}: {error}") from error
+        raise SparkUnavailable(f"no Ray responds at {address}: {error}") from error
 
 
 def _await_executors(session: SparkSession, count: int) -> None:

@@ -24,7 +24,7 @@ class GroupConfigs(BaseModel):
         1_000, ge=0, le=15_000, description=f"Least time between two assignments, in ms; {_NO_EFFECT}"
     )
     consumer_heartbeat_interval_ms: Int = Field(
-        5_000, ge=5_000, le=15_000, description=f"How often members are told to send a heartbeat, in ms; {_NO_EFFECT}"
+        5_000, ge=5_000, le=15_000, description=f"How often members should send a heartbeat, in ms; {_NO_EFFECT}"
     )
     consumer_session_timeout_ms: Int = Field(
         45_000, ge=45_000, le=60_000, description=f"When a member that sends no heartbeat is gone, in ms; {_NO_EFFECT}"

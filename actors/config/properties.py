@@ -78,107 +78,114 @@ class MusterConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=_property_name)
 
     # topics
-    num_partitions: Int = Field(1, ge=1, description="Partitions of a topic that is created without a number.")
-    auto_create_topics_enable: Bool = Field(True, description="Create a topic when a client first asks for it.")
+    num_partitions: Int = Field(1, ge=1, description="Number of partitions of a topic that is created without one.")
+    auto_create_topics_enable: Bool = Field(
+        True, description="Whether a topic is created when a client first requests it."
+    )
     default_replication_factor: Int = Field(
         1,
         ge=1,
         le=32767,
-        description="Replication factor of a topic that is created without one. It is what clients are told; there is "
+        description="Replication factor of a topic that is created without one. Clients see it, but there is "
         "one copy, as durable as storage.path.",
     )
     max_replication_factor: Int = Field(
         32767,
         ge=1,
         le=32767,
-        description="Highest replication factor that a topic may be created with. There is one copy whatever it "
-        "is; with 1 more is refused.",
+        description="Maximum replication factor of a new topic. There is always one copy; with 1, higher "
+        "factors are refused.",
     )
     delete_topic_enable: Bool = Field(True, description="Whether DeleteTopics is allowed.")
-    message_max_bytes: Int = Field(1_048_588, ge=0, description="Largest record batch that is accepted, in bytes.")
+    message_max_bytes: Int = Field(1_048_588, ge=0, description="Maximum size of an accepted record batch, in bytes.")
     compression_type: Compression = Field(
         "producer",
-        description="Codec that records are stored in: gzip, snappy, lz4, zstd, uncompressed, or producer: as sent.",
+        description="Codec in which records are stored: gzip, snappy, lz4, zstd, uncompressed, or producer: as sent.",
     )
     log_segment_bytes: Int = Field(1_073_741_824, ge=14, description="Size of a log segment file, in bytes.")
     log_retention_ms: Long | None = Field(
-        None, ge=-1, description="How long records are kept, in ms; -1: for ever. Overrides .minutes and .hours."
+        None, ge=-1, description="How long records are kept, in ms; -1: forever. Overrides .minutes and .hours."
     )
     log_retention_minutes: Int | None = Field(None, ge=-1, description="As log.retention.ms; overrides .hours.")
     log_retention_hours: Int = Field(168, ge=-1, description="As log.retention.ms.")
-    log_retention_bytes: Long = Field(-1, ge=-1, description="Size at which a partition loses old segments; -1: none.")
+    log_retention_bytes: Long = Field(
+        -1, ge=-1, description="Size above which a partition loses old segments, in bytes; -1: no limit."
+    )
     log_retention_check_interval_ms: Long = Field(
-        300_000, ge=1, description="How often records are looked for that are to be removed, in ms."
+        300_000, ge=1, description="How often to look for records to be removed, in ms."
     )
     log_roll_ms: Long | None = Field(
-        None, ge=1, description="How old a segment may become before the next begins, in ms. Overrides .hours."
+        None, ge=1, description="Maximum age of a segment before the next one begins, in ms. Overrides .hours."
     )
     log_roll_hours: Int = Field(168, ge=1, description="As log.roll.ms.")
     log_flush_interval_messages: Long = Field(
         1,
         ge=1,
-        description="After so many records a log is synced. 1, unlike in Kafka: whatever is acknowledged has been. "
-        "Above, records are acknowledged before, and outlive a killed process, but not a power failure.",
+        description="Number of records after which a log is synced. 1, unlike in Kafka: every acknowledged "
+        "record is synced. With more, records are acknowledged before they are synced; they survive"
+        " a killed process, but not a power failure.",
     )
     log_flush_interval_ms: Long = Field(
         2**63 - 1,
         ge=0,
-        description="How long a record may wait to be synced, in ms; only with log.flush.interval.messages above 1.",
+        description="Maximum time before a record is synced, in ms; only with log.flush.interval.messages above 1.",
     )
     log_message_timestamp_type: TimestampType = Field(
-        "CreateTime", description="Whether a record's time is the producer's or the time of the append."
+        "CreateTime", description="Whether a record's timestamp is the producer's or the time of the append."
     )
     log_cleanup_policy: CleanupPolicy = Field("delete", description="delete, compact, or both.")
     log_cleaner_enable: Bool = Field(True, description="Whether logs are cleaned (compacted).")
     log_cleaner_backoff_ms: Long = Field(
-        15_000, ge=1, description="How often the cleaner looks for a log to be cleaned, in ms."
+        15_000, ge=1, description="How often the cleaner looks for a log to clean, in ms."
     )
     log_cleaner_dedupe_buffer_size: Long = Field(
         134_217_728,
         ge=1 << 20,
-        description="Memory for the keys of one run of the cleaner, in bytes, per actor; 160 are counted for each key. "
-        "More keys are cleaned in several runs.",
+        description="Memory for the keys of one run of the cleaner, in bytes, per actor; each key counts as "
+        "160. More keys take several runs.",
     )
     log_cleaner_delete_retention_ms: Long = Field(
-        86_400_000, ge=0, description="For how long the cleaner keeps a tombstone that it has seen, in ms."
+        86_400_000, ge=0, description="How long the cleaner keeps a tombstone that it has seen, in ms."
     )
     log_cleaner_min_cleanable_ratio: Double = Field(
-        0.5, ge=0, le=1, description="Share of a log, by bytes, that has to be new before it is cleaned."
+        0.5, ge=0, le=1, description="Minimum share of a log, by bytes, that must be new before it is cleaned."
     )
     log_cleaner_min_compaction_lag_ms: Long = Field(
-        0, ge=0, description="How old a record has to be before it is cleaned, in ms."
+        0, ge=0, description="Minimum age of a record before it is cleaned, in ms."
     )
     log_cleaner_max_compaction_lag_ms: Long = Field(
         _MAX_LONG,
         ge=1,
-        description="How old a record may become before its log is cleaned whatever its dirty ratio is, in ms.",
+        description="Age of a record after which its log is cleaned whatever its dirty ratio, in ms.",
     )
     producer_id_expiration_ms: Int = Field(
-        86_400_000, ge=1, description="When a partition forgets an idempotent producer that writes no more, in ms."
+        86_400_000,
+        ge=1,
+        description="Time after which a partition forgets an idempotent producer that no longer writes, in ms.",
     )
 
     # groups
     group_min_session_timeout_ms: Int = Field(
-        6_000, description="Lowest session timeout that a member may ask, in ms, inclusive."
+        6_000, description="Minimum session timeout of a member, in ms, inclusive."
     )
     group_max_session_timeout_ms: Int = Field(
-        1_800_000, description="Highest session timeout that a member may ask, in ms, inclusive."
+        1_800_000, description="Maximum session timeout of a member, in ms, inclusive."
     )
     group_initial_rebalance_delay_ms: Int = Field(
         3_000, description="How long an empty group waits for more members before its first rebalance, in ms."
     )
-    group_max_size: Int = Field(_MAX_INT, ge=1, description="Most members that a group may have.")
+    group_max_size: Int = Field(_MAX_INT, ge=1, description="Maximum number of members in a group.")
     group_coordinator_append_linger_ms: Int = Field(
         -1,
         ge=-1,
-        description="How long a coordinator's records wait for more to share a batch with, in ms; -1: only for those "
-        "that the disk makes wait anyway.",
+        description="How long a coordinator's records wait for more records to share their batch, in ms; -1: "
+        "only while the disk makes them wait anyway.",
     )
     group_coordinator_rebalance_protocols: Annotated[Literal["classic"], List] = Field(
         "classic", description="Rebalance protocols that groups may use."
     )
     offset_metadata_max_bytes: Int = Field(
-        4_096, description="Longest metadata of a committed offset, in UTF-16 units."
+        4_096, description="Maximum length of the metadata of a committed offset, in UTF-16 units."
     )
     offsets_topic_num_partitions: Int = Field(
         50, ge=1, description="Partitions of __consumer_offsets; read when the cluster is first started."
@@ -197,62 +204,62 @@ class MusterConfig(BaseModel):
         0,
         ge=0,
         le=4,
-        description="Codec of what coordinators write to __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+        description="Codec of the records that coordinators write to __consumer_offsets: 0 none, 1 gzip, 2 "
+        "snappy, 3 lz4, 4 zstd.",
     )
     offsets_load_buffer_size: Int = Field(
         5_242_880, ge=1, description="How much of __consumer_offsets is read at a time when it is loaded, in bytes."
     )
-    offsets_retention_minutes: Int = Field(
-        10_080, ge=1, description="How long offsets are kept that nobody uses, in minutes."
-    )
+    offsets_retention_minutes: Int = Field(10_080, ge=1, description="How long unused offsets are kept, in minutes.")
     offsets_retention_check_interval_ms: Long = Field(
-        600_000, ge=1, description="How often expired offsets are looked for, in ms."
+        600_000, ge=1, description="How often to look for expired offsets, in ms."
     )
     offsets_commit_timeout_ms: Int = Field(
-        5_000, ge=1, description="How long a write of the coordinator may take before it fails, in ms."
+        5_000, ge=1, description="How long a coordinator's write may take before it fails, in ms."
     )
 
     # connections
     listeners: Text = Field(
         f"PLAINTEXT://:{DEFAULT_PORT}",
-        description="PLAINTEXT://[HOST]:PORT; further gateways take the following ports, 0 takes free ones. "
-        "Without HOST: loopback with a Ray of Muster's own, else all interfaces. "
-        "SASL_PLAINTEXT:// is the same, and needs sasl.enabled.mechanisms.",
+        description="PLAINTEXT://[HOST]:PORT; further gateways use the following ports, 0 picks free ones. "
+        "Without HOST: loopback if Muster started Ray, else all interfaces. SASL_PLAINTEXT:// is "
+        "the same, and requires sasl.enabled.mechanisms.",
     )
     sasl_enabled_mechanisms: Mechanisms = Field(
         "",
-        description="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or several with commas: clients have to log in. "
-        "Empty, unlike in Kafka: nobody has to.",
+        description="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or a comma-separated list of them: clients have to log"
+        " in. Empty, unlike in Kafka: no login.",
     )
     sasl_credentials_file: Text | None = Field(
         None,
-        description="Property file of the users, as muster user add writes it; every node has to see it. "
-        "Changes hold for the next login.",
+        description="Property file of the users, as written by muster user add; every node must be able to read"
+        " it. Changes apply to the next login.",
     )
     proxy_protocol_enable: Bool = Field(
         False,
-        description="Every connection begins with a PROXY protocol header, version 2, in which a load balancer tells "
-        "the client's address. Only balancers may reach such a listener: who sends a header is believed.",
+        description="Whether every connection begins with a PROXY protocol header, version 2, in which a load "
+        "balancer gives the client's address. Only balancers may reach such a listener: the header "
+        "is trusted.",
     )
     advertised_listeners: Text | None = Field(
         None,
-        description="HOST[:PORT] that clients are told. {host} stands for the node's address, {id} for the "
-        "gateway's id; without either, PORT is the first gateway's and the others count up.",
+        description="HOST[:PORT] that clients connect to. {host} is replaced by the node's address, {id} by the"
+        " gateway's id; without either, PORT is the first gateway's and the others count up.",
     )
-    socket_request_max_bytes: Int = Field(104_857_600, ge=1, description="Longest request that is read, in bytes.")
+    socket_request_max_bytes: Int = Field(104_857_600, ge=1, description="Maximum size of a request, in bytes.")
     connections_max_idle_ms: Long = Field(600_000, ge=-1, description="When an idle connection is closed, in ms.")
-    max_connections: Int = Field(_MAX_INT, ge=1, description="Most connections that a gateway holds.")
-    fetch_max_bytes: Int = Field(57_671_680, ge=1024, description="Most bytes in the answer to one Fetch.")
+    max_connections: Int = Field(_MAX_INT, ge=1, description="Maximum number of connections to a gateway.")
+    fetch_max_bytes: Int = Field(57_671_680, ge=1024, description="Maximum size of the response to a Fetch, in bytes.")
 
     # Muster
-    storage_path: Text = Field("./muster-data", description="Where everything is kept; shared by all nodes.")
+    storage_path: Text = Field("./muster-data", description="Directory for all data; shared by all nodes.")
     zookeeper_connect: Text | None = Field(
         None, description="HOST:PORT[,HOST:PORT...][/CHROOT] of a ZooKeeper; none: Muster runs its own."
     )
     gateway_count: Int | None = Field(
-        None, ge=1, description="Gateways; none: one, or one per node of a Ray that is not Muster's own."
+        None, ge=1, description="Number of gateways; none: one, or one per node of a Ray that Muster did not start."
     )
-    log_actors: Int = Field(2, ge=1, description="Actors that share the topic partitions.")
+    log_actors: Int = Field(2, ge=1, description="Number of actors among which topic partitions are distributed.")
     metrics_port: Int | None = Field(
         None,
         ge=0,
@@ -263,81 +270,90 @@ class MusterConfig(BaseModel):
     )
     actor_port_range: Text | None = Field(
         None,
-        description="FIRST-LAST: ports at which actors listen for the gateways of other nodes, where a firewall is "
-        "between them. none: any free port.",
+        description="FIRST-LAST: ports on which actors listen for gateways on other nodes, for use with a "
+        "firewall. none: any free port.",
     )
     reconciler_interval_ms: Long = Field(
         10_000, ge=100, description="How often the client-to-group mapping is compared and repaired, in ms."
     )
     reconciler_max_writes_per_second: Int = Field(
-        50_000, ge=1, description="Most nodes of the client-to-group mapping that the reconciler writes in a second."
+        50_000, ge=1, description="Maximum number of mapping nodes that the reconciler writes per second."
     )
     reconciler_dry_run: Bool = Field(
         False,
-        description="Whether the reconciler only compares and tells, and writes nothing but on muster mapping repair.",
+        description="Whether the reconciler only compares and reports, and writes nothing except on muster "
+        "mapping repair.",
     )
     attribution_pending_ms: Long = Field(
-        60_000, ge=0, description="How long a fetch without a known group waits to be attributed, in ms."
+        60_000, ge=0, description="How long a fetch without a known group waits for attribution, in ms."
     )
     audit_interval_ms: Long = Field(
         30_000,
         ge=0,
-        description="How often the bytes that commits imply are compared with those attributed, in ms; 0: never.",
+        description="How often the bytes that commits imply are compared with the attributed bytes, in ms; 0: never.",
     )
     attribution_simple_ttl_ms: Long = Field(
-        600_000, ge=1, description="How long a client that never joins counts for the group it commits for, in ms."
+        600_000,
+        ge=1,
+        description="How long a client that never joins is attributed to the group it commits for, in ms.",
     )
-    metrics_samples_flush_ms: Long = Field(5_000, ge=100, description="How often samples become Parquet, in ms.")
+    metrics_samples_flush_ms: Long = Field(
+        5_000, ge=100, description="How often samples are written as Parquet, in ms."
+    )
     metrics_rebalances_flush_ms: Long = Field(
-        60_000, ge=100, description="How often ended rebalances become Parquet, in ms."
+        60_000, ge=100, description="How often completed rebalances are written as Parquet, in ms."
     )
     metrics_commits_flush_ms: Long = Field(
         10_000,
         ge=100,
-        description="Length of the windows of which the table commits has a row per group and partition, in ms.",
+        description="Length of the windows for which the table commits has a row per group and partition, in ms.",
     )
     metrics_end_offsets_flush_ms: Long = Field(
-        10_000, ge=100, description="How often a log actor writes where the partitions stand that have moved, in ms."
+        10_000,
+        ge=100,
+        description="How often a log actor records the end offsets of partitions that have changed, in ms.",
     )
     metrics_events_flush_ms: Long = Field(
         5_000,
         ge=100,
-        description="How often group events, registrations, repairs, the life-cycle of actors and faults become "
-        "Parquet, in ms.",
+        description="How often group events, registrations, repairs, actor life cycles and faults are written "
+        "as Parquet, in ms.",
     )
     metrics_registrations_snapshot_ms: Long = Field(
         21_600_000,
         ge=1_000,
-        description="How often the table registrations is told anew who consumes for which group, in ms: how far back "
-        "a reader has to look.",
+        description="How often the table registrations gets a snapshot of which client consumes for which "
+        "group, in ms: how far back a reader has to look.",
     )
     metrics_retention_ms: Long = Field(
         2_592_000_000,
         ge=-1,
-        description="How long the rows of an hour stay in the tables after its end, in ms; -1: for ever.",
+        description="How long the rows of an hour stay in the tables after its end, in ms; -1: forever.",
     )
     metrics_compaction_delay_ms: Long = Field(
         900_000,
         ge=0,
-        description="From the end of an hour until its Parquet files are merged, in ms. Late rows are merged again.",
+        description="Time from the end of an hour until its Parquet files are merged, in ms. Late rows are "
+        "merged again.",
     )
     metrics_compaction_grace_ms: Long = Field(
         86_400_000,
         ge=0,
-        description="How long files of tables that were merged or are past their retention stay for readers that "
-        "began before, and for streams, in ms: longer than the longest job, and than a stream is ever down.",
+        description="How long table files stay after they were merged or their retention ended, for readers "
+        "that began earlier and for streams, in ms: choose longer than the longest job, and than a "
+        "stream is ever down.",
     )
     metrics_max_group_series: Int = Field(
         10_000,
         ge=0,
-        description="Most series of group, topic, partition and evidence that a gateway has for each metric of "
-        "fetches. Bytes of further ones are counted without their group, with the reason overflow.",
+        description="Maximum number of series of group, topic, partition and evidence per gateway and fetch "
+        "metric. Bytes of further ones are counted without their group, with the reason overflow.",
     )
     metrics_group_series_retention_ms: Long = Field(
         900_000,
         ge=1_000,
-        description="How long a group must have had no client, and fetched nothing, before its series of fetches go, "
-        "in ms.",
+        description="How long a group must have had no client and fetched nothing before its fetch series are "
+        "removed, in ms.",
     )
     metrics_kop_compatible: Bool = Field(
         False, description="Whether /metrics has kop_server_BYTES_OUT, _MESSAGE_OUT and _ENTRIES_OUT too, as KoP does."
@@ -350,18 +366,19 @@ class MusterConfig(BaseModel):
     )
     offsets_standby_enable: Bool = Field(
         True,
-        description="Whether one process on each node waits to take over from coordinators that die; about 60 MB each.",
+        description="Whether a process on each node is ready to take over from coordinators that die; about 60 "
+        "MB each.",
     )
     actor_liveness_timeout_ms: Long = Field(
-        10_000, ge=0, description="How long an actor may not answer before it is taken for dead, in ms; 0: for ever."
+        10_000, ge=0, description="How long an actor may fail to respond before it is considered dead, in ms; 0: never."
     )
     node_settle_ms: Long = Field(
-        10_000, ge=0, description="How long a node has to be in the Ray cluster before it gets actors, in ms."
+        10_000, ge=0, description="How long a node must have been in the Ray cluster before it gets actors, in ms."
     )
     fault_injection_enable: Bool = Field(
         False,
-        description="Whether faults can be injected (docs/faults.md). For test clusters only: whoever reaches a "
-        "gateway's HTTP port may then break the cluster.",
+        description="Whether faults can be injected (docs/faults.md). For test clusters only: anyone who can "
+        "reach a gateway's HTTP port can then break the cluster.",
     )
 
     @classmethod

@@ -29,7 +29,7 @@ from muster.spark.request import Request
 @click.command()
 @click.option("--samples", default=0.2, show_default=True, help="Rows of the smaller table samples, in millions.")
 @click.option("--times", default=10, show_default=True, help="How many times as many the larger one has.")
-@click.option("--job", "names", multiple=True, type=click.Choice(tuple(JOBS)), help="Only this one; may be repeated.")
+@click.option("--job", "names", multiple=True, type=click.Choice(tuple(JOBS)), help="Only this one. May be repeated.")
 @click.option("--cores", default=2, show_default=True)
 @click.option("--memory", type=Size(), default="2g", show_default=True, help="Heap.")
 def main(samples: float, times: int, names: tuple[str, ...], cores: int, memory: int) -> None:

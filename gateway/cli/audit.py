@@ -24,14 +24,14 @@ _COLUMNS = ("GROUP", "TOPIC", "PARTITION", "IMPLIED", "ATTRIBUTED", "DIFFERENCE"
     short_help="Compare what commits imply with what was attributed.", epilog="Example: muster audit --group billing"
 )
 @by_storage_or_address
-@click.option("--group", type=NAME, metavar="GROUP", help="Only this group.")
-@click.option("--unexplained", is_flag=True, help="Only partitions with lost or mislabelled bytes.")
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+@click.option("--group", type=NAME, metavar="GROUP", help="Show only this group.")
+@click.option("--unexplained", is_flag=True, help="Show only partitions with lost or mislabelled bytes.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def audit(directory: Path, address: str | None, group: str | None, unexplained: bool, as_json: bool) -> None:
-    """Show, of each partition that groups consume, the bytes of the batches that their commits went past (IMPLIED), the
-    bytes that were counted for the group when they were sent (ATTRIBUTED), and what explains the difference.
+    """For each partition that groups consume, show the bytes of the batches that the commits went past (IMPLIED),
+    the bytes attributed to the group when they were sent (ATTRIBUTED), and the causes of the difference.
 
-    lost and mislabelled are explained by nothing: bytes were sent, and counted for nobody or for another group.
+    Bytes without such a cause are lost or mislabelled: they were sent, but attributed to no group or to another one.
     """
     answer = http.ask(directory, address, "/v1/audit", **({} if group is None else {"group": group}))
     missing = group is not None and not answer["rows"]
@@ -63,7 +63,7 @@ def cells(row: Mapping[str, Any]) -> tuple[Any, ...]:
 def _why_nothing(answer: Mapping[str, Any]) -> str:
     if answer["at_ms"] is None:
         return summary(answer, 0)
-    return "no such group has committed since the audit began; muster groups list shows those that are"
+    return "no such group has committed since the audit began; see muster groups list"
 
 
 def summary(answer: Mapping[str, Any], now_ms: int) -> str:
@@ -71,7 +71,7 @@ def summary(answer: Mapping[str, Any], now_ms: int) -> str:
     if not answer["interval_ms"]:
         return "the audit is off (audit.interval.ms=0)"
     if answer["at_ms"] is None:
-        return f"no round yet; there is one every {answer['interval_ms'] / 1000:g} s"
+        return f"no round yet; rounds run every {answer['interval_ms'] / 1000:g} s"
     size = sum(map(_unexplained, answer["rows"]))
     return f"{counted(size, 'byte')} unexplained, {max(now_ms - answer['at_ms'], 0) / 1000:.0f} s ago"
 

@@ -39,7 +39,12 @@ _SECRETS = f"{', '.join(list(SECRET_APIS.values())[:-1])} and {list(SECRET_APIS.
     """,
 )
 @click.option(
-    "--listen", type=NAME, metavar="HOST:PORT", default="127.0.0.1:9192", show_default=True, help="Port 0: a free one."
+    "--listen",
+    type=NAME,
+    metavar="HOST:PORT",
+    default="127.0.0.1:9192",
+    show_default=True,
+    help="Port 0 picks a free port.",
 )
 @click.option("--to", "bootstrap", type=NAME, metavar="HOST:PORT[,...]", required=True, help="The brokers.")
 @click.option(
@@ -48,19 +53,23 @@ _SECRETS = f"{', '.join(list(SECRET_APIS.values())[:-1])} and {list(SECRET_APIS.
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
     required=True,
-    help="Where files are written; made if it is not there.",
+    help="Directory for the files; created if missing.",
 )
 @click.option(
-    "--max-frames", type=click.IntRange(1), default=1000, show_default=True, help="So many files, then relay only."
+    "--max-frames",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="Maximum number of files; later frames are only relayed.",
 )
 @click.option(
     "--max-frame-bytes",
     type=click.IntRange(1),
     default=65_536,
     show_default=True,
-    help="Larger frames are relayed and not written.",
+    help="Larger frames are relayed but not written.",
 )
-@click.option("--each", type=click.IntRange(1), help="So many of one client, API and version. Default: all.")
+@click.option("--each", type=click.IntRange(1), help="Maximum frames per client, API and version. Default: all.")
 def capture(listen: str, bootstrap: str, folder: Path, max_frames: int, max_frame_bytes: int, each: int | None) -> None:
     """Help is in the decorator, since it names the APIs that are left out."""
     brokers = list(addresses(bootstrap))
@@ -89,7 +98,9 @@ async def _serve(host: str, port: int, brokers: list[Address], recorder: Recorde
             ours = [await proxy.listen(broker) for broker in brokers]
         except OSError as error:
             where = host_port(host, port)
-            raise CliError(f"{where} cannot be listened on: {error.strerror or error}; say another --listen") from error
+            raise CliError(
+                f"{where} cannot be listened on: {error.strerror or error}; choose another --listen"
+            ) from error
         terminal.line(f"muster capture ready bootstrap={','.join(host_port(*each) for each in ours)}")
         await stopping.wait()
     finally:
@@ -109,12 +120,12 @@ def _prepare(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if next(folder.glob("*.hex"), None) is not None:
-            raise CliError(f"{folder} has frames of another capture; say another --out")
+            raise CliError(f"{folder} has frames of another capture; choose another --out")
         probe = folder / ".writable"
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise CliError(f"{folder} cannot be written: {error.strerror}; say another --out") from error
+        raise CliError(f"{folder} cannot be written: {error.strerror}; choose another --out") from error
 
 
 def _left_out(recorder: Recorder) -> str:

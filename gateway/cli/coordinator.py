@@ -61,7 +61,7 @@ class _Connection:
         except Exception as error:  # whatever kio raises for bytes that are no answer
             raise ConnectionError(f"it does not speak Kafka's protocol: {type(error).__name__}") from error
         if correlation_id != self._asked:
-            raise ConnectionError("it answers what was not asked")
+            raise ConnectionError("it responded to a request that was not sent")
         return answer
 
     def _log_in(self, login: Login) -> None:
@@ -131,7 +131,7 @@ class Gateway:
                 failure = str(error)
             self.close()
             if time.monotonic() > deadline:
-                raise CliError(f"the {self.name} does not answer ({failure}); muster status shows what runs")
+                raise CliError(f"the {self.name} does not respond ({failure}); see muster status")
             time.sleep(_PAUSE_S)
 
     def _connected(self) -> _Connection:

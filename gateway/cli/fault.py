@@ -50,7 +50,7 @@ _OPTIONS: dict[str, tuple[str, Any]] = {
     epilog="Example: muster fault kill --group orders",
 )
 def fault() -> None:
-    """Inject faults into a cluster that was started with fault.injection.enable=true, to test its clients."""
+    """Inject faults into a cluster started with fault.injection.enable=true, to test its clients."""
 
 
 def on_cluster(command: F) -> F:
@@ -70,7 +70,7 @@ def on_cluster(command: F) -> F:
         type=NAME,
         metavar="URL",
         multiple=True,
-        help="A gateway's HTTP address, in place of --storage.",
+        help="HTTP address of a gateway, instead of --storage.",
     )
     return by_storage_or_address(option(with_client))  # type: ignore[return-value]
 
@@ -91,7 +91,7 @@ class FaultApi:
         return found
 
     def clear(self, fault_id: str | None = None) -> list[str]:
-        """End the fault, or all: the ids of those that ended."""
+        """End the fault, or all faults. Returns the ids of those that ended."""
         path = "/v1/faults" if fault_id is None else f"/v1/faults/{quote(fault_id, safe='')}"
         cleared: list[str] = self._send("DELETE", path)["cleared"]
         return cleared
@@ -111,7 +111,7 @@ def _api(directory: Path, address: str | None, http_urls: tuple[str, ...]) -> Fa
     given = tuple(url for urls in http_urls for url in urls.split(","))
     urls = given or _http_urls(directory, address)
     if not urls:
-        raise CliError("no gateway has an HTTP address; muster status shows what runs")
+        raise CliError("no gateway has an HTTP address; see muster status")
     return FaultApi(urls)
 
 
@@ -141,7 +141,7 @@ def _fields(command: F) -> F:
 @click.option("--once", is_flag=True, help="Only the first request that matches.")
 @click.option("--nth", metavar="N", type=int, help="Only the n-th request that matches, over the whole cluster.")
 @click.option("--probability", metavar="P", type=float, help="Each request that matches with this probability.")
-@click.option("--seed", metavar="S", type=int, help="Of --probability: the same seed draws the same again.")
+@click.option("--seed", metavar="S", type=int, help="Seed of --probability: the same seed repeats the same draws.")
 @on_cluster
 def inject(
     connect: Connect,
@@ -152,8 +152,8 @@ def inject(
     seed: int | None,
     **fields: Any,
 ) -> None:
-    """Inject a fault, and print its id. ACTION: error, no-answer, drop, delay or close of requests; kill, pause,
-    continue or slow of an actor. All scopes that are given have to match. docs/faults.md tells what clients see.
+    """Inject a fault and print its id. ACTION is error, no-answer, drop, delay or close for requests; kill, pause,
+    continue or slow for an actor. A request must match all given scopes. docs/faults.md describes what clients see.
     """
     from muster.actors.faults import Fault
 
@@ -177,10 +177,10 @@ def _when(once: bool, nth: int | None, probability: float | None, seed: int | No
 
 
 @fault.command("list", short_help="Show the faults that are in force.", epilog="Example: muster fault list --json")
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @on_cluster
 def list_faults(connect: Connect, as_json: bool) -> None:
-    """Show the faults that are in force, how many requests they matched, and on how many they acted."""
+    """Show the faults in force, how many requests each matched, and on how many it acted."""
     found = connect().faults()
     if as_json:
         print_json(found)
@@ -214,7 +214,7 @@ def _row(one: dict[str, Any]) -> tuple[Any, ...]:
 @click.argument("fault_id", type=NAME, metavar="[ID]", required=False)
 @on_cluster
 def clear(connect: Connect, fault_id: str | None) -> None:
-    """End the fault with that ID, or all: paused actors run on, what was withheld is closed."""
+    """End the fault with the given ID, or all: paused actors continue, connections without a response close."""
     for ended in connect().clear(fault_id):
         terminal.line(ended)
 
@@ -223,8 +223,8 @@ def clear(connect: Connect, fault_id: str | None) -> None:
 @click.argument("plan", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @on_cluster
 def run(connect: Connect, plan: Path) -> None:
-    """Do the steps of a plan at their times, and print each when it is done. PLAN is YAML; it is checked whole before
-    the first step. An interrupted plan clears its faults.
+    """Run the steps of a plan at their times, and print each one when it is done. PLAN is a YAML file; it is validated
+    completely before the first step. An interrupted plan clears its faults.
     """
     from muster.actors.faults import plan as plans
 
@@ -271,7 +271,7 @@ def _actor_command(name: str, short_help: str, text: str, *more: Callable[[Any],
     )
 
 
-_EXPIRES = click.option("--expires-ms", metavar="MS", type=int, help="When it ends by itself.")
+_EXPIRES = click.option("--expires-ms", metavar="MS", type=int, help="Duration after which the fault ends.")
 _ACTOR_TEXT = "ACTOR is its name in muster status, as offsets-9, log-0, gateway-2 or controller."
 _actor_command("kill", "Kill an actor's process.", f"Send SIGKILL to an actor's process. {_ACTOR_TEXT}")
 _actor_command(
@@ -282,7 +282,7 @@ _actor_command(
 )
 _actor_command(
     "continue",
-    "Let a paused or slow actor run on.",
+    "Continue a paused or slowed actor.",
     f"Send SIGCONT to an actor's process, and end its pause and slow faults. {_ACTOR_TEXT}",
 )
 _actor_command(
@@ -290,5 +290,12 @@ _actor_command(
     "Slow an actor's process down.",
     f"Let an actor's process run only a fraction of the time, by SIGSTOP and SIGCONT. {_ACTOR_TEXT}",
     _EXPIRES,
-    click.option("--speed", metavar="FRACTION", type=float, default=0.1, show_default=True, help="Of the time."),
+    click.option(
+        "--speed",
+        metavar="FRACTION",
+        type=float,
+        default=0.1,
+        show_default=True,
+        help="Fraction of the time that the process runs.",
+    ),
 )

@@ -38,12 +38,12 @@ def ask(directory: Path, address: str | None, path: str, **parameters: str) -> d
             try:
                 return _answer(_connect(base), "GET", f"{urlsplit(base).path}{path}?{urlencode(parameters)}")
             except (OSError, HTTPException, ValueError) as error:
-                failure = f"{base} does not answer ({error})"
+                failure = f"{base} does not respond ({error})"
     except Refused:
         raise
     except CliError as error:
         raise NotTold("; ".join(filter(None, (failure, error.message)))) from error
-    raise NotTold(f"{failure or 'no gateway has an HTTP address'}; muster status shows what runs")
+    raise NotTold(f"{failure or 'no gateway has an HTTP address'}; see muster status")
 
 
 def _gateways(directory: Path, address: str | None) -> Iterator[str]:
@@ -70,7 +70,7 @@ def send(urls: Iterable[str], method: str, path: str, body: Any = None) -> dict[
         try:
             return _answer(connection, method, f"{urlsplit(base).path}{path}", body)
         except (OSError, HTTPException, ValueError) as error:
-            raise NotTold(f"{base} does not answer: {str(error) or type(error).__name__}") from error
+            raise NotTold(f"{base} does not respond: {str(error) or type(error).__name__}") from error
     raise NotTold(f"no gateway listens at {', '.join(failures)}")
 
 
@@ -78,7 +78,7 @@ def _connect(base: str) -> HTTPConnection:
     """A connection on which nothing was sent yet. OSError, or ValueError where there cannot be one."""
     parts = urlsplit(base)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("no URL as http://HOST:PORT")
+        raise ValueError("not a URL such as http://HOST:PORT")
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     connection = kind(parts.hostname, parts.port, timeout=_CONNECT_S)
     connection.connect()

@@ -47,8 +47,8 @@ def admin(bootstrap: str) -> AdminClient:
         if refusal is not None:
             raise CliError(f"the gateway at {bootstrap} refuses the login: {refusal.str()}") from error
         raise CliError(
-            f"no gateway answers at {bootstrap} ({text_of(error)}); muster status shows what runs; "
-            "where sasl.enabled.mechanisms is set, say --command-config FILE"
+            f"no gateway responds at {bootstrap} ({text_of(error)}); see muster status; "
+            "where sasl.enabled.mechanisms is set, use --command-config FILE"
         ) from error
     return client
 
@@ -67,7 +67,7 @@ def refused(what: str) -> Iterator[None]:
     except KafkaException as error:
         raise CliError(f"{what}: {text_of(error)}") from error
     except TimeoutError as error:
-        raise CliError(f"{what}: no answer within {TIMEOUT_S:g} s; muster status shows what runs") from error
+        raise CliError(f"{what}: no response within {TIMEOUT_S:g} s; see muster status") from error
 
 
 def text_of(error: KafkaException) -> str:

@@ -57,7 +57,7 @@ def read_login(file: Path) -> Login | None:
     try:
         content = javaproperties.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise CliError(f"{file} is not a property file that can be read: {error}") from error
+        raise CliError(f"{file} is not a readable property file: {error}") from error
     properties = {name: value.strip() for name, value in content.items()}
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol == "PLAINTEXT":
@@ -65,7 +65,7 @@ def read_login(file: Path) -> Login | None:
     mechanism = properties.get("sasl.mechanism", "").upper()
     if protocol != "SASL_PLAINTEXT" or mechanism not in MECHANISMS:
         raise CliError(
-            f"{file}: say security.protocol=SASL_PLAINTEXT and sasl.mechanism, one of {', '.join(MECHANISMS)}"
+            f"{file}: set security.protocol=SASL_PLAINTEXT and sasl.mechanism, one of {', '.join(MECHANISMS)}"
         )
     told = {
         name: re.sub(r"\\(.)", r"\1", value) for name, value in _JAAS.findall(properties.get("sasl.jaas.config", ""))
@@ -73,7 +73,7 @@ def read_login(file: Path) -> Login | None:
     user = properties.get("sasl.username", told.get("username"))
     password = properties.get("sasl.password", told.get("password"))
     if not user or not password:
-        raise CliError(f"{file}: say sasl.username and sasl.password, or both in sasl.jaas.config")
+        raise CliError(f"{file}: set sasl.username and sasl.password, or both in sasl.jaas.config")
     return Login(mechanism, user, password)
 
 

@@ -46,18 +46,23 @@ class CannotTell(CliError):
 
 @click.group(short_help="Show, check and repair the client-to-group mapping.", epilog="Example: muster mapping check")
 def mapping() -> None:
-    """Which client fetches for which group, as ZooKeeper has it under /client_group_id.
+    """Show and repair which client fetches for which group, as stored in ZooKeeper under /client_group_id.
 
-    Coordinators write it and the reconciler keeps it true; consumers never wait for it.
+    Coordinators write the mapping and the reconciler repairs it; consumers never wait for it.
     """
 
 
 def _options(command: F) -> F:
     for option in (
         click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True),
-        click.option("--client-id", type=NAME, metavar="ID", help="Only this client id; empty for the empty one."),
-        click.option("--host", type=NAME, metavar="ADDRESS", help="Only clients at this address."),
-        click.option("--group", type=NAME, metavar="GROUP", help="Only this group."),
+        click.option(
+            "--client-id",
+            type=NAME,
+            metavar="ID",
+            help="Show only this client id; an empty value is the empty client id.",
+        ),
+        click.option("--host", type=NAME, metavar="ADDRESS", help="Show only clients at this address."),
+        click.option("--group", type=NAME, metavar="GROUP", help="Show only this group."),
     ):
         command = option(command)
     return by_storage_or_address(command)
@@ -66,7 +71,7 @@ def _options(command: F) -> F:
 @mapping.command("list", epilog="Example: muster mapping list --group billing --format json")
 @_options
 def list_(directory: Path, address: str | None, form: str, **wanted: str | None) -> None:
-    """Show what ZooKeeper holds. A node that is no registration is named as such, with its path."""
+    """Show what ZooKeeper holds. A node that is not a registration is listed as such, with its path."""
     nodes = _ask(directory, address, "mapping", _READ_S)
     rows = node_rows(nodes, Filter(**wanted))
     asked = _asked(wanted)
@@ -86,8 +91,8 @@ def list_(directory: Path, address: str | None, form: str, **wanted: str | None)
 @mapping.command(epilog="Example: muster mapping check --host 10.0.0.7")
 @_options
 def check(directory: Path, address: str | None, form: str, **wanted: str | None) -> None:
-    """Compare ZooKeeper with what the coordinators hold. Exit code 1 if they differ, 2 if nobody can say, or if there
-    is nothing to compare.
+    """Compare ZooKeeper with the coordinators. The exit code is 1 if they differ, and 2 if that is unknown or there is
+    nothing to compare.
     """
     try:
         found: Comparison = _ask(directory, address, "compare", _READ_S)
@@ -110,11 +115,12 @@ def check(directory: Path, address: str | None, form: str, **wanted: str | None)
 
 @mapping.command(epilog="Example: muster mapping repair --dry-run")
 @_options
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, without changing it.")
 def repair(directory: Path, address: str | None, form: str, dry_run: bool, **wanted: str | None) -> None:
-    """Have the reconciler repair now what differs, everywhere, and show what it did.
+    """Have the reconciler repair all differences now, and show what it did.
 
-    What belongs to nobody is removed when two looks, a second apart, agree. Filters choose what is shown.
+    A registration without an owner is removed if two checks, a second apart, agree. Filters limit what is shown, not
+    what is repaired.
     """
     some = Filter(**wanted)
     if dry_run:
@@ -148,7 +154,7 @@ def _is_unknown(directory: Path, address: str | None, wanted: dict[str, str | No
 
 def _no_node(asked: dict[str, str]) -> str:
     words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in asked.items())
-    return f"there is no node of {words}; muster mapping list shows those that are"
+    return f"there is no node of {words}; see muster mapping list"
 
 
 def _cells(row: dict[str, Any], columns: tuple[str, ...]) -> list[Any]:

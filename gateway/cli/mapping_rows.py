@@ -76,7 +76,7 @@ def summary(found: Comparison) -> dict[str, Any]:
 
 def _why(one: Aside) -> str:
     if one.offsets_partition is None:
-        return "nothing tells whose it is"
+        return "its owner is unknown"
     return f"the coordinator offsets-{one.offsets_partition} is not Active"
 
 

@@ -32,7 +32,7 @@ def _read(file: Path) -> dict[str, str]:
     try:
         return {name: value.strip() for name, value in javaproperties.loads(file.read_text(encoding="utf-8")).items()}
     except (OSError, ValueError) as error:
-        raise CliError(f"{file} is not a property file that can be read: {error}") from error
+        raise CliError(f"{file} is not a readable property file: {error}") from error
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -27,7 +27,7 @@ def by_storage_or_address(command: F) -> F:
     """Options ``--storage`` and ``--address``, given to the command as ``directory`` and ``address``."""
     for option in (
         click.option(
-            "--address", type=NAME, metavar="RAY_ADDRESS", help="Ask the Ray at this address (or auto) instead."
+            "--address", type=NAME, metavar="RAY_ADDRESS", help="Use the Ray at this address (or auto) instead."
         ),
         click.option(
             "--storage",
@@ -35,7 +35,7 @@ def by_storage_or_address(command: F) -> F:
             metavar="DIR",
             type=click.Path(path_type=Path),
             default=Path("muster-data"),
-            help="Storage directory of the Muster that is meant. Default ./muster-data.",
+            help="Storage directory of the cluster. Default ./muster-data.",
         ),
     ):
         command = option(command)
@@ -45,7 +45,7 @@ def by_storage_or_address(command: F) -> F:
 def by_bootstrap(command: F) -> F:
     """Those, ``--command-config``, and ``--bootstrap-server``, as ``bootstrap_server``."""
     option = click.option(
-        "--bootstrap-server", type=NAME, metavar="HOST:PORT[,...]", help="Ask these gateways, as Kafka's tools."
+        "--bootstrap-server", type=NAME, metavar="HOST:PORT[,...]", help="Use these gateways, as Kafka's tools do."
     )
     return by_storage_or_address(option(with_login(command)))
 
@@ -64,7 +64,7 @@ def state_of(directory: Path) -> storage.RunState:
 def nothing_runs(directory: Path) -> CliError:
     """What is said where no Muster uses the directory."""
     return CliError(
-        f"no muster runs on storage {directory}; start one with muster up, or say which with --storage or --address"
+        f"no muster runs on storage {directory}; start one with muster up, or name one with --storage or --address"
     )
 
 
@@ -76,7 +76,7 @@ def bootstrap_servers(bootstrap_server: str | None, directory: Path, address: st
     if not any(_listens(server) for server in found):  # nodes may have come and gone since the start
         found = tuple(actor["address"] for actor in status_of(directory, address)["actors"] if actor["address"])
     if not found:
-        raise CliError("no gateway serves yet; try again when muster status shows one")
+        raise CliError("no gateway is serving yet; try again when muster status shows one")
     return ",".join(found)
 
 
@@ -98,7 +98,7 @@ def status_of(directory: Path, address: str | None) -> dict[str, Any]:
             status: dict[str, Any] = cluster.cluster_status()
         except Exception as error:
             raise CliError(
-                f"the controller does not answer: {first_line(error)}; is muster up still starting?"
+                f"the controller does not respond: {first_line(error)}; is muster up still starting?"
             ) from error
         return status
 
@@ -125,7 +125,7 @@ def _connect_to(state: storage.RunState, directory: Path) -> None:
     if not connect_to_left(state, directory):
         raise nothing_runs(directory)
     terminal.line(
-        f"muster: the muster up with pid {state.pid} was killed, its actors serve on; "
+        f"muster: the muster up with pid {state.pid} was killed, but its actors still serve; "
         "muster down ends them, muster up on the same storage and Ray takes over",
         err=True,
     )

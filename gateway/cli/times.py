@@ -81,5 +81,5 @@ class Zone(_AnyType):
         try:
             ZoneInfo(value)
         except (ZoneInfoNotFoundError, ValueError, OSError):
-            self.fail(f"{value!r} is no time zone such as Europe/Berlin", param, ctx)
+            self.fail(f"{value!r} is not a time zone such as Europe/Berlin", param, ctx)
         return str(value)

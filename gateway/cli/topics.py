@@ -38,7 +38,7 @@ def topics() -> None:
 
 @topics.command("list", epilog="Example: muster topics list --json")
 @by_bootstrap
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(bootstrap_server: str | None, directory: Path, address: str | None, as_json: bool) -> None:
     """Show every topic and how many partitions it has."""
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
@@ -56,8 +56,8 @@ def list_(bootstrap_server: str | None, directory: Path, address: str | None, as
 @topics.command(epilog="Example: muster topics create flights --partitions 6 --config retention.ms=86400000")
 @click.argument("name", type=NAME)
 @by_bootstrap
-@click.option("--partitions", type=click.IntRange(1), help="How many; default num.partitions.")
-@click.option("--config", "configs", multiple=True, type=NAME, metavar="NAME=VALUE", help="A config of the topic.")
+@click.option("--partitions", type=click.IntRange(1), help="Number of partitions. Default: num.partitions.")
+@click.option("--config", "configs", multiple=True, type=NAME, metavar="NAME=VALUE", help="Set a config of the topic.")
 def create(
     name: str,
     bootstrap_server: str | None,
@@ -77,7 +77,9 @@ def create(
 @click.argument("name", type=NAME)
 @by_bootstrap
 @click.option("--config", "configs", multiple=True, type=NAME, metavar="NAME=VALUE", help="Set a config of the topic.")
-@click.option("--delete-config", "deleted", multiple=True, type=NAME, metavar="NAME", help="Back to the default.")
+@click.option(
+    "--delete-config", "deleted", multiple=True, type=NAME, metavar="NAME", help="Reset a config to its default."
+)
 def alter(
     name: str,
     bootstrap_server: str | None,
@@ -86,9 +88,9 @@ def alter(
     configs: tuple[str, ...],
     deleted: tuple[str, ...],
 ) -> None:
-    """Change configs of the topic NAME; they hold at once."""
+    """Change configs of the topic NAME; they take effect at once."""
     if not configs and not deleted:
-        raise CliError("nothing to alter: say --config NAME=VALUE or --delete-config NAME")
+        raise CliError("nothing to alter: give --config NAME=VALUE or --delete-config NAME")
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
     entries = [_entry(*_split(text), AlterConfigOpType.SET) for text in configs]
     entries += [_entry(config, None, AlterConfigOpType.DELETE) for config in deleted]
@@ -106,7 +108,7 @@ def _entry(name: str, value: str | None, operation: AlterConfigOpType) -> Config
 @click.argument("name", type=NAME)
 @by_bootstrap
 def delete(name: str, bootstrap_server: str | None, directory: Path, address: str | None) -> None:
-    """Delete the topic NAME with all that is in it."""
+    """Delete the topic NAME and all its data."""
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
     if name not in _metadata(client).topics:
         raise _unknown(name)
@@ -117,9 +119,9 @@ def delete(name: str, bootstrap_server: str | None, directory: Path, address: st
 @topics.command(epilog="Example: muster topics describe flights --json")
 @click.argument("name", type=NAME)
 @by_bootstrap
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def describe(name: str, bootstrap_server: str | None, directory: Path, address: str | None, as_json: bool) -> None:
-    """Show the topic NAME: its configs, and where each partition begins and ends and who leads it."""
+    """Show the topic NAME: its configs, and the start, end and leader of each partition."""
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
     partitions, configs = _partitions(client, name), _configs(client, name)
     if as_json:
@@ -143,7 +145,7 @@ def _metadata(client: AdminClient) -> ClusterMetadata:
 
 
 def _unknown(name: str) -> CliError:
-    return CliError(f"there is no topic {name}; muster topics list shows those that are")
+    return CliError(f"there is no topic {name}; see muster topics list")
 
 
 def _partitions(client: AdminClient, name: str) -> list[dict[str, Any]]:

@@ -30,16 +30,16 @@ _FILE = click.option(
 
 @click.group(epilog="Example: muster user add ann --file users.properties")
 def user() -> None:
-    """Add and remove the users that may log in."""
+    """Add and remove users that may log in."""
 
 
 @user.command(epilog="Example: muster user add ann --file users.properties")
 @click.argument("name", type=NAME)
 @_FILE
 @click.option("--iterations", type=click.IntRange(DEFAULT_ITERATIONS, MAX_ITERATIONS), default=DEFAULT_ITERATIONS)
-@click.password_option(type=NAME, help="Asked for if it is not given; a command line can be seen by others.")
+@click.password_option(type=NAME, help="Prompted for if not given; other users can see command lines.")
 def add(name: str, file: Path, iterations: int, password: str) -> None:
-    """Let NAME log in with a password, of which the file gets salted hashes. Gateways see it at the next login."""
+    """Let NAME log in with a password. The file stores salted hashes; gateways read it at the next login."""
     if not 0 < len(name) <= MAX_NAME_CHARS or not name.isprintable() or not password:
         raise CliError(f"a name has 1 to {MAX_NAME_CHARS} printable characters, and a password at least one character")
     users = _read(file)
@@ -55,12 +55,12 @@ def add(name: str, file: Path, iterations: int, password: str) -> None:
 @click.argument("name", type=NAME)
 @_FILE
 def remove(name: str, file: Path) -> None:
-    """Let NAME log in no more. Connections that are open stay."""
+    """Remove NAME, so that it can no longer log in. Open connections stay open."""
     users = _read(file)
     if users.pop(name, None) is None:
-        raise CliError(f"there is no user {name} in {file}")
+        raise CliError(f"{file} has no user {name}")
     _write(file, users)
-    terminal.line(f"user {name} can log in no more", err=True)
+    terminal.line(f"user {name} can no longer log in", err=True)
 
 
 def _read(file: Path) -> dict[str, dict[str, ScramCredential]]:

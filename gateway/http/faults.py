@@ -68,7 +68,9 @@ class _Api:
             except FaultError as error:
                 return _failed(_STATUS.get(type(error), 409), str(error))
             except ControllerUnavailable as error:
-                return _failed(503, f"the controller does not answer, whether it was done is not known: {error}")
+                return _failed(
+                    503, f"the controller does not respond; whether the request was executed is unknown: {error}"
+                )
 
         return handle
 
@@ -170,7 +172,7 @@ async def _plan(request: web.Request) -> Plan:
     try:
         return Plan.from_text((await request.read()).decode())
     except UnicodeDecodeError as error:
-        raise InvalidFault([f"the body is no UTF-8: {error}"]) from error
+        raise InvalidFault([f"the body is not UTF-8: {error}"]) from error
 
 
 async def _body(request: web.Request, *types: str) -> Any:
@@ -178,12 +180,12 @@ async def _body(request: web.Request, *types: str) -> Any:
     if request.content_type != _JSON:
         wanted = " or ".join(types or (_JSON,))
         raise web.HTTPUnsupportedMediaType(
-            text=json.dumps({"error": f"the body has to be {wanted}, say so in Content-Type"}), content_type=_JSON
+            text=json.dumps({"error": f"the body must be {wanted}, as named in Content-Type"}), content_type=_JSON
         )
     try:
         return json.loads(await request.read())
     except ValueError as error:
-        raise InvalidFault([f"the body is no JSON: {error}"]) from error
+        raise InvalidFault([f"the body is not JSON: {error}"]) from error
 
 
 async def _until(request: web.Request, time_s: float) -> None:

@@ -79,7 +79,7 @@ def required(request: web.Request, name: str) -> str:
 def _limit(request: web.Request) -> int:
     text = request.query.get("limit", str(DEFAULT_LIMIT))
     if not (text.isascii() and text.isdigit() and len(text) <= 9) or not 1 <= int(text) <= LARGEST_LIMIT:
-        raise Failed(400, f"limit has to be a number from 1 to {LARGEST_LIMIT}")
+        raise Failed(400, f"limit must be a number from 1 to {LARGEST_LIMIT}")
     return int(text)
 
 
@@ -104,7 +104,7 @@ async def from_coordinator(gateway: Gateway, group: str, ask: Callable[[Channel]
         async with asyncio.timeout(_REQUEST_TIMEOUT_S):
             return await ask(channel)
     except (ChannelLost, TimeoutError) as error:
-        raise Failed(503, f"the coordinator of the group, offsets-{partition}, does not answer") from error
+        raise Failed(503, f"the coordinator of the group, offsets-{partition}, does not respond") from error
 
 
 def refused(answer: Mapping[str, Any]) -> Failed:
@@ -119,7 +119,9 @@ def merged(answers: Answers, missing: list[int]) -> dict[str, Any]:
     Failed (503) if nobody answered who was asked.
     """
     if missing and not answers:
-        raise Failed(503, f"no coordinator answers; asked were {', '.join(f'offsets-{number}' for number in missing)}")
+        raise Failed(
+            503, f"no coordinator responds; queried were {', '.join(f'offsets-{number}' for number in missing)}"
+        )
     together: dict[str, Any] = {}
     for answer in answers.values():
         for name, value in answer.items():

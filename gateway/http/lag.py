@@ -43,7 +43,7 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
 
 
 async def lag_of(gateway: Gateway, group: str) -> dict[str, Any]:
-    """The answer of the route. Failed when there is no such group, or its coordinator does not answer."""
+    """The answer of the route. Failed when no such group, or its coordinator does not answer."""
     (described,), (fetched,) = await asyncio.gather(_describe(gateway, group), _committed(gateway, group))
     committed = {
         (topic.name, partition.partition_index): partition.committed_offset

@@ -191,7 +191,7 @@ def _responses() -> dict[str, Any]:
         "404": "There is no such fault, or no such actor runs.",
         "409": "It cannot be done now, as a slow of a process that is gone.",
         "415": "The body is not application/json, nor, where it is a plan, application/yaml.",
-        "503": "The controller does not answer; whether it was done is not known.",
+        "503": "The controller does not respond; whether the request was executed is unknown.",
     }
     return {
         f"E{status}": {"description": text, "content": {"application/json": {"schema": _ref("Error")}}}

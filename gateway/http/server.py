@@ -94,7 +94,8 @@ async def start_http(app: web.Application, host: str, port: int) -> tuple[web.Ap
         await runner.cleanup()
         if error.errno == errno.EADDRINUSE:
             raise PortTaken(
-                error.errno, f"cannot serve metrics on {host_port(host, port)}: the port is in use; name another or 0"
+                error.errno,
+                f"cannot serve metrics on {host_port(host, port)}: the port is in use; choose another, or 0",
             ) from error
         raise
     return runner, int(runner.addresses[0][1])

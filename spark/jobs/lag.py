@@ -360,7 +360,7 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
             "Lag per group",
             per_group(partitions),
             "Verdicts are Burrow's, of the worst partition; ENDED: its members left, and had read to the end. No "
-            "catch_up_seconds: never, as it stands, or nobody can tell: there is one row of commits, or no log end.",
+            "catch_up_seconds: never, as it stands, or it is unknown: there is one row of commits, or no log end.",
         ),
         Section(
             "partitions",

@@ -32,5 +32,5 @@ def test_without_drift_there_is_nothing_to_explain() -> None:
 def test_what_is_said_of_all() -> None:
     rows = [row({Cause.LOST: 20}), row({Cause.MISLABELLED: 1, Cause.RESET: 9}), row({})]
     assert summary(answer(*rows), 8_000) == "21 bytes unexplained, 3 s ago"
-    assert summary(answer(at_ms=None), 0) == "no round yet; there is one every 30 s"
+    assert summary(answer(at_ms=None), 0) == "no round yet; rounds run every 30 s"
     assert summary(answer(interval_ms=0, at_ms=None), 0) == "the audit is off (audit.interval.ms=0)"

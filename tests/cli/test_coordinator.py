@@ -111,7 +111,7 @@ def test_who_is_no_coordinator(answer: Answer, why: str, monkeypatch: pytest.Mon
     with (
         listening(answer) as address,
         Coordinator(address, "g") as found,
-        pytest.raises(CliError, match=f"coordinator of group g does not answer .*{why}"),
+        pytest.raises(CliError, match=f"coordinator of group g does not respond .*{why}"),
     ):
         offsets.delete_group(found)
 

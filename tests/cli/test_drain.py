@@ -28,7 +28,7 @@ def test_a_node_by_id_beginning_or_address(text: str, node_id: str) -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("ab", "ab is 2 nodes: ab12, ab34; say more of the id"),
+        ("ab", "ab is 2 nodes: ab12, ab34; give more of the id"),
         ("10.0.0.9", "no node 10.0.0.9; muster status shows ids and addresses"),
         ("10.0.0", "no node 10.0.0;"),
         ("", "no node ;"),

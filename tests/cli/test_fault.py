@@ -39,7 +39,7 @@ def test_what_is_refused(muster: Muster, arguments: tuple[str, ...], text: str, 
         (NOBODY, "Connection refused"),
         ("http://255.255.255.255:9404", ""),
         ("http://no-such-host.invalid:9404", ""),
-        ("localhost:9404", "no URL as http://HOST:PORT"),
+        ("localhost:9404", "not a URL such as http://HOST:PORT"),
     ],
 )
 def test_goes_on_to_the_next_gateway_where_nothing_can_be_sent(
@@ -61,7 +61,7 @@ def test_what_may_have_been_done_is_not_asked_of_another_gateway(capsys: pytest.
         second.setblocking(False)
         with pytest.raises(BlockingIOError):
             second.accept()
-    assert f"{urls[0]} does not answer" in capsys.readouterr().err
+    assert f"{urls[0]} does not respond" in capsys.readouterr().err
 
 
 def test_a_plan_is_checked_whole_before_anything_runs(muster: Muster, tmp_path: Path) -> None:

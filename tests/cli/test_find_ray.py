@@ -29,10 +29,10 @@ def test_the_last_one_has_ended() -> None:
 @pytest.mark.parametrize(
     ("rays", "said"),
     [
-        ([], "no Ray of this user answers on this host; start one"),
-        ([PRIVATE, OTHERS_PRIVATE], "no Ray of this user answers on this host; start one"),
-        ([OTHERS], "no Ray of this user answers on this host, 10.0.0.1:6380 is that of bob; start one"),
-        ([SECOND, OURS], "several Rays run on this host: 10.0.0.1:6379, 10.0.0.1:7000; say which"),
+        ([], "no Ray of this user responds on this host; start one"),
+        ([PRIVATE, OTHERS_PRIVATE], "no Ray of this user responds on this host; start one"),
+        ([OTHERS], "no Ray of this user responds on this host, 10.0.0.1:6380 belongs to bob; start one"),
+        ([SECOND, OURS], "several Rays run on this host: 10.0.0.1:6379, 10.0.0.1:7000; choose one"),
     ],
     ids=["none", "private ones", "another user's", "two"],
 )

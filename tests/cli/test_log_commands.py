@@ -174,7 +174,7 @@ def test_dump_of_groups(storage: Path) -> None:
         'group billing, invoices-2: offset 41, leader epoch -1, metadata "half way"',
         "group billing: generation 7, consumer range, leader c-1: c-1 (client c on /10.0.0.8, session 45000 ms) "
         "has invoices-2",
-        "group billing, invoices-2: no offset any more",
+        "group billing, invoices-2: offset deleted",
         "? -> 0xff",
     ]
     lines = [json.loads(line) for line in muster(storage, "dump", OFFSETS, "--format", "json").stdout.splitlines()]
@@ -218,7 +218,7 @@ def test_dump_says_that_nothing_is_there(storage: Path) -> None:
     assert muster(storage, "dump", "flights-0", "--offset", "19").exit_code == 0
     beyond = muster(storage, "dump", "flights-0", "--offset", "20")
     assert (beyond.exit_code, beyond.stdout) == (1, "")
-    assert "nothing is at offset 20 or behind it: the last record of" in beyond.stderr
+    assert "there is nothing at offset 20 or after it: the last record of" in beyond.stderr
     assert beyond.stderr.rstrip().endswith("flights-0 is at 19")
 
 
@@ -226,7 +226,7 @@ def test_dump_of_what_is_no_log(storage: Path) -> None:
     (storage / "notes").write_text("not a batch")
     done = muster(storage, "dump", str(storage / "notes"))
     assert done.exit_code == 1
-    assert "notes is no segment file, or damaged from its beginning" in done.stderr
+    assert "notes is not a segment file, or is damaged from the start" in done.stderr
 
 
 def test_json_of_headers_is_exact(storage: Path) -> None:

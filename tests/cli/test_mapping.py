@@ -78,4 +78,4 @@ def test_differences_and_plans_are_told_by_what_they_are_about() -> None:
     assert [row["action"] for row in planned_rows(differs, EVERYTHING)] == ["set", "create", "remove"]
     assert [row["kind"] for row in divergence_rows(differs, Filter(group="billing"))] == ["kop"]
     why = [row["why"] for row in aside_rows([Aside(path, 3), Aside(path, None)], EVERYTHING)]
-    assert why == ["the coordinator offsets-3 is not Active", "nothing tells whose it is"]
+    assert why == ["the coordinator offsets-3 is not Active", "its owner is unknown"]

@@ -139,13 +139,13 @@ def test_a_log_that_cannot_be_written(muster: Muster) -> None:
 
 
 def test_nodes_are_waited_for_on_a_given_ray_only(muster: Muster) -> None:
-    assert "--nodes is for --address" in one_line(muster("up", "--nodes", "2"))
+    assert "--nodes needs --address" in one_line(muster("up", "--nodes", "2"))
 
 
 def test_no_gateway_answers(muster: Muster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         server = f"127.0.0.1:{closed.getsockname()[1]}"
-    assert f"no gateway answers at {server}" in one_line(muster("topics", "list", "--bootstrap-server", server))
+    assert f"no gateway responds at {server}" in one_line(muster("topics", "list", "--bootstrap-server", server))
 
 
 @pytest.mark.parametrize(
@@ -199,13 +199,13 @@ def test_an_address_where_no_ray_listens(muster: Muster, command: str) -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{bound.getsockname()[1]}"
-        assert f"no Ray answers at {address}: " in one_line(muster(*command.split(), "--address", address))
+        assert f"no Ray responds at {address}: " in one_line(muster(*command.split(), "--address", address))
 
 
 def test_an_address_where_something_else_listens_and_says_nothing(muster: Muster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        assert f"no Ray answers at {address}: timed out" in one_line(muster("status", "--address", address))
+        assert f"no Ray responds at {address}: timed out" in one_line(muster("status", "--address", address))
 
 
 def test_without_a_muster_there_is_nothing_to_ask_over_http(muster: Muster) -> None:

@@ -107,7 +107,7 @@ def test_damaged_and_foreign_files_are_named(tmp_path: Path) -> None:
 
     listed = run(tmp_path, "list")
     assert listed.exit_code == 0
-    assert "3 files cannot be read: muster tables verify says which" in listed.stderr
+    assert "3 files cannot be read; see muster tables verify" in listed.stderr
 
 
 def test_a_compaction_beside_another_is_refused_and_what_it_leaves_is_told(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_compaction_beside_another_is_refused_and_what_it_leaves_is_told(tmp_p
         fcntl.flock(lock, fcntl.LOCK_EX)
         refused = run(tmp_path, "compact")
     assert refused.exit_code == 1
-    assert "another compaction is at work" in refused.stderr
+    assert "another compaction is running" in refused.stderr
 
 
 @pytest.mark.parametrize("command", ["list", "verify", "compact"])

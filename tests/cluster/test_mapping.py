@@ -67,4 +67,4 @@ def test_it_is_listed_checked_and_repaired(muster: Muster, fresh: Callable[[str]
 def test_what_nobody_knows_is_no_success(muster: Muster, command: str, code: int) -> None:
     done = muster.run("mapping", *command.split(), "--group", "bulling")
     assert (done.returncode, done.stdout) == (code, "")
-    assert done.stderr == "muster: there is no node of group bulling; muster mapping list shows those that are\n"
+    assert done.stderr == "muster: there is no node of group bulling; see muster mapping list\n"

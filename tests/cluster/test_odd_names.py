@@ -177,4 +177,4 @@ def test_json_has_them_exactly(odd: Odd) -> None:
 def test_a_topic_that_does_not_exist(muster: Muster, command: str) -> None:
     with redirect_stderr(io.StringIO()) as err:
         code = main._run(["topics", command, "nope", "--storage", str(muster.storage)])
-    assert (code, err.getvalue()) == (1, "muster: there is no topic nope; muster topics list shows those that are\n")
+    assert (code, err.getvalue()) == (1, "muster: there is no topic nope; see muster topics list\n")

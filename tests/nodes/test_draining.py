@@ -29,7 +29,7 @@ def test_a_node_is_drained(on_nodes: Bench, fresh: Callable[[str], str]) -> None
         done = drain(on_nodes, drained[:12])
         assert done.returncode == 0, done.stderr
         assert f"node {drained} " in done.stdout
-        assert "is drained: nothing of Muster is on it" in done.stdout
+        assert "is drained: it runs nothing of Muster" in done.stdout
         assert "left: " in done.stderr
         after = {actor["name"]: actor for actor in on_nodes.status()["actors"]}
         assert drained not in {actor["node_id"] for actor in after.values()}
@@ -50,7 +50,7 @@ def test_a_node_is_drained(on_nodes: Bench, fresh: Callable[[str], str]) -> None
 
         address = on_nodes.status()["nodes"][0]["address"]
         assert f"{address} is 3 nodes" in drain(on_nodes, address).stderr
-        assert "may have actors again" in drain(on_nodes, drained, "--undo").stdout
+        assert "can run actors again" in drain(on_nodes, drained, "--undo").stdout
         homes = eventually(
             on_nodes.until_settled,
             lambda homes: is_placed(homes, on_nodes.nodes.nodes),

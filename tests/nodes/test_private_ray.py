@@ -39,7 +39,7 @@ def test_a_private_ray_is_for_nobody_else(tmp_path: Path) -> None:
         for command in ("status", "up --storage /srv/other"):
             code, said = host.run(f"muster {command} --address auto")
             assert code == 1
-            assert said.splitlines()[-1].startswith("muster: no Ray of this user answers on this host; start one")
+            assert said.splitlines()[-1].startswith("muster: no Ray of this user responds on this host; start one")
 
         host.done("muster down --storage /srv/data")
         eventually(host.processes, lambda left: not left, "every process has ended", WAIT_S)

@@ -111,7 +111,9 @@ def test_ray_up_twice_and_ray_down_and_up(head: Head) -> None:
     code, said = head.run("muster status --storage /srv/muster")
     assert (code, "no muster runs on storage /srv/muster" in said) == (1, True)
     log = (head.home / "muster.log").read_text().splitlines()
-    assert log[-1].startswith(f"muster: Ray at {ADDRESS}:6379 is gone from this host: its raylet has ended; "), log
+    assert log[-1].startswith(
+        f"muster: Ray at {ADDRESS}:6379 is no longer running on this host: its raylet has ended; "
+    ), log
     assert [line for line in log if not OURS.match(line)] == [], "other lines than ours, such as those of raylets"
 
     assert "muster ready" in head.ray_up("--set actor.port.range=21000-21199")
@@ -130,11 +132,11 @@ def test_a_killed_muster_up_is_told_of_ended_and_taken_over(head: Head) -> None:
     head.kill_muster_up()
     head.done(f"python -m tests.nodes.records read {BOOTSTRAP} 100")
     status = head.done("muster status --storage /srv/muster")
-    assert "was killed, its actors serve on" in status
+    assert "was killed, but its actors still serve" in status
     assert "gateway-1" in status
     code, said = head.run("muster up --storage /srv/muster --port 0")
     assert code == 1
-    assert f"its actors serve on, on Ray at {ADDRESS}:6379; take over with --address" in said
+    assert f"its actors still serve on Ray at {ADDRESS}:6379; take over with --address" in said
     code, said = head.run("RAY_AUTH_MODE=token muster up --address auto --storage /srv/other --port 0")
     assert code == 1
     assert ELSEWHERE in said

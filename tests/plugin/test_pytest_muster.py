@@ -217,7 +217,7 @@ class TestFaultClient:
         with (
             self.gateway(serve) as (first, asked),
             self.gateway(self.answers) as (second, others),
-            pytest.raises(Unreachable, match=f"{first} does not answer"),
+            pytest.raises(Unreachable, match=f"{first} does not respond"),
         ):
             FaultClient(first, second, timeout_s=1).kill("log-0")
         assert asked[0].startswith(b"POST /v1/faults ")

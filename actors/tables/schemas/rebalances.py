@@ -76,7 +76,7 @@ REBALANCES_SCHEMA = table(
             "assigned, or waiting for an owner, when it began",
             nullable=True,
         ),
-        column("partitions_still", pa.int32(), "partitions", "those that nobody consumed for a time", nullable=True),
+        column("partitions_still", pa.int32(), "partitions", "those that no member consumed for a time", nullable=True),
         column("lost_partition_ms", pa.int64(), "ms", "sum of the times over these partitions", nullable=True),
         column("partitions", _PAUSES, "ms", "which they were and for how long, longest first"),
         column("partitions_left_out", pa.int32(), "partitions", "not in partitions"),

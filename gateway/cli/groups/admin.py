@@ -26,13 +26,14 @@ _REASON = "evicted by muster groups evict"
 @click.command(short_help="Delete groups and their offsets.", epilog="Example: muster groups delete billing reports")
 @click.argument("groups", nargs=-1, required=True, type=NAME, metavar="GROUP...")
 @by_bootstrap
-@click.option("--json", "as_json", is_flag=True, help="What became of each, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result of each as JSON.")
 def delete(
     groups: Sequence[str], bootstrap_server: str | None, directory: Path, address: str | None, as_json: bool
 ) -> None:
-    """Delete every GROUP, with its committed offsets and what --undo would restore. A group with members stays.
+    """Delete each GROUP, with its committed offsets and the offsets saved for --undo. A group with members is not
+    deleted.
 
-    Those that can be deleted are, whatever becomes of the others; the exit code is 1 if one could not.
+    A failure does not stop the other deletions; the exit code is 1 if any group could not be deleted.
     """
     bootstrap = bootstrap_servers(bootstrap_server, directory, address)
     admin(bootstrap)
@@ -66,14 +67,14 @@ def _delete(bootstrap: str, group: str) -> str | None:
 @click.argument("group", type=NAME)
 @click.argument("member", type=NAME)
 @by_bootstrap
-@click.option("--json", "as_json", is_flag=True, help="Who was evicted, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the evicted member as JSON.")
 def evict(
     group: str, member: str, bootstrap_server: str | None, directory: Path, address: str | None, as_json: bool
 ) -> None:
-    """Remove the member MEMBER from the group GROUP; its partitions go to the others.
+    """Remove the member MEMBER from the group GROUP; its partitions are assigned to the other members.
 
-    MEMBER is a member id, a group.instance.id, or a client id that only one member has. A client that is alive comes
-    back by itself as soon as it notices: this is for one that hangs, or a static member that is gone for good.
+    MEMBER is a member id, a group.instance.id, or a client id that only one member has. A live client rejoins as soon
+    as it notices: use this for a client that hangs, or for a static member that will not return.
     """
     bootstrap = bootstrap_servers(bootstrap_server, directory, address)
     admin(bootstrap)
@@ -93,8 +94,8 @@ def evict(
     left = len(found.members) - 1
     terminal.line(
         f"evicted {in_words([who])} from group {group}; "
-        + (f"its {counted(left, 'other member')} will rebalance" if left else "nobody else is in it")
-        + "; a client that is alive comes back by itself",
+        + (f"its {counted(left, 'other member')} will rebalance" if left else "it has no other members")
+        + "; a live client rejoins by itself",
         err=True,
     )
 
@@ -123,8 +124,6 @@ def _leave(bootstrap: str, group: str, who: Member) -> None:
     if error is ErrorCode.unknown_member_id:
         raise CliError(f"{who.member_id} left group {group} before it could be evicted")
     if error is ErrorCode.fenced_instance_id:
-        raise CliError(
-            f"instance {who.group_instance_id} came back to group {group} under another member id; try again"
-        )
+        raise CliError(f"instance {who.group_instance_id} rejoined group {group} under another member id; try again")
     if error is not ErrorCode.none:
         raise CliError(f"{who.member_id} cannot be evicted from group {group}: {error.name.upper()}")

@@ -44,13 +44,13 @@ def groups() -> None:
     multiple=True,
     type=click.Choice(_STATES, case_sensitive=False),
     metavar="STATE",
-    help=f"Only those in this state: {', '.join(_STATES)}. May be given again.",
+    help=f"Only those in this state: {', '.join(_STATES)}. May be repeated.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(
     bootstrap_server: str | None, directory: Path, address: str | None, states: tuple[str, ...], as_json: bool
 ) -> None:
-    """Show every group, its state and its protocol type: consumer, connect or another; none if it never had members."""
+    """Show every group with its state and protocol type: consumer, connect or another; empty without members so far."""
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
     rows = [
         {
@@ -69,7 +69,7 @@ def list_(
             ("GROUP", "STATE", "PROTOCOL TYPE"), [(row["group"], row["state"], row["protocol_type"]) for row in rows]
         )
         if not rows:
-            terminal.line("there is no such group" if states else "there are no groups", err=True)
+            terminal.line("no such group" if states else "there are no groups", err=True)
 
 
 def _listed(client: AdminClient, states: tuple[str, ...]) -> list[Any]:

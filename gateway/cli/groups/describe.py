@@ -33,13 +33,13 @@ _NO_SECONDS = "no lag in seconds: it is Muster's own and not told over Kafka's p
 )
 @click.argument("group", type=NAME)
 @by_bootstrap
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def describe(group: str, bootstrap_server: str | None, directory: Path, address: str | None, as_json: bool) -> None:
-    """Show the group GROUP: state, protocol, members, and for each partition how far it is behind.
+    """Show the group GROUP: its state, protocol and members, and the lag of each partition.
 
-    LAG is in messages. LAG (S) is how many seconds ago the first message that is not consumed was appended to the
-    log, by the log's own clock; - where that is not known. ASSIGNMENT is the partitions of a consumer, or the
-    connectors and tasks of a Kafka Connect worker; of a member of any other protocol type, its size.
+    LAG is in messages. LAG (S) is how many seconds ago the first unconsumed message was appended to the log, by the
+    log's own clock, or - if that is unknown. ASSIGNMENT is the partitions of a consumer, or the connectors and tasks of
+    a Kafka Connect worker; for a member of any other protocol type, the size of the assignment.
     """
     bootstrap = bootstrap_servers(bootstrap_server, directory, address)
     client = admin(bootstrap)

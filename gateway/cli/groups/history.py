@@ -42,21 +42,21 @@ _COLUMNS = (
 )
 @click.argument("group", type=NAME)
 @by_storage_or_address
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many, at most.")
-@click.option("--json", "as_json", is_flag=True, help="Everything that the journal has, as JSON.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Show at most this many.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole journal as JSON.")
 def history(group: str, directory: Path, address: str | None, limit: int, as_json: bool) -> None:
     """Show the last rebalances of the group GROUP, newest first: why each began, and what it cost.
 
     JOIN is how long the coordinator waited for the members' JoinGroup requests, SYNC how long for the leader's
-    assignment; WAITED FOR names who was last in each. PAUSED counts the partitions that no member consumed, of those
-    that were assigned, and LOST adds up for how long. Member ids are shown without the end of their UUID; --json has
-    them whole, and all members that were waited for.
+    assignment; WAITED FOR names the last member in each. PAUSED counts the assigned partitions that no member consumed
+    meanwhile, and LOST is the sum of those pauses. Member ids are shown without the end of their UUID; --json has the
+    complete ids, and all members that the group waited for.
     """
     try:
         answer = http.ask(directory, address, "/v1/groups/history", group=group, limit=str(limit))
     except http.Refused as refused:
         if refused.status == _NOT_FOUND:
-            raise CliError(f"there is no group {group}; muster groups list shows those that are") from refused
+            raise CliError(f"there is no group {group}; see muster groups list") from refused
         raise
     if as_json:
         print_json(answer)

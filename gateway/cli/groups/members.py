@@ -87,7 +87,7 @@ def require(bootstrap: str, group: str) -> Group:
 
 
 def unknown(group: str) -> CliError:
-    return CliError(f"there is no group {group}; muster groups list shows those that are")
+    return CliError(f"there is no group {group}; see muster groups list")
 
 
 def in_words(members: Sequence[Member]) -> str:

@@ -65,15 +65,15 @@ class _Plan:
 
 @click.command(
     "reset-offsets",
-    short_help="Move the committed offsets of a group, or undo it.",
+    short_help="Move a group's committed offsets, or undo that.",
     epilog="Example: muster groups reset-offsets billing --topic invoices:0,1 --by-duration PT1H --execute",
 )
 @click.argument("group", type=NAME)
-@click.option("--to-earliest", is_flag=True, help="To the first message that there is.")
-@click.option("--to-latest", is_flag=True, help="To the end.")
-@click.option("--to-current", is_flag=True, help="To what is committed now; with --export, to keep it.")
+@click.option("--to-earliest", is_flag=True, help="To the first message.")
+@click.option("--to-latest", is_flag=True, help="To the end of the log.")
+@click.option("--to-current", is_flag=True, help="To the committed offset; with --export, to save it.")
 @click.option("--to-offset", type=click.IntRange(0, reset_options.LARGEST_OFFSET), metavar="N", help="To offset N.")
-@click.option("--shift-by", type=int, metavar="N", help="N messages on, or back if N is negative.")
+@click.option("--shift-by", type=int, metavar="N", help="N messages forward, or back if N is negative.")
 @click.option(
     "--to-datetime",
     type=NAME,
@@ -86,7 +86,7 @@ class _Plan:
     type=NAME,
     metavar="DURATION",
     callback=_parsed(reset_options.duration_ms),
-    help="The same, so long ago: ISO 8601 (PT1H30M) or short (1h30m).",
+    help="To the first message of this long ago or later: ISO 8601 (PT1H30M) or short (1h30m).",
 )
 @click.option(
     "--from-file",
@@ -94,7 +94,7 @@ class _Plan:
     type=click.Path(path_type=Path),
     help="To the offsets in this file: CSV (topic,partition,offset) as kafka-consumer-groups exports it, or JSON.",
 )
-@click.option("--undo", is_flag=True, help="To what was committed before the last reset.")
+@click.option("--undo", is_flag=True, help="To the offsets before the last reset.")
 @click.option(
     "--topic",
     "topics",
@@ -102,14 +102,14 @@ class _Plan:
     type=NAME,
     metavar="TOPIC[:P,P,...]",
     callback=_parsed(reset_options.topics),
-    help="All partitions of this topic, or these. May be given again.",
+    help="All partitions of this topic, or the given ones. May be repeated.",
 )
-@click.option("--all-topics", is_flag=True, help="Every partition that the group has committed.")
-@click.option("--execute", is_flag=True, help="Do it. Without, the plan is shown and nothing is changed.")
-@click.option("--dry-run", is_flag=True, help="Only show the plan, which is the default.")
+@click.option("--all-topics", is_flag=True, help="All partitions with a committed offset.")
+@click.option("--execute", is_flag=True, help="Apply the plan. Without it, the plan is shown and nothing changes.")
+@click.option("--dry-run", is_flag=True, help="Only show the plan (the default).")
 @click.option("--export", type=click.Path(path_type=Path), metavar="FILE", help="Write the plan's offsets as CSV.")
 @by_bootstrap
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON, which --from-file takes too.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, which --from-file accepts too.")
 def reset_offsets(
     group: str,
     bootstrap_server: str | None,
@@ -123,22 +123,22 @@ def reset_offsets(
     all_topics: bool,
     **scenarios: Any,
 ) -> None:
-    """Move the committed offsets of the group GROUP, which has no members.
+    """Move the committed offsets of the group GROUP, which must have no members.
 
-    Shows for each partition the old and the new offset and how many messages will be read again or skipped. With
-    --execute it is done; muster groups reset-offsets GROUP --undo --execute takes it back.
+    Shows the old and the new offset of each partition, and how many messages would be read again or skipped. With
+    --execute the offsets are changed; muster groups reset-offsets GROUP --undo --execute reverts that.
     """
     target = _target(group, scenarios)
     undo, listed = target is None, target is not None and target.listed is not None
     if (undo or listed) and (topics or all_topics):
         name = "--undo" if undo else "--from-file"
-        raise click.UsageError(f"{name} says which partitions; leave --topic and --all-topics out.")
+        raise click.UsageError(f"{name} already names the partitions; omit --topic and --all-topics.")
     if topics and all_topics:
         raise click.UsageError("--topic, --all-topics exclude each other.")
     if not (undo or listed or topics or all_topics):
-        raise click.UsageError("Say which partitions are meant: --topic or --all-topics.")
+        raise click.UsageError("Specify partitions: --topic or --all-topics.")
     if execute and dry_run:
-        raise click.UsageError("--execute and --dry-run are opposites.")
+        raise click.UsageError("--execute and --dry-run exclude each other.")
     bootstrap = bootstrap_servers(bootstrap_server, directory, address)
     client = admin(bootstrap)
     found = described(bootstrap, group)
@@ -160,15 +160,13 @@ def reset_offsets(
         if found.members:
             members = counted(len(found.members), "member")
             terminal.line(f"group {group} has {members}: --execute would be refused", err=True)
-        terminal.line("dry run: nothing was changed; --execute does it", err=True)
+        terminal.line("dry run: nothing was changed; use --execute to apply", err=True)
 
 
 def _check_has_offsets(group: Group) -> None:
     """CliError for a group whose members are no consumers: what they read, they keep elsewhere."""
     if group.protocol_type not in ("", CONSUMER):
-        raise CliError(
-            f"group {group.name} is of protocol type {group.protocol_type}: only groups of consumers have offsets"
-        )
+        raise CliError(f"group {group.name} has protocol type {group.protocol_type}: only consumer groups have offsets")
 
 
 def _target(group: str, scenarios: dict[str, Any]) -> _Target | None:
@@ -176,7 +174,7 @@ def _target(group: str, scenarios: dict[str, Any]) -> _Target | None:
     given = [name for name, value in scenarios.items() if value is not None and value is not False]
     if len(given) != 1:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given or scenarios)
-        raise click.UsageError(f"{names} exclude each other." if given else f"Say where to: one of {names}.")
+        raise click.UsageError(f"{names} exclude each other." if given else f"Specify a target: one of {names}.")
     (name,) = given
     value = scenarios[name]
     match name:
@@ -228,13 +226,13 @@ def _plan(
             for partition in (range(there.get(topic, 0)) if listed is None else listed)
         ]
         if missing := [topic for topic in topics if topic not in there]:
-            raise CliError(f"there is no topic {missing[0]}; muster topics list shows those that are")
+            raise CliError(f"there is no topic {missing[0]}; see muster topics list")
     else:
         wanted = [key for key in committed if _is_there(there, key)]
         if gone := sorted(set(committed) - set(wanted)):
-            notes.append(f"left as they are, since the topics are gone: {_named(gone)}")
+            notes.append(f"unchanged, because the topics no longer exist: {_named(gone)}")
         if not wanted:
-            raise CliError(f"group {group} has committed nothing; say --topic instead of --all-topics")
+            raise CliError(f"group {group} has no committed offsets; use --topic instead of --all-topics")
     if unknown := sorted(key for key in wanted if not _is_there(there, key)):
         raise CliError(f"there is no partition {_named(unknown)}")
     choice = target.choice(client, wanted)
@@ -250,12 +248,12 @@ def _undo(
 ) -> _Plan:
     undo = reset_undo.last(bootstrap, group)
     if undo is None:
-        raise CliError(f"there is no reset of group {group} to undo")
+        raise CliError(f"group {group} has no reset to undo")
     there = _partition_counts(client)
     wanted = [key for key in undo.before if _is_there(there, key)]
     gone = sorted(set(undo.before) - set(wanted))
     words = f"to what was committed before the reset of {_iso(undo.reset_at_ms)}"
-    notes = [f"left out, since the topics are gone: {_named(gone)}"] if gone else []
+    notes = [f"skipped, because the topics no longer exist: {_named(gone)}"] if gone else []
     changes = reset_plan.restoration(undo.before, committed, _bounds(client, wanted))
     return _Plan(group, state, words, changes, notes)
 
@@ -264,16 +262,22 @@ def _execute(coordinator: Coordinator, bootstrap: str, plan: _Plan, *, is_undo: 
     """Make the changes; what they take away is kept first. CliError when not all could be made."""
     changes = [change for change in plan.changes if change.is_one]
     if changes and not is_undo and not reset_undo.keep(bootstrap, plan.group, changes, time.time_ns() // 1_000_000):
-        plan.notes.append("metadata of some offsets are too long to be kept: --undo restores those offsets without")
+        plan.notes.append(
+            "the metadata of some offsets is too long to be saved: --undo restores those offsets without it"
+        )
     set_to = {change.partition: change.after for change in changes if change.after is not None}
     failed = offsets.commit(coordinator, set_to)
     if dropped := [change.partition for change in changes if change.after is None]:
         failed |= offsets.delete(coordinator, dropped)
     if failed:
         partition, error = next(iter(failed.items()))
-        back = "" if is_undo or len(failed) == len(changes) else "; the others were, and --undo takes that back"
-        reason = "a member joined the group meanwhile" if error.name == "unknown_member_id" else error.name.upper()
-        raise CliError(f"{len(failed)} of {len(changes)} offsets were not reset: {name_of(partition)} {reason}{back}")
+        back = "" if is_undo or len(failed) == len(changes) else "; the others were; --undo reverts them"
+        reason = (
+            "a member joined the group in the meantime" if error.name == "unknown_member_id" else error.name.upper()
+        )
+        raise CliError(
+            f"{len(failed)} of {len(changes)} offsets could not be reset: {name_of(partition)} {reason}{back}"
+        )
     if is_undo:
         reset_undo.forget(bootstrap, plan.group)
 

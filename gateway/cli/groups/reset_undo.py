@@ -50,7 +50,7 @@ def keep(bootstrap: str, group: str, changes: Iterable[Change], now_ms: int) -> 
     if refused:
         partition, error = next(iter(refused.items()))
         raise CliError(
-            f"what was committed before could not be kept for --undo ({name_of(partition)}: {error.name.upper()}); "
+            f"the old offsets could not be saved for --undo ({name_of(partition)}: {error.name.upper()}); "
             "nothing was reset"
         )
     return not too_long
@@ -91,5 +91,5 @@ def _unpacked(kept: Committed) -> tuple[int, Committed | None]:
         return at_ms, before if said["committed"] else None
     except (ValueError, KeyError, TypeError) as error:
         raise CliError(
-            f"what was kept for --undo is not readable ({kept.metadata[:100]!r}); somebody else committed for it"
+            f"what was saved for --undo is not readable ({kept.metadata[:100]!r}); another client committed for it"
         ) from error

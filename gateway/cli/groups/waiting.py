@@ -14,16 +14,17 @@ from muster.gateway.cli import http
 from muster.gateway.cli.output import print_json, print_table
 from muster.gateway.cli.running import by_storage_or_address
 
-_COLUMNS = ("GROUP", "STATE", "FOR (S)", "GOES ON IN (S)", "WAITS FOR", "CLIENT ID", "HOST", "INSTANCE ID")
+_COLUMNS = ("GROUP", "STATE", "FOR (S)", "PROCEEDS IN (S)", "WAITS FOR", "CLIENT ID", "HOST", "INSTANCE ID")
 
 
-@click.command(short_help="Show rebalances that go on now.", epilog="Example: muster groups waiting --json")
+@click.command(short_help="Show the rebalances in progress.", epilog="Example: muster groups waiting --json")
 @by_storage_or_address
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def waiting(directory: Path, address: str | None, as_json: bool) -> None:
-    """Show the groups that are in a rebalance now, and each member whose request is awaited.
+    """Show the groups that are rebalancing now, and each member whose request the coordinator waits for.
 
-    GOES ON IN is when the coordinator goes on without them. muster groups evict GROUP MEMBER does it at once.
+    PROCEEDS IN is the time until the coordinator proceeds without them. muster groups evict GROUP MEMBER does so at
+    once.
     """
     answer = http.ask(directory, address, "/v1/groups/waiting")
     if as_json:
@@ -36,7 +37,7 @@ def waiting(directory: Path, address: str | None, as_json: bool) -> None:
         terminal.line("no group is in a rebalance", err=True)
     if answer.get("partial"):
         silent = ", ".join(f"offsets-{partition}" for partition in answer["missing_partitions"])
-        terminal.line(f"not all coordinators answered: {silent} did not", err=True)
+        terminal.line(f"some coordinators did not respond: {silent}", err=True)
 
 
 def rows(wait: Mapping[str, Any], now_ms: int) -> list[tuple[Any, ...]]:

@@ -29,7 +29,7 @@ def detach(log_file: Path) -> None:
     try:
         log = log_file.open("ab")
     except OSError as error:
-        raise CliError(f"log {log_file} cannot be written: {error.strerror}; say another path") from error
+        raise CliError(f"log {log_file} cannot be written: {error.strerror}; use another path") from error
     with log, log_file.open("rb") as said:
         said.seek(0, os.SEEK_END)
         signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)

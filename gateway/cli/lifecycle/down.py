@@ -25,17 +25,17 @@ _PAUSE_S = 0.1
     metavar="DIR",
     type=click.Path(path_type=Path),
     default=Path("muster-data"),
-    help="Storage directory of the Muster that is meant. Default ./muster-data.",
+    help="Storage directory of the cluster. Default ./muster-data.",
 )
 @click.option(
-    "--timeout", "timeout_s", metavar="S", type=float, default=60.0, show_default=True, help="Seconds to wait for it."
+    "--timeout", "timeout_s", metavar="S", type=float, default=60.0, show_default=True, help="Seconds to wait."
 )
-@click.option("--if-running", is_flag=True, help="Be content if none runs.")
+@click.option("--if-running", is_flag=True, help="Succeed if none runs.")
 def down(directory: Path, timeout_s: float, if_running: bool) -> None:
-    """Stop the muster up that uses a storage directory, and wait until it is gone.
+    """Stop the muster up that uses a storage directory, and wait until it has ended.
 
-    It must run on this host. If it was killed, and its actors serve on, on a Ray that was not its own, they are
-    stopped. Data stay in the directory.
+    It must run on this host. If it was killed and its actors still serve on a Ray that it did not start, they are
+    stopped. The data stay in the directory.
     """
     with Progress() as progress:
         if (pid := storage.holder(directory)) is not None:
@@ -46,7 +46,7 @@ def down(directory: Path, timeout_s: float, if_running: bool) -> None:
         elif not _stop_left(directory, progress):
             if if_running:
                 return
-            raise CliError(f"no muster runs on storage {directory}; say which with --storage")
+            raise CliError(f"no muster runs on storage {directory}; specify it with --storage")
         progress.step("stopped")
 
 

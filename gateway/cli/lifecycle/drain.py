@@ -23,17 +23,17 @@ Node = Mapping[str, Any]
 
 @click.command(epilog="Example: muster drain 10.0.0.12 --storage /srv/muster")
 @click.argument("node", type=NAME)
-@click.option("--undo", is_flag=True, help="Let the node have actors again.")
+@click.option("--undo", is_flag=True, help="Allow actors on the node again.")
 @click.option(
     "--timeout", "timeout_s", metavar="S", type=float, default=300.0, show_default=True, help="Seconds to wait."
 )
 @by_storage_or_address
 def drain(node: str, undo: bool, timeout_s: float, directory: Path, address: str | None) -> None:
-    """Move everything of Muster off a node, and put nothing there any more.
+    """Move all of Muster's actors off a node, and place no more there.
 
-    NODE is an address, an id or the beginning of an id, as muster status shows them. No group rebalances; clients
-    of the node's gateway, which goes last, connect to another. Ends when nothing of Muster is left there. The node
-    stays drained, also when Muster is restarted, until --undo or until its Ray is restarted.
+    NODE is an address, an id or the beginning of an id, as shown by muster status. No group rebalances; clients of the
+    node's gateway, which is moved last, connect to another one. The command ends when nothing of Muster is left on the
+    node. The node stays drained, even if Muster restarts, until --undo or until its Ray restarts.
     """
     with connected(directory, address), Progress() as progress:
         from muster.gateway import cluster
@@ -45,11 +45,11 @@ def drain(node: str, undo: bool, timeout_s: float, directory: Path, address: str
             raise CliError(str(error)) from error
         where = f"node {found['node_id']} ({found['address']})"
         if undo:
-            terminal.line(f"{where} may have actors again")
+            terminal.line(f"{where} can run actors again")
             return
         _wait(found["node_id"], cluster.cluster_status, cluster.ClusterError, progress, timeout_s)
         progress.rest()
-        terminal.line(f"{where} is drained: nothing of Muster is on it")
+        terminal.line(f"{where} is drained: it runs nothing of Muster")
 
 
 def node_of(text: str, nodes: Sequence[Node], *, undo: bool = False) -> Node:
@@ -62,7 +62,7 @@ def node_of(text: str, nodes: Sequence[Node], *, undo: bool = False) -> Node:
         raise CliError(f"node {text} is dead; its actors are elsewhere already")
     if len(alive) > 1:
         ids = ", ".join(node["node_id"] for node in alive)
-        raise CliError(f"{text} is {len(alive)} nodes: {ids}; say more of the id")
+        raise CliError(f"{text} is {len(alive)} nodes: {ids}; give more of the id")
     if not undo and not any(node["state"] == "alive" and node is not alive[0] for node in nodes):
         raise CliError(f"node {text} is the last one that is not drained; add a node first, or undo another drain")
     return alive[0]
@@ -90,9 +90,9 @@ def _wait(
                 told = node["actors"]
                 progress.step(f"{counted(len(told), 'actor')} left: {_some(told)}")
         if time.monotonic() > until:
-            left = _some(told or ["nobody knows what, since the controller does not answer"])
+            left = _some(told or ["unknown, because the controller does not respond"])
             raise CliError(
-                f"not drained within {timeout_s:g} s, still there: {left}; it goes on, muster status shows how far"
+                f"not drained within {timeout_s:g} s, remaining: {left}; it continues; muster status shows the progress"
             )
         time.sleep(_POLL_S)
 

@@ -48,11 +48,11 @@ def choose(rays: Sequence[LocalRay], last_started: str | None) -> str:
     if len(addresses) == 1:
         return addresses[0]
     if addresses:
-        raise CliError(f"several Rays run on this host: {', '.join(addresses)}; say which with --address")
-    known = "".join(f", {ray.address} is that of {ray.user}" for ray in others)
+        raise CliError(f"several Rays run on this host: {', '.join(addresses)}; choose one with --address")
+    known = "".join(f", {ray.address} belongs to {ray.user}" for ray in others)
     raise CliError(
-        f"no Ray of this user answers on this host{known}; "
-        "start one with ray start, or say where one is with --address HOST:PORT"
+        f"no Ray of this user responds on this host{known}; "
+        "start one with ray start, or specify one with --address HOST:PORT"
     )
 
 

@@ -37,11 +37,11 @@ class GivenRay:
     def missing(self) -> str | None:
         """Why this Ray is taken for gone; None while it is there. A GCS that is away for a moment is waited for."""
         if self._has_no_raylet():
-            return f"Ray at {self.address} is gone from this host: its raylet has ended"
+            return f"Ray at {self.address} is no longer running on this host: its raylet has ended"
         if self.listens:
             self._answered_at = time.monotonic()
         elif time.monotonic() - self._answered_at > self._patience_s:
-            return f"Ray at {self.address} is gone: nobody has listened there for {self._patience_s:g} s"
+            return f"Ray at {self.address} is gone: nothing has listened there for {self._patience_s:g} s"
         return None
 
     @property

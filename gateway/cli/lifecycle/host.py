@@ -12,12 +12,12 @@ from muster.actors.runtime.java import java_environment
 
 @click.group()
 def host() -> None:
-    """Help for the start-up commands of a host."""
+    """Helpers for the start-up commands of a host."""
 
 
 @host.command(epilog='Example: eval "$(python -m muster.gateway.cli.lifecycle.host java)"')
 def java() -> None:
-    """Print shell commands that put a Java for Spark's workers into the environment."""
+    """Print shell commands that set up a Java for Spark's workers in the environment."""
     for name, value in java_environment().items():
         terminal.for_shell(f"export {name}={shlex.quote(value)}")
 

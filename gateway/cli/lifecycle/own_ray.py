@@ -136,8 +136,8 @@ def connect(address: str, token_path: str | None) -> None:
         )
     except Exception as error:
         raise CliError(
-            f"no Ray answers at {address}: {first_line(error)}; "
-            "check the address, and RAY_AUTH_MODE=token if that Ray wants a token"
+            f"no Ray responds at {address}: {first_line(error)}; "
+            "check the address, and RAY_AUTH_MODE=token if that Ray requires a token"
         ) from error
 
 
@@ -165,9 +165,9 @@ def _check_answers(address: str) -> None:
             peer.sendall(_HTTP2_PREFACE)
             greeting = peer.recv(9, socket.MSG_WAITALL)
     except (OSError, OverflowError) as error:
-        raise CliError(f"no Ray answers at {address}: {error}; check the address") from error
+        raise CliError(f"no Ray responds at {address}: {error}; check the address") from error
     if greeting[3:4] != _HTTP2_SETTINGS:
-        raise CliError(f"no Ray answers at {address}: what listens there is no GCS; check the address")
+        raise CliError(f"no Ray responds at {address}: what listens there is not a GCS; check the address")
 
 
 def listens(address: str) -> bool:

@@ -34,7 +34,7 @@ class Ports:
             return tuple(self._free() for _ in range(count))
         wanted = range(first, first + count)
         if wanted[-1] > 65535:
-            raise CliError(f"{count} gateways from port {first} on go beyond port 65535; {hint}")
+            raise CliError(f"{count} gateways from port {first} on exceed port 65535; {hint}")
         for port in wanted:
             self._bind(port, hint)
         return tuple(wanted)
@@ -50,7 +50,7 @@ class Ports:
             if isinstance(bound, socket.socket):
                 self._held.append(bound)
                 return port
-        raise CliError(f"no free port between {_FREE_PORTS.start} and {_FREE_PORTS.stop}; say one with --port")
+        raise CliError(f"no free port between {_FREE_PORTS.start} and {_FREE_PORTS.stop}; choose one with --port")
 
     def _bind(self, port: int, hint: str) -> None:
         bound = _bound(self._host, port)

@@ -163,7 +163,9 @@ class Start:
             found = given.wait_for_nodes(self._nodes, _NODES_TIMEOUT_S)
             self._check()
             if found < self._nodes:
-                self._progress.step(f"going on with {counted(found, 'node')}; others get their gateway when they come")
+                self._progress.step(
+                    f"continuing with {counted(found, 'node')}; others get their gateway when they join"
+                )
         self._progress.step(f"checking that every node sees {self._storage}")
         check_every_node(self._storage, cluster_id)
 
@@ -217,8 +219,8 @@ class Start:
             own_ray.remove_temp_dir(Path(left.ray_temp_dir or ""))
         elif own_ray.listens(left.ray_address):
             raise CliError(
-                f"a muster up on storage {self._storage} was killed, and its actors serve on, on Ray at "
-                f"{left.ray_address}; take over with --address {left.ray_address}, or end them with muster down first"
+                f"a muster up on storage {self._storage} was killed, but its actors still serve on Ray at "
+                f"{left.ray_address}; take over with --address {left.ray_address}, or stop them with muster down first"
             )
         storage.remove_state(self._storage)
 

@@ -14,11 +14,11 @@ from muster.gateway.cli.running import by_storage_or_address, status_of
 
 @click.command(epilog="Example: muster status --storage ./muster-data --json")
 @by_storage_or_address
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(directory: Path, address: str | None, as_json: bool) -> None:
-    """Show nodes and actors: where each runs, its pid, its state.
+    """Show nodes and actors: where each actor runs, its pid and its state.
 
-    A node that muster drain was asked for is draining, or drained when nothing of Muster is left there.
+    After muster drain a node is draining, and drained once nothing of Muster is left on it.
     """
     found = status_of(directory, address)
     if as_json:

@@ -20,7 +20,7 @@ from muster.gateway.cli.names import NAME
 from muster.gateway.cli.options import read_config
 from muster.gateway.cli.output import Progress
 
-_STOPPING = "stopping; a second signal ends at once"
+_STOPPING = "stopping; a second signal exits at once"
 
 
 @click.command(epilog="Example: muster up --gateways 3 --storage ./muster-data --set num.partitions=6")
@@ -30,28 +30,41 @@ _STOPPING = "stopping; a second signal ends at once"
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Property file with Kafka's names.",
 )
-@click.option("--set", "sets", multiple=True, metavar="PROPERTY=VALUE", help="One property; overrides the file.")
+@click.option("--set", "sets", multiple=True, metavar="PROPERTY=VALUE", help="A property; overrides the file.")
 @click.option(
-    "--gateways", type=NAME, metavar="N", help="How many gateways. Default 1, with --address one on every node."
+    "--gateways", type=NAME, metavar="N", help="Number of gateways. Default 1; with --address, one on every node."
 )
 @click.option(
-    "--port", type=NAME, metavar="P", help="First gateway's port, the others count up; 0: free ones. Default 9092."
+    "--port",
+    type=NAME,
+    metavar="P",
+    help="Port of the first gateway; the others count up. 0 picks free ports. Default 9092.",
 )
-@click.option("--storage", "directory", metavar="DIR", help="Where data are kept. Default ./muster-data.")
+@click.option("--storage", "directory", metavar="DIR", help="Storage directory. Default ./muster-data.")
 @click.option(
-    "--zookeeper", "hosts", type=NAME, metavar="HOSTS", help="HOST:PORT[,...] of a ZooKeeper. Default: its own."
+    "--zookeeper",
+    "hosts",
+    type=NAME,
+    metavar="HOSTS",
+    help="HOST:PORT[,...] of a running ZooKeeper. Default: start one.",
 )
-@click.option("--address", type=NAME, metavar="RAY_ADDRESS", help="A Ray that runs already, or auto. Default: its own.")
-@click.option("--nodes", metavar="N", type=click.IntRange(1), help="With --address: first wait for N nodes, or 5 min.")
+@click.option(
+    "--address", type=NAME, metavar="RAY_ADDRESS", help="Address of a running Ray, or auto. Default: start one."
+)
+@click.option(
+    "--nodes", metavar="N", type=click.IntRange(1), help="With --address: wait for N nodes first, at most 5 min."
+)
 @click.option(
     "--detach",
     "log_file",
     metavar="LOG",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Go on in the background when it serves; what it says is appended to LOG.",
+    help="Continue in the background once it serves; output is appended to LOG.",
 )
 @click.option(
-    "--ready-file", type=click.Path(dir_okay=False, path_type=Path), help="Written as JSON when everything serves."
+    "--ready-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write as JSON once everything serves.",
 )
 def up(
     file: Path | None,
@@ -69,13 +82,13 @@ def up(
 
     Starts Ray, ZooKeeper and the actors, then prints one line to stdout:
     "muster ready bootstrap=HOST:PORT[,...] metrics=URL[,...] zookeeper=HOSTS logs=DIR".
-    Data stay in the storage directory; the next start finds topics, groups and offsets again.
+    Data stay in the storage directory; the next start restores topics, groups and offsets from it.
     Flags override --set, and --set overrides the property file.
     """
     flags = {"gateway.count": gateways, "port": port, "storage.path": directory, "zookeeper.connect": hosts}
     config = read_config(file, sets, flags)
     if nodes is not None and address is None:
-        raise click.UsageError("--nodes is for --address: a Ray of its own has one node")
+        raise click.UsageError("--nodes needs --address: Muster's own Ray has one node")
     if ready_file:
         _remove_old(ready_file)
     if log_file:
@@ -132,6 +145,6 @@ def _remove_old(ready_file: Path) -> None:
     try:
         ready_file.unlink(missing_ok=True)
     except OSError as error:
-        raise CliError(f"ready file {ready_file} cannot be written: {error.strerror}; say another path") from error
+        raise CliError(f"ready file {ready_file} cannot be written: {error.strerror}; use another path") from error
     if not os.access(ready_file.absolute().parent, os.W_OK):
-        raise CliError(f"ready file {ready_file} cannot be written: no directory for it; say another path")
+        raise CliError(f"ready file {ready_file} cannot be written: its directory does not exist; use another path")

@@ -14,7 +14,7 @@ JOBS = ("consumption", "lag", "rebalances", "attribution", "placement", "failove
 
 
 @click.command(
-    short_help="Answer a question about groups from the tables, with Spark.",
+    short_help="Analyse groups from the tables, with Spark.",
     epilog="Example: muster spark lag --from -1h --group billing --format json",
 )
 @click.argument("job", type=click.Choice(JOBS), metavar="JOB")
@@ -25,29 +25,31 @@ JOBS = ("consumption", "lag", "rebalances", "attribution", "placement", "failove
     type=click.Choice(("table", "json", "parquet", "html")),
     help="parquet and html go to --out. Default: what the name at --out ends with (.json, .html), else table.",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="File, or folder for parquet, instead of stdout.")
-@click.option("--stream", is_flag=True, help="Go on with what the tables grow by; --out keeps how far it came.")
-@click.option("--once", is_flag=True, help="With --stream: end when all that is there now is processed.")
+@click.option("--out", type=click.Path(path_type=Path), help="File, or folder for parquet. Default: stdout.")
+@click.option("--stream", is_flag=True, help="Keep processing new rows; --out stores the progress.")
+@click.option("--once", is_flag=True, help="With --stream: stop when all current rows are processed.")
 def spark(job: str, output: str | None, out: Path | None, stream: bool, once: bool, **options: Any) -> None:
-    """Run JOB over the tables that the cluster wrote, and show its answer.
+    """Run JOB over the tables that the cluster has written, and show the result.
 
-    JOB is consumption (who was sent how much), lag (how far behind and for how long), rebalances (how often, why, what
-    was lost), attribution (what has no group, and whose it was), placement (load of partitions, actors and nodes) or
-    failover (time to recover).
+    JOB is consumption (bytes sent to each group), lag (how far behind, and for how long), rebalances (how often, why,
+    and at what cost), attribution (bytes without a group, and whose they were), placement (load of partitions, actors
+    and nodes) or failover (time to recover).
 
-    Executors are actors on the cluster's Ray, through RayDP, at a lower priority than those that serve.
+    Executors are actors on the cluster's Ray, through RayDP, at a lower priority than the serving actors.
 
-    With --stream the answer is shown again whenever the tables have grown, until it is interrupted; nothing is kept.
-    With --out, a folder, nothing is shown but at the end of --once; the folder keeps what was read and how far the
-    stream came, so that the same one again goes on there, each row counted once.
+    With --stream the result is shown again whenever the tables have grown, until interrupted; nothing is stored. With
+    --out, a folder, the result is shown only at the end of --once; the folder stores the result and the progress of the
+    stream, so that the same command continues there, with each row counted once.
     """
     output = output or _format_of(out, stream)
     if once and not stream:
-        raise click.UsageError("--once ends a stream: give --stream, too.")
+        raise click.UsageError("--once needs --stream.")
     if stream and output not in ("table", "json"):
-        raise click.UsageError(f"a stream is shown as table or json, not as {output}; with --out it is kept as Parquet")
+        raise click.UsageError(
+            f"a stream can be shown as table or json, not as {output}; with --out it is written as Parquet"
+        )
     if out is None and output in ("parquet", "html"):
-        raise click.UsageError(f"--format {output} needs --out: say where to write.")
+        raise click.UsageError(f"--format {output} needs --out: the file or folder to write.")
     become_spark(jobs=(job,), output=output, out=out, stream=stream, once=once, **options)
 
 

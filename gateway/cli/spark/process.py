@@ -34,20 +34,20 @@ def spark_options(command: F) -> F:
     """What every command that runs jobs takes; the command hands them all to :func:`become_spark`."""
     for option in reversed(
         (
-            click.option("--from", "start", type=Moment(), help="First moment asked about: ISO 8601, or -1h, -7d."),
-            click.option("--to", "end", type=Moment(), help="The moment up to which it is asked, as --from."),
+            click.option("--from", "start", type=Moment(), help="Start of the time range: ISO 8601, or -1h, -7d."),
+            click.option("--to", "end", type=Moment(), help="End of the time range, in the same formats."),
             click.option(
-                "--group", "groups", multiple=True, type=NAME, metavar="GROUP", help="Only this one; may be repeated."
+                "--group", "groups", multiple=True, type=NAME, metavar="GROUP", help="Only this one. May be repeated."
             ),
             click.option("--bucket", "bucket_seconds", type=click.IntRange(1), help="Step of time series, in s."),
-            click.option("--top", type=click.IntRange(1), help="Rows of a ranking, at most."),
+            click.option("--top", type=click.IntRange(1), help="Maximum rows of a ranking."),
             click.option(
                 "--price-per-gib",
                 type=click.FloatRange(0),
                 callback=_finite,
-                help="Charge groups for what they were sent.",
+                help="Charge groups for the bytes sent to them.",
             ),
-            click.option("--timezone", type=Zone(), help="Whose days and hours are meant. Default UTC."),
+            click.option("--timezone", type=Zone(), help="Time zone of days and hours. Default UTC."),
             click.option(
                 "--commits-flush-ms",
                 type=click.IntRange(100),
@@ -58,25 +58,25 @@ def spark_options(command: F) -> F:
                 type=click.IntRange(100),
                 help="lag: metrics.end.offsets.flush.ms of the cluster, if it is not 10000.",
             ),
-            click.option("--lag-intervals", type=click.IntRange(2), help="lag: commits that a verdict is about."),
+            click.option("--lag-intervals", type=click.IntRange(2), help="lag: number of commits per verdict."),
             click.option(
-                "--what-if-partitions", type=click.IntRange(1), help="placement: with that many offsets partitions."
+                "--what-if-partitions", type=click.IntRange(1), help="placement: assume this many offsets partitions."
             ),
-            click.option("--what-if-nodes", type=click.IntRange(1), help="placement: on that many nodes."),
-            click.option("--local", is_flag=True, help="Spark of this machine instead of RayDP on the cluster."),
+            click.option("--what-if-nodes", type=click.IntRange(1), help="placement: assume this many nodes."),
+            click.option("--local", is_flag=True, help="Run Spark on this machine instead of through RayDP."),
             click.option(
                 "--executors",
                 type=click.IntRange(1),
                 default=1,
                 show_default=True,
-                help="How many, as actors on the Ray cluster.",
+                help="Number of executors, as actors on the Ray cluster.",
             ),
             click.option(
                 "--executor-cores",
                 type=click.IntRange(1),
                 default=1,
                 show_default=True,
-                help="Of each; with --local, of this machine.",
+                help="Cores of each; with --local, of this machine.",
             ),
             click.option(
                 "--executor-memory",
@@ -138,7 +138,7 @@ def become_spark(
 
 def _finite(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
     if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is no price")
+        raise click.BadParameter(f"{value} is not a price")
     return value
 
 

@@ -11,14 +11,14 @@ from muster.gateway.cli.spark.process import become_spark, spark_options
 
 
 @click.command(
-    short_help="Write a page with plots about the groups, from the tables.",
+    short_help="Write a page with tables and plots of the groups.",
     epilog="Example: muster report --out report.html --from -24h",
 )
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The HTML file.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The HTML file to write.")
 @spark_options
 def report(out: Path, **options: Any) -> None:
-    """Run every job of muster spark and write one page with their answers and plots.
+    """Run every job of muster spark and write one page with the results and plots.
 
-    The page is whole in itself: it needs no network and no script, and follows the reader's light or dark setting.
+    The page is self-contained: it needs no network and no script, and follows the reader's light or dark setting.
     """
     become_spark(jobs=(), output="html", out=out, **options)

@@ -54,7 +54,7 @@ def prepare(storage: Path) -> str:
     try:
         str(storage).encode()
     except UnicodeEncodeError:
-        raise CliError(f"storage path {storage} is not UTF-8, which Ray needs; say another with --storage") from None
+        raise CliError(f"storage path {storage} is not UTF-8, which Ray needs; choose another with --storage") from None
     try:
         (storage / "run").mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=storage):
@@ -63,7 +63,7 @@ def prepare(storage: Path) -> str:
     except OSError as error:
         raise CliError(
             f"storage path {storage} cannot be written: {error.strerror}; "
-            "make it writable for this user or say another with --storage"
+            "make it writable for this user or choose another with --storage"
         ) from error
 
 
@@ -98,7 +98,7 @@ def locked(storage: Path) -> Iterator[None]:
             where = f" on host {host}" if host not in (None, socket.gethostname()) else ""
             raise CliError(
                 f"storage path {storage} is in use by the muster up with pid {pid or 'unknown'}{where}; "
-                "stop it there with muster down or say another with --storage"
+                "stop it there with muster down or choose another with --storage"
             ) from None
         lock.truncate(0)
         lock.write(f"{os.getpid()} {socket.gethostname()}")

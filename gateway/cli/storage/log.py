@@ -24,7 +24,7 @@ _COLUMNS = ("PARTITION", "SEGMENTS", "BATCHES", "RECORDS", "LOG START", "LOG END
 
 @click.group(epilog="Example: muster log verify --storage ./muster-data")
 def log() -> None:
-    """Check and show what is stored: record batches, offsets, groups."""
+    """Check and show stored data: record batches, offsets, groups."""
 
 
 @log.command(epilog="Example: muster log verify flights __consumer_offsets-7")
@@ -37,12 +37,12 @@ def log() -> None:
     default=Path("muster-data"),
     help="Storage directory. Default ./muster-data.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def verify(what: tuple[str, ...], directory: Path, as_json: bool) -> None:
-    """Read all logs, or those that are named, and check them: CRCs, order, offsets, manifests, indexes, claims.
+    """Read all logs, or the named ones, and check them: CRCs, order, offsets, manifests, indexes, claims.
 
-    Nothing is changed. The exit code is 1 if anything is damaged. What a crash leaves behind and the next start puts
-    right, such as a torn tail, is told as a note. While Muster runs, ends of logs may look torn.
+    Nothing is changed. The exit code is 1 if anything is damaged. What a crash leaves behind and the next start
+    repairs, such as a torn tail, is reported as a note. While Muster runs, the ends of logs may look torn.
     """
     if storage.holder(directory):
         terminal.line(f"muster runs on {directory}: ends of logs that are being written to may look torn", err=True)
@@ -68,7 +68,7 @@ def _partitions(directory: Path, what: tuple[str, ...]) -> list[Path]:
     logs = directory / "logs"
     if not what:
         if not logs.is_dir():
-            raise CliError(f"there are no logs in {directory}; say with --storage where they are")
+            raise CliError(f"no logs in {directory}; specify the directory with --storage")
         return sorted(_of_topics(logs), key=_by_topic)
     return [path for name in what for path in _named(logs, name)]
 

@@ -42,22 +42,22 @@ class _Found(NamedTuple):
     default=Path("muster-data"),
     help="Storage directory. Default ./muster-data.",
 )
-@click.option("--offset", type=click.IntRange(0), default=0, help="Begin with the record at this offset.")
-@click.option("--max", "limit", type=click.IntRange(1), help="So many records at most.")
+@click.option("--offset", type=click.IntRange(0), default=0, help="Start with the record at this offset.")
+@click.option("--max", "limit", type=click.IntRange(1), help="Show at most this many records.")
 @click.option(
     "--format",
     "style",
     type=click.Choice(["table", "json"]),
     default="table",
     show_default=True,
-    help="Lines to read, or one JSON object per batch and line.",
+    help="Print text, or a JSON object per batch on each line.",
 )
 @click.option("--no-decode", is_flag=True, help=f"Show keys and values of {OFFSETS_TOPIC} as bytes, too.")
 def dump(what: str, directory: Path, offset: int, limit: int | None, style: str, no_decode: bool) -> None:
-    """Show the batches and records of a partition, or of one segment file, also of one that is set aside.
+    """Show the batches and records of a partition or of one segment file, including segments that were set aside.
 
-    Keys and values of __consumer_offsets are decoded: which offset was committed, who was in a group. A batch that is
-    damaged is named and passed over; the exit code is then 1.
+    Keys and values of __consumer_offsets are decoded: which offset was committed, who was in a group. A damaged batch
+    is reported and skipped; the exit code is then 1.
     """
     path = directory / "logs" / what
     path = path if path.is_dir() else Path(what)
@@ -76,7 +76,7 @@ def dump(what: str, directory: Path, offset: int, limit: int | None, style: str,
     if not batches:
         _say_that_nothing_is_there(path, offset)
     if damaged:
-        raise CliError(f"{damaged} damaged; muster log verify says more")
+        raise CliError(f"{damaged} damaged; see muster log verify")
 
 
 def _read(path: Path, offset: int) -> Iterator[_Found]:
@@ -98,11 +98,13 @@ def _say_that_nothing_is_there(path: Path, offset: int) -> None:
     segments = _segments(path)
     ends = [batch.header.next_offset for segment in segments for batch in inspection.read_batches(segment)]
     if ends:
-        raise CliError(f"nothing is at offset {offset} or behind it: the last record of {path} is at {max(ends) - 1}")
+        raise CliError(
+            f"there is nothing at offset {offset} or after it: the last record of {path} is at {max(ends) - 1}"
+        )
     if any(segment.stat().st_size for segment in segments):
-        raise CliError(f"{path} is no segment file, or damaged from its beginning")
+        raise CliError(f"{path} is not a segment file, or is damaged from the start")
     if offset:
-        raise CliError(f"nothing is at offset {offset} or behind it: {path} holds no batch")
+        raise CliError(f"there is nothing at offset {offset} or after it: {path} holds no batch")
     terminal.line(f"{path} holds no batch", err=True)
 
 

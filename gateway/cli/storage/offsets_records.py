@@ -29,11 +29,11 @@ def in_words(key: bytes | None, value: bytes | None) -> str | None:
     if isinstance(what, OffsetKey):
         place = f"group {what.group}, {what.topic}-{what.partition}"
         if not isinstance(held, CommittedOffset):
-            return f"{place}: no offset any more"
+            return f"{place}: offset deleted"
         metadata = f', metadata "{held.metadata}"' if held.metadata else ""
         return f"{place}: offset {held.offset}, leader epoch {held.leader_epoch}{metadata}"
     if not isinstance(held, GroupMetadata):
-        return f"group {what.group}: no group any more"
+        return f"group {what.group}: deleted"
     protocol = f"{held.protocol_type or '-'} {held.protocol or '-'}"
     members = "; ".join(_member_in_words(held, member) for member in held.members) or "no members"
     return f"group {what.group}: generation {held.generation}, {protocol}, leader {held.leader or '-'}: {members}"

@@ -32,7 +32,7 @@ def check_every_node(storage: Path, cluster_id: str) -> None:
         if not sees:
             raise CliError(
                 f"storage path {storage} is not the same directory on node {host}; "
-                "say with --storage one that all nodes share (NFS or the like)"
+                "choose one that all nodes share with --storage (NFS or the like)"
             )
 
 

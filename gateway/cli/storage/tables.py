@@ -24,7 +24,7 @@ _COLUMNS = ("TABLE", "ROWS", "FILES", "BYTES", "OLDEST", "NEWEST")
 
 @click.group(epilog="Example: muster tables list --storage ./muster-data")
 def tables() -> None:
-    """Show, check and compact the tables that Muster records for analysis."""
+    """List, check and compact the tables for analysis."""
 
 
 def _storage(command: Callable[..., None]) -> Callable[..., None]:
@@ -40,11 +40,11 @@ def _storage(command: Callable[..., None]) -> Callable[..., None]:
 
 @tables.command("list", epilog="Example: muster tables list --json")
 @_storage
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON, times in ms since the epoch.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; times in ms since the epoch.")
 def list_(directory: Path, as_json: bool) -> None:
-    """Tables with their rows, files, bytes, and times of the oldest and the newest row (UTC).
+    """List the tables with their rows, files, bytes, and the times of the oldest and newest row (UTC).
 
-    Files whose rows are in merged files too do not count. A file that cannot be read is in none of the sums.
+    Files whose rows are also in merged files do not count. An unreadable file is in none of the sums.
     """
     metrics = _metrics(directory)
     told = [summary(metrics, table) for table in TABLES]
@@ -54,18 +54,18 @@ def list_(directory: Path, as_json: bool) -> None:
         print_table(_COLUMNS, [_row(each) for each in told])
     unreadable = sum(each.unreadable for each in told)
     if unreadable:
-        terminal.line(f"{counted(unreadable, 'file')} cannot be read: muster tables verify says which", err=True)
+        terminal.line(f"{counted(unreadable, 'file')} cannot be read; see muster tables verify", err=True)
 
 
 @tables.command("verify", epilog="Example: muster tables verify samples commits")
 @click.argument("names", nargs=-1, metavar="[TABLE]...", type=click.Choice([*TABLES]))
 @_storage
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def verify_(names: tuple[str, ...], directory: Path, as_json: bool) -> None:
-    """Read all tables, or those that are named, and name files that are damaged, foreign or in a wrong folder.
+    """Read all tables, or the named ones, and list files that are damaged, foreign or in the wrong folder.
 
-    Nothing is changed. The exit code is 1 if there is such a file. Each one that is named can be moved away: the
-    others do not depend on it.
+    Nothing is changed. The exit code is 1 if there is such a file. A listed file can be moved away: the others do not
+    depend on it.
     """
     metrics = _metrics(directory)
     found = [] if names else [*foreign(metrics)]
@@ -87,21 +87,22 @@ def verify_(names: tuple[str, ...], directory: Path, as_json: bool) -> None:
 @click.option("--delay-ms", type=click.IntRange(min=0), help="As metrics.compaction.delay.ms. Default 15 minutes.")
 @click.option("--grace-ms", type=click.IntRange(min=0), help="As metrics.compaction.grace.ms. Default a day.")
 @click.option("--retention-ms", type=click.IntRange(min=0), help="As metrics.retention.ms. Default: nothing expires.")
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compact_(
     directory: Path, delay_ms: int | None, grace_ms: int | None, retention_ms: int | None, as_json: bool
 ) -> None:
-    """Merge each hour's small files into one now, and remove those that were merged longer than the grace ago.
+    """Merge each hour's small files into one now, and remove files that were merged longer ago than the grace period.
 
-    A running Muster does so by itself; doing it by hand beside it is harmless, but for a short --grace-ms: files go
-    that a job still reads, or a stream has yet to. The exit code is 1 if something had to be left as it is.
+    A running Muster does this by itself. Doing it by hand meanwhile is harmless, except with a short --grace-ms:
+    that removes files that a job still reads or a stream has not read yet. The exit code is 1 if something was left
+    unchanged.
     """
     policy = replace(Policy.of(MusterConfig.from_properties({})), retention_ms=retention_ms)
     given = {"delay_ms": delay_ms, "grace_ms": grace_ms}
     policy = replace(policy, **{name: value for name, value in given.items() if value is not None})
     outcome = compact(_metrics(directory), policy, lambda: time.time_ns() // 1_000_000)
     if outcome is None:
-        raise CliError(f"another compaction is at work on {directory}; try again in a minute")
+        raise CliError(f"another compaction is running on {directory}; try again in a minute")
     if as_json:
         print_json(asdict(outcome))
     else:
@@ -110,14 +111,14 @@ def compact_(
             f"{counted(outcome.removed, 'file')} removed, {counted(outcome.expired, 'hour')} expired"
         )
     for problem in outcome.problems:
-        terminal.line(f"left as it is: {problem}", err=True)
+        terminal.line(f"left unchanged: {problem}", err=True)
     if outcome.problems:
         raise CliError(f"{counted(len(outcome.problems), 'problem')}")
 
 
 def _metrics(directory: Path) -> Path:
     if not directory.is_dir():
-        raise CliError(f"there is no storage directory {directory}; say with --storage where it is")
+        raise CliError(f"there is no storage directory {directory}; specify it with --storage")
     return directory / "metrics"
 
 

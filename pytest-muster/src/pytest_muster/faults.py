@@ -170,7 +170,7 @@ class FaultClient:
                     response = connection.getresponse()
                     status, answer = response.status, _json_object(response.read())
                 except (OSError, HTTPException) as error:
-                    raise Unreachable(f"{url} does not answer: {str(error) or type(error).__name__}") from error
+                    raise Unreachable(f"{url} does not respond: {str(error) or type(error).__name__}") from error
             if status < 300 and not answer:
                 raise Unreachable(f"{url} does not answer as a gateway does")
             return status, answer

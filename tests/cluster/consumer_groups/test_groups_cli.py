@@ -190,11 +190,11 @@ def test_a_reset_and_the_way_back(muster: Muster, fresh: Fresh) -> None:
     topic, group = topic_of(muster, fresh("t"), 3), fresh("g")
     was = {0: (4, "mine"), 1: (9, "x" * 4090)}
     commit(muster, group, topic, was)
-    assert f"no reset of group {group} to undo" in refusal(muster, "reset-offsets", group, "--undo")
+    assert f"group {group} has no reset to undo" in refusal(muster, "reset-offsets", group, "--undo")
     done = run(muster, "reset-offsets", group, "--to-offset", "6", "--topic", topic, "--execute")
     assert done.returncode == 0, done.stderr
     assert "3 messages will be read again, 2 skipped; 3 offsets changed" in done.stdout
-    assert "metadata of some offsets are too long" in done.stdout
+    assert "the metadata of some offsets is too long" in done.stdout
     assert committed(muster, group) == dict.fromkeys(range(3), (6, ""))
     commit(muster, group, topic, {0: (8, "a consumer went on")})
 
@@ -222,7 +222,7 @@ def test_a_group_that_does_not_exist_yet_and_one_that_goes_with_its_undo(muster:
     assert f"{topic}-0 has no committed offset" in refusal(
         muster, "reset-offsets", group, "--shift-by", "1", "--topic", topic
     )
-    assert "has committed nothing" in refusal(muster, "reset-offsets", group, "--to-earliest", "--all-topics")
+    assert "has no committed offsets" in refusal(muster, "reset-offsets", group, "--to-earliest", "--all-topics")
     told(muster, "reset-offsets", group, "--to-latest", "--topic", f"{topic}:1", "--execute")
     assert committed(muster, group) == {1: (RECORDS, "")}
     other = fresh("g")
@@ -256,7 +256,7 @@ def test_members_are_in_the_way_named_and_evicted(muster: Muster, fresh: Fresh) 
         done = run(muster, "evict", group, "printer")
         assert done.returncode == 0
         assert f"evicted {member_id} (client printer on /127.0.0.1) from group {group}" in done.stderr
-        assert "comes back by itself" in done.stderr
+        assert "rejoins by itself" in done.stderr
         append(muster, topic, 2, 1)
         eventually(lambda: dict(member.committed), lambda found: found == {0: 11, 1: 11}, "it came back and goes on")
         assert member.identity() != (member_id,)
@@ -294,7 +294,7 @@ def test_whom_a_rebalance_waits_for(muster: Muster, fresh: Fresh) -> None:
     ("arguments", "code", "complaint"),
     [
         (["--to-earliest"], 2, "--topic or --all-topics"),
-        (["--all-topics"], 2, "Say where to"),
+        (["--all-topics"], 2, "Specify a target"),
         (["--to-earliest", "--to-latest", "--all-topics"], 2, "--to-earliest, --to-latest exclude each other"),
         (["--to-earliest", "--topic", "t", "--all-topics"], 2, "--topic, --all-topics exclude each other"),
         (["--undo", "--topic", "t"], 2, "--undo says which partitions"),

@@ -80,8 +80,8 @@ def test_inject_list_clear(full: Serving, faults: FaultClient) -> None:
     ("body", "content_type", "status", "text"),
     [
         ({"action": "drpo", "when": 5}, JSON, 400, "action: 'drpo' is not known (did you mean drop?)"),
-        ("{", JSON, 400, "the body is no JSON"),
-        ("", JSON, 400, "the body is no JSON"),
+        ("{", JSON, 400, "the body is not JSON"),
+        ("", JSON, 400, "the body is not JSON"),
         ("[]", JSON, 400, "a fault is an object with an action"),
         ('{"action": "drop"}', "text/plain", 415, "the body has to be application/json"),
         ({"action": "kill", "actor": "log-7"}, JSON, 404, "there is no log-7"),
@@ -129,7 +129,7 @@ class TestClient:
             faults.kill(group="g")
         full.controller.away = True
         try:
-            with pytest.raises(Unreachable, match="the controller does not answer"):
+            with pytest.raises(Unreachable, match="the controller does not respond"):
                 faults.faults()
         finally:
             full.controller.away = False
@@ -304,7 +304,7 @@ class TestPlans:
             ("steps: [", "this is no YAML"),
             ("steps: [{at: 0, action: drpo}]", "did you mean drop"),
             ("steps: [{at: 0, clear: other}]", "no step is named 'other'"),
-            (b"steps: \xff", "the body is no UTF-8"),
+            (b"steps: \xff", "the body is not UTF-8"),
         ],
     )
     def test_a_file_that_is_no_plan_does_nothing(

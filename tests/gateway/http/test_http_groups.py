@@ -151,7 +151,7 @@ def test_a_coordinator_that_never_answers_is_503(
     answers("history", never)
     status, body = get(full, f"/v1/groups/history?group={quote(group)}")
     assert status == 503
-    assert "does not answer" in body["error"]
+    assert "does not respond" in body["error"]
     full.run(cancelled.wait())
 
 
