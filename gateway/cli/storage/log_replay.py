@@ -56,7 +56,7 @@ class _Log:
     default=Path("muster-data"),
     help="Storage directory. Default ./muster-data.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def replay(what: str, directory: Path, as_json: bool) -> None:
     """Feed a partition of __consumer_offsets to the group coordinator, and show the groups that it has then.
 
@@ -98,7 +98,7 @@ def _partition(directory: Path, what: str) -> Path:
     path = directory / "logs" / what
     path = path if path.is_dir() else Path(what)
     if not path.is_dir():
-        raise CliError(f"{path} is no directory; name one of {OFFSETS_TOPIC}-<p>, or say with --storage where it is")
+        raise CliError(f"{path} is no directory; name one of {OFFSETS_TOPIC}-<p>, or specify it with --storage")
     return path
 
 
