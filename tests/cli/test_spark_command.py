@@ -72,14 +72,14 @@ def test_what_is_no_moment(text: str) -> None:
         (("spark", "lag", "--local", "--format", "html"), "--format html needs --out"),
         (
             ("spark", "lag", "--local", "--stream", "--format", "html"),
-            "a stream is shown as table or json, not as html",
+            "a stream can be shown as table or json, not as html",
         ),
         (
             ("spark", "placement", "--local", "--stream"),
             "has no streaming form; consumption, lag, attribution have one",
         ),
         (("spark", "lag", "--local", "--once"), "--once needs --stream"),
-        (("spark", "lag", "--local", "--price-per-gib", "nan"), "nan is no price"),
+        (("spark", "lag", "--local", "--price-per-gib", "nan"), "nan is not a price"),
         (("spark", "lag", "--local", "--out", "missing/lag.json"), "lag.json cannot be written: there is no folder"),
         (("report", "--local", "--out", "missing/lag.html"), "lag.html cannot be written: there is no folder"),
         (("spark", "lag", "--local", "--out", "."), "is a folder: name a file"),
