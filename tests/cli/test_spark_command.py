@@ -119,7 +119,7 @@ def test_a_heap_that_no_jvm_has_is_refused(muster: Muster, storage: Path) -> Non
 def test_a_ray_that_is_not_there(muster: Muster, storage: Path) -> None:
     done = muster("spark", "lag", "--address", "127.0.0.1:1", "--storage", str(storage))
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("muster: no Ray answers at 127.0.0.1:1: ")
+    assert done.stderr.splitlines()[-1].startswith("muster: no Ray responds at 127.0.0.1:1: ")
 
 
 def test_empty_tables_have_an_answer(muster: Muster, storage: Path, tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ class FaultClient:
                 except (OSError, HTTPException) as error:
                     raise Unreachable(f"{url} does not respond: {str(error) or type(error).__name__}") from error
             if status < 300 and not answer:
-                raise Unreachable(f"{url} does not answer as a gateway does")
+                raise Unreachable(f"{url} does not respond as a gateway does")
             return status, answer
         raise Unreachable(f"no gateway listens at {', '.join(failures)}")
 

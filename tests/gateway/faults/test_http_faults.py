@@ -83,7 +83,7 @@ def test_inject_list_clear(full: Serving, faults: FaultClient) -> None:
         ("{", JSON, 400, "the body is not JSON"),
         ("", JSON, 400, "the body is not JSON"),
         ("[]", JSON, 400, "a fault is an object with an action"),
-        ('{"action": "drop"}', "text/plain", 415, "the body has to be application/json"),
+        ('{"action": "drop"}', "text/plain", 415, "the body must be application/json"),
         ({"action": "kill", "actor": "log-7"}, JSON, 404, "there is no log-7"),
         ({"action": "pause", "actor": "log-7"}, JSON, 404, "there is no log-7"),
     ],
