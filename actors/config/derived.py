@@ -24,7 +24,7 @@ OFFSETS_TOPIC_FIXED: Mapping[str, str] = MappingProxyType(
         "message.timestamp.type": "CreateTime",
     }
 )
-"""Configs of ``__consumer_offsets`` that coordinators rely on: nobody can change them."""
+"""Configs of ``__consumer_offsets`` that coordinators rely on: they cannot be changed."""
 
 
 def group_config(config: MusterConfig) -> GroupConfig:

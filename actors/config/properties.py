@@ -493,7 +493,7 @@ class MusterConfig(BaseModel):
         return range(1) if self.actor_port_range is None else _port_range(self.actor_port_range)
 
     def advertised(self, gateway: int, host: str, port: int) -> tuple[str, int]:
-        """What clients are told of a gateway: the address given, as ``advertised.listeners`` changes it.
+        """What clients see of a gateway: the address given, as ``advertised.listeners`` changes it.
 
         ``gateway`` counts from 0.
         """
@@ -537,7 +537,7 @@ def property_names() -> set[str]:
 
 
 def unknown_property(name: str) -> str:
-    """What is to be said of a property that there is not."""
+    """The message for an unknown property."""
     for pattern, reason in NO_EFFECT:
         if re.fullmatch(pattern, name):
             return f"{name} has no effect in Muster ({reason}); leave it out"

@@ -171,7 +171,7 @@ def _lags_that_leave_no_time(config: TopicConfigs) -> list[str]:
 
 
 def valid_topic_configs(stored: Mapping[str, str]) -> dict[str, str]:
-    """Without what cannot be: another version has stored it, or somebody else than Muster."""
+    """Without what cannot be: another version stored it, or another program."""
     return {name: value for name, value in stored.items() if topic_config_errors({name: value}) is None}
 
 
