@@ -16,30 +16,30 @@ from tests.house.test_layers import ROOT
 
 _NOT_YET = """
     actors/audit/__init__.py actors/audit/auditor.py actors/audit/books.py actors/audit/outbox.py
-    actors/audit/over_ray.py actors/audit/sends.py actors/audit/series.py actors/config/derived.py
-    actors/config/properties.py actors/config/topics.py actors/controller/__init__.py actors/controller/actor.py
-    actors/controller/faults_over_ray.py actors/controller/history.py actors/controller/lifecycle.py
-    actors/controller/liveness.py actors/controller/nodes.py actors/controller/one_per_node.py
-    actors/controller/standbys.py actors/controller/supervisor.py actors/controller/topics.py
-    actors/controller/view_feed.py actors/faults/control.py actors/faults/history.py actors/faults/holder.py
-    actors/faults/matching.py actors/faults/model.py actors/faults/plan.py actors/faults/registry.py
-    actors/group/apis/admin.py actors/group/apis/join.py actors/group/apis/sync.py actors/group/codec/adapters.py
-    actors/group/codec/primitives.py actors/group/config.py actors/group/events.py actors/group/expiry.py
-    actors/group/membership.py actors/group/messages.py actors/group/rebalance.py actors/group/registry.py
-    actors/group/state.py actors/group/static.py actors/group/types.py actors/group/watchdog.py actors/log/actor.py
-    actors/log/commit.py actors/log/cumulative_size.py actors/log/fetch.py actors/log/files/append_times.py
-    actors/log/files/directory.py actors/log/files/index.py actors/log/files/loading.py actors/log/files/manifest.py
-    actors/log/files/recovery.py actors/log/files/segment.py actors/log/format/records.py actors/log/history.py
-    actors/log/partition.py actors/log/partitions.py actors/log/progress.py actors/log/reading.py actors/log/server.py
-    actors/log/service.py actors/log/trouble.py actors/log/upkeep/cleaner.py actors/log/upkeep/compaction.py
-    actors/log/upkeep/flushing.py actors/log/upkeep/retention.py actors/log/upkeep/schedule.py
-    actors/log/upkeep/segment_replacement.py actors/offsets/actor.py actors/offsets/held.py
-    actors/offsets/history/journal.py actors/offsets/history/open_windows.py actors/offsets/history/rebalances.py
-    actors/offsets/mapping_writer.py actors/offsets/metrics.py actors/offsets/partition.py actors/offsets/serving.py
-    actors/offsets/standby.py actors/reconciler/actor.py actors/reconciler/history.py actors/reconciler/reconciler.py
-    actors/runtime/actor.py actors/runtime/event_writer.py actors/runtime/follow.py actors/runtime/java.py
-    actors/runtime/zookeeper.py actors/tables/compaction.py actors/tables/folder.py actors/tables/hours.py
-    actors/tables/inspection.py actors/tables/rebalance_entry.py actors/tables/rebalances.py actors/tables/rollup.py
+    actors/audit/over_ray.py actors/audit/sends.py actors/audit/series.py actors/controller/__init__.py
+    actors/controller/actor.py actors/controller/faults_over_ray.py actors/controller/history.py
+    actors/controller/lifecycle.py actors/controller/liveness.py actors/controller/nodes.py
+    actors/controller/one_per_node.py actors/controller/standbys.py actors/controller/supervisor.py
+    actors/controller/topics.py actors/controller/view_feed.py actors/faults/control.py actors/faults/history.py
+    actors/faults/holder.py actors/faults/matching.py actors/faults/model.py actors/faults/plan.py
+    actors/faults/registry.py actors/group/apis/admin.py actors/group/apis/join.py actors/group/apis/sync.py
+    actors/group/codec/adapters.py actors/group/codec/primitives.py actors/group/config.py actors/group/events.py
+    actors/group/expiry.py actors/group/membership.py actors/group/messages.py actors/group/rebalance.py
+    actors/group/registry.py actors/group/state.py actors/group/static.py actors/group/types.py
+    actors/group/watchdog.py actors/log/actor.py actors/log/commit.py actors/log/cumulative_size.py
+    actors/log/fetch.py actors/log/files/append_times.py actors/log/files/directory.py actors/log/files/index.py
+    actors/log/files/loading.py actors/log/files/manifest.py actors/log/files/recovery.py actors/log/files/segment.py
+    actors/log/format/records.py actors/log/history.py actors/log/partition.py actors/log/partitions.py
+    actors/log/progress.py actors/log/reading.py actors/log/server.py actors/log/service.py actors/log/trouble.py
+    actors/log/upkeep/cleaner.py actors/log/upkeep/compaction.py actors/log/upkeep/flushing.py
+    actors/log/upkeep/retention.py actors/log/upkeep/schedule.py actors/log/upkeep/segment_replacement.py
+    actors/offsets/actor.py actors/offsets/held.py actors/offsets/history/journal.py
+    actors/offsets/history/open_windows.py actors/offsets/history/rebalances.py actors/offsets/mapping_writer.py
+    actors/offsets/metrics.py actors/offsets/partition.py actors/offsets/serving.py actors/offsets/standby.py
+    actors/reconciler/actor.py actors/reconciler/history.py actors/reconciler/reconciler.py actors/runtime/actor.py
+    actors/runtime/event_writer.py actors/runtime/follow.py actors/runtime/java.py actors/runtime/zookeeper.py
+    actors/tables/compaction.py actors/tables/folder.py actors/tables/hours.py actors/tables/inspection.py
+    actors/tables/rebalance_entry.py actors/tables/rebalances.py actors/tables/rollup.py
     actors/tables/schemas/groups.py actors/tables/slots.py actors/tables/spool.py actors/tables/store.py
     actors/wire/channel.py actors/wire/codec.py actors/wire/envelope.py actors/wire/limited_log.py
     actors/wire/questions.py actors/wire/server.py benchmarks/attribution/__main__.py benchmarks/attribution/cases.py
@@ -48,14 +48,14 @@ _NOT_YET = """
     benchmarks/commit_recording.py benchmarks/failover.py benchmarks/fetch_cost.py benchmarks/large.py
     benchmarks/many.py benchmarks/mapping.py benchmarks/members.py benchmarks/memory.py benchmarks/spark/beside.py
     benchmarks/spark/child.py benchmarks/spark/growth.py benchmarks/spark/scale.py benchmarks/table_world.py
-    docs/analytics.md docs/architecture.md docs/group-coordinator.md docs/metrics.md examples/demo/checks.py
-    examples/demo/child.py examples/demo/consume_aiokafka.py examples/demo/consume_confluent.py
-    examples/demo/counters.py examples/demo/observer.py examples/demo/producer.py examples/demo/run.py
-    examples/demo/stage.py gateway/actor.py gateway/apis/admin.py gateway/apis/cluster/k03_metadata.py
-    gateway/apis/configs/k32_describe_configs.py gateway/apis/configs/k74_list_config_resources.py
-    gateway/apis/data/k00_produce.py gateway/apis/data/k01_fetch.py gateway/apis/data/k02_list_offsets.py
-    gateway/apis/data/k21_delete_records.py gateway/apis/data/k22_init_producer_id.py
-    gateway/apis/groups/forwarding.py gateway/apis/groups/k08_offset_commit.py gateway/apis/groups/k09_offset_fetch.py
+    docs/analytics.md docs/group-coordinator.md examples/demo/checks.py examples/demo/child.py
+    examples/demo/consume_aiokafka.py examples/demo/consume_confluent.py examples/demo/counters.py
+    examples/demo/observer.py examples/demo/producer.py examples/demo/run.py examples/demo/stage.py gateway/actor.py
+    gateway/apis/admin.py gateway/apis/cluster/k03_metadata.py gateway/apis/configs/k32_describe_configs.py
+    gateway/apis/configs/k74_list_config_resources.py gateway/apis/data/k00_produce.py gateway/apis/data/k01_fetch.py
+    gateway/apis/data/k02_list_offsets.py gateway/apis/data/k21_delete_records.py
+    gateway/apis/data/k22_init_producer_id.py gateway/apis/groups/forwarding.py
+    gateway/apis/groups/k08_offset_commit.py gateway/apis/groups/k09_offset_fetch.py
     gateway/apis/groups/k10_find_coordinator.py gateway/apis/groups/k15_describe_groups.py
     gateway/apis/groups/k16_list_groups.py gateway/apis/groups/k42_delete_groups.py
     gateway/apis/groups/k47_offset_delete.py gateway/apis/partition_errors.py gateway/apis/partitions.py
