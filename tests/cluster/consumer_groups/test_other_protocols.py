@@ -86,7 +86,7 @@ def test_they_are_told_about_evicted_and_deleted_as_others(muster: Muster, worke
     assert "range (connect)" in run(muster, "history", connect.group).stdout
     for where in (["--to-earliest", "--topic", "t"], ["--undo"]):
         line = refusal(muster, "reset-offsets", connect.group, *where)
-        assert f"group {connect.group} is of protocol type connect: only groups of consumers have offsets" in line
+        assert f"group {connect.group} has protocol type connect: only consumer groups have offsets" in line
     assert f"{connect.id} (client connect-worker on /127.0.0.1)" in refusal(muster, "delete", connect.group)
     with Client(int(muster.bootstrap.split(",")[0].rpartition(":")[2]), "late") as late:
         Member(late, connect.group, protocol_type="connect", instance="late").request_join()
