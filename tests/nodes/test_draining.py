@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from muster.actors.runtime.process import now_ms
 from tests.cluster.consumer_groups.groups import create
 from tests.muster_process import eventually
 from tests.nodes.bench import SETTLED_S, Bench
@@ -26,6 +27,7 @@ def test_a_node_is_drained(on_nodes: Bench, fresh: Callable[[str], str]) -> None
         stable = clients.stability()
         drained = before["controller"]
 
+        began_ms = now_ms()
         done = drain(on_nodes, drained[:12])
         assert done.returncode == 0, done.stderr
         assert f"node {drained} " in done.stdout
@@ -38,7 +40,11 @@ def test_a_node_is_drained(on_nodes: Bench, fresh: Callable[[str], str]) -> None
         assert {name: after[name]["node_id"] for name in stayed} == stayed
         leavers = {"controller", *(name for name, home in moved(before).items() if home == drained)}
         told = eventually(
-            lambda: [row for row in table_rows(on_nodes.muster.storage, "lifecycle") if row["actor"] in leavers],
+            lambda: [
+                row
+                for row in table_rows(on_nodes.muster.storage, "lifecycle")
+                if row["actor"] in leavers and row["ts"] >= began_ms
+            ],
             lambda rows: leavers <= {row["actor"] for row in rows if row["event"] == "moved"},
             "the table lifecycle has all moves",
         )

@@ -37,6 +37,7 @@ TESTS = """
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -84,8 +85,19 @@ def test_a_plan_of_faults(muster):
     faults.run("outage.yaml")
     assert commit(muster, 7) == 7
     assert [fault["hits"] for fault in faults.faults()] == [1]
-    with urlopen(muster.metrics_urls[0], timeout=30) as answer:
-        assert 'muster_faults_injected_total{action="kill"' in answer.read().decode()
+    until(lambda: 'muster_faults_injected_total{action="kill"' in scrape(muster))  # the controller counts kills
+
+
+def scrape(muster):
+    with urlopen(muster.metrics_urls[0], timeout=30) as response:
+        return response.read().decode()
+
+
+def until(condition):
+    deadline_s = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
 
 
 def test_spark_through_raydp(muster):
