@@ -1,1 +1,1 @@
-"""The controller: topics, configs, which actors run and where, and who is told of it."""
+"""The controller: topics, configs, which actors run and where, and how the other actors learn of it."""

@@ -1,7 +1,7 @@
-"""The controller: which topics there are, which actors run and where, told to everybody as a ClusterView.
+"""The controller: which topics exist and which actors run where, published as a ClusterView.
 
-Topics live in ZooKeeper; actors are Ray's. The controller's own memory is only what it can ask both for
-again, so it may die at any time: its successor reads ZooKeeper, finds the named actors, and goes on.
+Topics are stored in ZooKeeper, and the actors are Ray's. The controller keeps in memory only what it can get from
+these two again, so it may die at any time: its successor reads ZooKeeper, finds the named actors, and continues.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ _ZOOKEEPER_RETRY_S = 0.2
 _ACTIVATE_S = 30.0
 _READY_S = 300.0
 _ADOPT_S = 3.0
-"""How long a new controller waits for an actor of its predecessor's; one that lives answers within milliseconds."""
+"""How long a new controller waits for each of its predecessor's actors; a live one answers within milliseconds."""
 
 
 class Controller:
-    """The Ray actor ``controller``. Every method may be called again: a caller that saw an error cannot know."""
+    """The Ray actor ``controller``. Every method may be retried: after an error, a caller cannot know the outcome."""
 
     def __init__(self, settings: ClusterSettings, secret: bytes, gateway_class: type) -> None:
         log_to_file(Path(settings.storage), "controller")
@@ -74,7 +74,7 @@ class Controller:
         self._version = 0
         self._feed = ViewFeed()
         self._leaders: Leaders = {}
-        """The last there were; kept while there is no gateway."""
+        """The most recent leaders; kept while there is no gateway."""
         self._history = ControllerHistory(settings)
         self._supervisor = Supervisor(
             self._publish,
@@ -91,7 +91,7 @@ class Controller:
     # -- start -----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Come up once, whoever asks first; a successor is asked by the gateways' next ``watch``."""
+        """Start once, on the first call. In a successor, the gateways' next ``watch`` makes that call."""
         if self._starting is None or (self._starting.done() and self._starting.exception()):
             self._starting = asyncio.get_running_loop().create_task(self._start())
         await asyncio.shield(self._starting)
@@ -161,7 +161,7 @@ class Controller:
             await move_controller(node_id, self._settings, type(self), *arguments)
 
     def _end_when_superseded(self) -> None:
-        """A controller that is paused or cut off has a successor when it comes back: it must not touch any actor."""
+        """A controller that was paused or cut off may have a successor; then it must not touch any actor."""
         assert self._zk is not None
         assert self._own_epoch is not None
 
@@ -172,14 +172,14 @@ class Controller:
         when_superseded(self._zk, self._own_epoch, end)
 
     async def _adopt_standbys(self, left: set[str]) -> Mapping[int, ActiveStandby]:
-        """What a predecessor's standbys serve; asked before the actors whose place they took are."""
+        """What a predecessor's standbys serve. Standbys are queried before the actors that they replace."""
         for number in sorted(_numbers("standby", left)):
             self._manage_standby_on(None, number)
         await self._adopt({name for name in left if name.startswith("standby-")})
         return await self._supervisor.standbys.found()
 
     async def _next_offsets_epoch(self, partition: int, owner: str) -> int:
-        """Waits while ZooKeeper is away, which has lines of its own: whoever asks has everything else ready."""
+        """Waits while ZooKeeper is unavailable, which is logged elsewhere: the caller has everything else ready."""
         assert self._zk is not None
         holder = self._own_epoch
         while True:
@@ -189,15 +189,15 @@ class Controller:
                 await asyncio.sleep(_ZOOKEEPER_RETRY_S)
 
     async def _adopt(self, left: set[str]) -> None:
-        """Wait for what a predecessor's actors say of themselves: nobody sees a view before ``start`` has ended.
+        """Wait for a predecessor's actors to report what they serve. No view is visible before ``start`` has ended.
 
-        A first view without them would tell the gateways to drop every connection, while all of them serve.
+        A first view without these actors would make the gateways drop every connection, although all of them serve.
         """
         known = [managed for name, managed in self._supervisor.actors.items() if name in left]
         await asyncio.gather(*(self._supervisor.alive(managed, _ADOPT_S) for managed in known))
 
     async def _told_leaders(self) -> Leaders:
-        """As a predecessor's gateways have them; none without such a gateway."""
+        """The leaders in the views of a predecessor's gateways; empty without such a gateway."""
         actors = self._supervisor.actors
         gateways = [actors[name] for name in sorted(actors) if name.startswith("gateway-")]
         told = await asyncio.gather(*(_view_of(gateway) for gateway in gateways if gateway.state == "alive"))
@@ -205,7 +205,7 @@ class Controller:
         return max(views, key=lambda view: view.order).leaders if views else {}
 
     def _left_behind(self) -> set[str]:
-        """Names of the actors that a predecessor made."""
+        """Names of the actors that a predecessor created."""
         actors = ray.util.list_named_actors(all_namespaces=True)
         return {actor["name"] for actor in actors if actor["namespace"] == self._settings.namespace}
 
@@ -227,7 +227,7 @@ class Controller:
         )
 
     def _maker(self, name: str, cls: type, *args: Any, node_id: str | None = None) -> Callable[[str | None], Any]:
-        """``node_id``: the one node where it runs; None: where it was moved to, or NodeMoves puts it."""
+        """``node_id``: the only node where it may run; None: where it was moved to, or where NodeMoves places it."""
         settings, secret = self._settings, self._secret
 
         def make(moved_to: str | None) -> Any:
@@ -258,11 +258,11 @@ class Controller:
         task.add_done_callback(self._tasks.discard)
 
     async def identity(self) -> tuple[str, str]:
-        """Cluster id and storage path of the cluster that this controller is of; answered also while it starts."""
+        """Cluster id and storage path of this controller's cluster; available while the controller starts, too."""
         return self._settings.cluster_id, self._settings.storage
 
     async def ready(self) -> list[dict[str, Any]]:
-        """Wait until every actor of the start serves. RuntimeError naming those that do not, and why."""
+        """Wait until every actor that was started serves. RuntimeError names those that do not, and why."""
         await self.start()
         if self._settings.gateway_ports is None:
             await self._first_gateway()
@@ -274,7 +274,7 @@ class Controller:
         return self._gateways()
 
     async def _first_gateway(self) -> None:
-        """Where nodes decide which gateways there are: wait until the first serves."""
+        """Wait until the first gateway serves, where the nodes decide which gateways there are."""
         if not await self._feed.until(lambda view: bool(view.brokers), _READY_S):
             raise RuntimeError("no node has a gateway that serves")
 
@@ -318,7 +318,7 @@ class Controller:
         self._feed.publish(view)
 
     async def watch(self, after: tuple[int, int] | None, follower: str | None = None) -> ClusterView | None:
-        """See :meth:`ViewFeed.after`; ``follower`` is the name of the actor that asks."""
+        """See :meth:`ViewFeed.after`; ``follower`` is the name of the calling actor."""
         await self.start()
         return await self._feed.after(after, follower)
 
@@ -327,37 +327,37 @@ class Controller:
         await self.start()
         return await self._feed.until_followed(timeout_s)
 
-    # -- what gateways ask -----------------------------------------------------------------------------
+    # -- requests of gateways --------------------------------------------------------------------------
 
     async def activate(self, partition: int) -> None:
-        """Have ``offsets-<partition>`` running. RuntimeError if it does not come up."""
+        """Make sure that ``offsets-<partition>`` runs. RuntimeError if it does not start."""
         await self.start()
         managed = self._manage_offsets(partition)
         if not await self._supervisor.alive(managed, _ACTIVATE_S):
             raise RuntimeError(f"offsets-{partition}: {managed.error or 'does not start'}")
 
     async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]:
-        """Create topics that do not exist yet; each for itself."""
+        """Create topics that do not exist yet, each independently of the others."""
         return await (await self._topics_admin()).create(topics, validate_only)
 
     async def delete_topics(self, names: Sequence[str]) -> list[TopicOutcome]:
-        """Delete topics; their data and their committed offsets go with them."""
+        """Delete topics, with their data and their committed offsets."""
         return await (await self._topics_admin()).delete(names)
 
     async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]:
-        """Grow topics to these numbers of partitions."""
+        """Increase topics to these numbers of partitions."""
         return await (await self._topics_admin()).add_partitions(totals, validate_only)
 
     async def alter_configs(self, alterations: Sequence[Alteration], validate_only: bool) -> list[TopicOutcome]:
-        """Change what is set on topics, brokers and groups; each for itself, in their order."""
+        """Change configs of topics, brokers and groups, in order and each independently of the others."""
         return await (await self._topics_admin()).alter_configs(alterations, validate_only)
 
     async def producer_ids(self) -> range:
-        """A block of producer ids that nobody had before."""
+        """A block of producer ids that were never given out before."""
         return await (await self._topics_admin()).producer_ids()
 
     async def faults(self, what: str, *arguments: Any) -> dict[str, Any]:
-        """What ``FaultControl.ask`` answers. RuntimeError unless fault injection is enabled."""
+        """The result of ``FaultControl.ask``. RuntimeError unless fault injection is enabled."""
         await self.start()
         if self._faults is None:
             raise RuntimeError("fault injection is off")
@@ -371,7 +371,7 @@ class Controller:
     # -- operators -------------------------------------------------------------------------------------
 
     async def status(self) -> dict[str, Any]:
-        """Nodes and actors, for ``muster status``. Ray keeps nodes that are dead: only those that still matter."""
+        """Nodes and actors, for ``muster status``. Ray also lists dead nodes: only those with actors are included."""
         await self.start()
         nodes = await asyncio.to_thread(ray.nodes)
         actors = self._supervisor.actors
@@ -410,7 +410,7 @@ class Controller:
         return ControllerNode(broker_id=broker_id, timestamp_ms=now_ms(), node_id=node_id).encode()
 
     async def stop(self) -> None:
-        """Stop in order: gateways, so that no request comes; coordinators; logs; the rest."""
+        """Stop the actors in order: gateways, so no more requests arrive, reconciler, coordinators, standbys, logs."""
         for task in list(self._tasks):
             task.cancel()
         if self._faults is not None:
@@ -425,7 +425,7 @@ class Controller:
 
 
 def _numbers(kind: str, names: set[str]) -> set[int]:
-    """Numbers of the actors of a kind."""
+    """Numbers of the actors of that kind."""
     return {int(match[1]) for name in names if (match := re.fullmatch(rf"{kind}-(\d+)", name))}
 
 

@@ -1,4 +1,4 @@
-"""What gateways ask the controller to change, and what it answers."""
+"""Changes that gateways request of the controller, and their outcomes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicOutcome:
-    """What became of one topic, or of one resource with configs, of an administrative request."""
+    """The outcome for one topic, or for one resource with configs, of an administrative request."""
 
     name: str
     error: int
-    """A Kafka error code; 0 when done (or when it would be, for validate_only)."""
+    """A Kafka error code; 0 on success (with validate_only: if it would succeed)."""
     message: str | None = None
     topic: Topic | None = None

@@ -1,4 +1,4 @@
-"""Faults in a cluster on Ray: where actors are, how gateways are told, and how something is done on another node."""
+"""Faults in a cluster on Ray: locates actors, informs gateways, and runs functions on other nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from muster.placement.hashing import partition_for
 log = logging.getLogger(__name__)
 
 _TELL_S = 5.0
-"""How long a gateway that lives may take to answer before the fault counts as injected without it."""
+"""How long a live gateway may take to respond before the fault counts as injected without it."""
 _ELSEWHERE_S = 30.0
 
 
@@ -31,7 +31,7 @@ class RayCluster:
     """For the controller's process; an :class:`muster.actors.faults.control.Cluster`."""
 
     def __init__(self, supervisor: Supervisor, own: Process, offsets_partitions: Callable[[], int]) -> None:
-        """``own``: where the controller itself runs."""
+        """``own``: the process that the controller itself runs in."""
         self._supervisor = supervisor
         self._own = own
         self._offsets_partitions = offsets_partitions
@@ -62,7 +62,7 @@ class RayCluster:
         return [managed for managed in actors if managed.name.startswith("gateway-") and managed.handle is not None]
 
     async def tell(self, book: Book, paused: set[str]) -> list[str]:
-        """A gateway that is only starting gets it too, since it may have asked a moment before."""
+        """Gateways that are still starting get it too: they may have requested the faults a moment before."""
         return await self._each(lambda gateway: gateway.take_faults.remote(book), paused)
 
     async def gather(self, paused: set[str]) -> None:
@@ -76,14 +76,14 @@ class RayCluster:
         return [gateway.name for gateway, call in calls if call in waited and not call.done()]
 
     async def run(self, node_id: str, work: Callable[..., Any], *arguments: Any) -> Any:
-        """FaultError if it cannot be done there."""
+        """FaultError if the work cannot be done there."""
         if node_id == self._own.node_id:
             return await asyncio.to_thread(work, *arguments)
         return await run_on(node_id, work, *arguments)
 
 
 async def _answer(call: Any) -> None:
-    """A gateway that died asks for the faults when it starts again."""
+    """A gateway that died requests the faults when it starts again."""
     try:
         await call
     except RayError as error:
@@ -91,7 +91,7 @@ async def _answer(call: Any) -> None:
 
 
 async def run_on(node_id: str, work: Callable[..., Any], *arguments: Any) -> Any:
-    """Call the function in a process of Ray's on that node. FaultError if it fails or the node does not answer."""
+    """Call the function in a Ray process on that node. FaultError if it fails or the node does not respond."""
     here = NodeAffinitySchedulingStrategy(node_id, soft=False)
     task = ray.remote(work).options(num_cpus=0, max_retries=0, scheduling_strategy=here)
     try:

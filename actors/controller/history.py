@@ -1,4 +1,4 @@
-"""The controller's tables: ``lifecycle`` and ``faults``, and what there is to tell of the controller itself."""
+"""The controller's tables, ``lifecycle`` and ``faults``, and the rows about the controller itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from muster.actors.tables.schemas.cluster import FAULTS, LIFECYCLE
 
 
 class ControllerHistory:
-    """For the controller's process, from its beginning; nothing of it blocks or raises."""
+    """For the controller's process, from its start; no method blocks or raises."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         storage, flush_ms = Path(settings.storage), settings.config.metrics_events_flush_ms
@@ -36,7 +36,7 @@ class ControllerHistory:
         self.faults.collect()
 
     def begins(self, found: Collection[str]) -> None:
-        """Write files from now on; ``found`` are the actors that a predecessor left."""
+        """Begin to write files; ``found`` are the actors that a predecessor left."""
         self.lifecycle.found(found)
         self._lifecycle.start()
         self._faults.start()
@@ -48,7 +48,7 @@ class ControllerHistory:
 
     @contextmanager
     def moving(self, node_id: str) -> Iterator[None]:
-        """Within, the controller is replaced by one on that node; if that fails, it serves on."""
+        """In this context, a controller on that node replaces this one; if that fails, this one continues to serve."""
         self.lifecycle.controller("moved", self._own, f"to node {node_id}")
         try:
             yield
@@ -57,7 +57,7 @@ class ControllerHistory:
             raise
 
     async def stopped(self) -> None:
-        """The controller stops: the last rows."""
+        """The controller stops: write the last rows."""
         self.lifecycle.controller("stopped", self._own)
         await self._lifecycle.close()
         await self._faults.close()

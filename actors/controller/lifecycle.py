@@ -1,7 +1,7 @@
-"""The table ``lifecycle``: when which actor was lost, started, served, moved and stopped, as somebody else saw it.
+"""The table ``lifecycle``: when each actor was lost, started, served, moved and stopped, as another process saw it.
 
-The controller tells of all actors and of itself; gateways tell when the controller does not answer, and when it does
-again. Of an ``offsets-<p>`` it is about who serves the partition: a standby that serves in its place serves, too.
+The controller reports all actors and itself. Gateways report when the controller stops responding, and when it responds
+again. For an ``offsets-<p>``, the rows are about its partition: a standby that serves in its place counts as serving.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _FOUND = "found by a new controller"
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Which process serves for an actor."""
+    """The process that serves for an actor."""
 
     pid: int | None
     node_id: str | None
     epoch: int | None = None
     """Leader epoch of an offsets partition; controller epoch of the controller."""
     standby: str | None = None
-    """The standby whose process it is; None: the actor's own."""
+    """The standby whose process this is; None: it is the actor's own."""
 
 
 _UNKNOWN = Server(None, None)
@@ -34,15 +34,15 @@ _UNKNOWN = Server(None, None)
 
 @dataclass(slots=True)
 class _Life:
-    """What was told of an actor last."""
+    """What was last reported of an actor."""
 
     server: Server | None = None
     starting: tuple[str | None] | None = None
-    """That its own process is to serve, and why it did not the last time; None: not yet."""
+    """Its own process was requested to serve; holds why it did not the last time. None: not requested yet."""
 
 
 class Lifecycle:
-    """What there is to tell of actors, each change once. ``now_ms`` is the wall clock in ms."""
+    """Reports the changes of actors, each once. ``now_ms`` is the wall clock in ms."""
 
     def __init__(self, add: Add, now_ms: Callable[[], int], seen_by: str = CONTROLLER) -> None:
         self._add = add
@@ -52,18 +52,18 @@ class Lifecycle:
         self._found: set[str] = set()
 
     def found(self, names: Collection[str]) -> None:
-        """A predecessor made these actors: if they serve, they are not started for it."""
+        """A predecessor created these actors: those that serve did not have to be started."""
         self._found.update(names)
 
     def starting(self, managed: Managed) -> None:
-        """A process of the actor is asked to serve; told again only if it cannot, and why is news."""
+        """A process of the actor was requested to serve. Reported again only if it cannot, for a new reason."""
         life, starting = self._life(managed.name), (managed.error,)
         if life.starting != starting and managed.name not in self._found:
             life.starting = starting
             self._tell(managed.name, "starting", _UNKNOWN, managed.error)
 
     def see(self, managed: Managed, reason: str | None = None) -> None:
-        """The actor may be served by another process than before, or by none, for that reason."""
+        """Another process than before, or none, may serve for the actor now; ``reason`` says why."""
         life, server = self._life(managed.name), server_of(managed)
         before, life.server = life.server, server
         if server == before:
@@ -76,20 +76,20 @@ class Lifecycle:
             self._tell(managed.name, "serving", server, self._why(managed.name, before, server))
 
     def moves(self, managed: Managed, node_id: str) -> None:
-        """The actor is about to be ended, to serve on that node: what comes is no loss."""
+        """The actor is about to be ended, to serve on that node: what follows is no loss."""
         life = self._life(managed.name)
         if life.server is not None:
             self._tell(managed.name, "moved", life.server, f"to node {node_id}")
             life.server = life.starting = None
 
     def stopped(self, managed: Managed) -> None:
-        """The actor was ended on purpose, and is kept no more."""
+        """The actor was ended on purpose, and is no longer managed."""
         life = self._lives.pop(managed.name, None)
         if life is not None:
             self._tell(managed.name, "stopped", life.server or _UNKNOWN, None)
 
     def controller(self, event: str, server: Server, reason: str | None = None) -> None:
-        """Of the controller: ``starting``, ``serving``, ``lost``, ``moved`` or ``stopped``."""
+        """Report the controller: ``starting``, ``serving``, ``lost``, ``moved`` or ``stopped``."""
         self._tell(CONTROLLER, event, server, reason)
 
     def _life(self, name: str) -> _Life:
@@ -120,7 +120,7 @@ class Lifecycle:
 
 
 class ControllerSeen:
-    """What somebody who asks the controller all the time tells of it: only changes, and nothing before it answered."""
+    """The controller as seen by a client that polls it: reports changes only, and none before its first response."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
@@ -128,21 +128,21 @@ class ControllerSeen:
         self._is_away = False
 
     def answered(self, epoch: int) -> None:
-        """It answered under that controller epoch."""
+        """The controller responded under that controller epoch."""
         self._server = Server(None, None, epoch)
         if self._is_away:
             self._is_away = False
             self._lifecycle.controller("serving", self._server)
 
     def silent(self, reason: str) -> None:
-        """It did not answer."""
+        """The controller did not respond."""
         if self._server is not None and not self._is_away:
             self._is_away = True
             self._lifecycle.controller("lost", self._server, reason)
 
 
 def server_of(managed: Managed) -> Server | None:
-    """Who serves for the actor now."""
+    """The process that serves for the actor now."""
     active_standby, started = managed.active_standby, managed.started
     if active_standby is not None:
         standby = active_standby.standby

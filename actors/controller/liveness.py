@@ -1,4 +1,4 @@
-"""Whether an actor that has not died still does anything: it answers a ping, or it counts as dead."""
+"""Whether an actor whose process exists still works: it responds to pings, or it counts as dead."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _MAX_PERIOD_S = 2.0
 
 
 class Unresponsive(RuntimeError):
-    """An actor has not answered a ping in time: it hangs, is paused, or cannot be reached."""
+    """An actor has not responded to a ping in time: it hangs, is paused, or cannot be reached."""
 
 
 async def while_alive(call: Awaitable[T], ping: Ping, timeout_s: float) -> T:
-    """The call's result or error. Unresponsive once a ping was not answered within ``timeout_s``; 0: never.
+    """The call's result or error. Unresponsive once a ping got no response within ``timeout_s``; 0: never.
 
-    A process may take any time to come up, and is held to its answers from the first one on. RayErrors of a ping
-    decide nothing: if the process is gone, the call says so.
+    A process may take any time to start; the timeout applies after its first response to a ping. RayErrors of a ping
+    are ignored: if the process has ended, the call fails.
     """
     running = asyncio.ensure_future(call)
     late = asyncio.ensure_future(_until_late(ping, timeout_s)) if timeout_s else asyncio.Event().wait()
@@ -61,7 +61,7 @@ async def _first(ping: Ping) -> None:
 
 
 async def _answered(answer: asyncio.Future[Any], timeout_s: float) -> bool:
-    """Whether the answer, or an error, comes in time. A pause of this process itself counts as one slice only."""
+    """Whether the response, or an error, arrives in time. A pause of this process counts as one slice at most."""
     for _ in range(_SLICES):
         await asyncio.wait([answer], timeout=timeout_s / _SLICES)
         if answer.done():

@@ -1,4 +1,4 @@
-"""What the controller knows of each actor that it keeps."""
+"""What the controller knows about each actor that it manages."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from muster.placement.view import Endpoint
 
 @dataclass(slots=True)
 class Managed:
-    """One actor: how to make it, and how it is."""
+    """One actor: how to create it, and its state."""
 
     name: str
     make: Callable[[str | None], Any]
-    """Creates the named actor, on that node if it is one and can take it, or gives the handle of the one there is."""
+    """Returns a handle of the named actor, which is created if needed, on the given node if any and if it can be."""
     many: bool = False
-    """One of many of its kind: they take turns to start."""
+    """Whether it is one of many of its kind, which take turns to start."""
     partition: int | None = None
-    """Of ``__consumer_offsets``, if it is an offsets actor."""
+    """Its partition of ``__consumer_offsets``, if it is an offsets actor."""
     node_id: str | None = None
-    """Where it was moved to."""
+    """The node that it was moved to."""
     handle: Any = None
     state: str = "starting"
     """starting, alive, restarting, failed or stopped."""
     started: Started | None = None
     process: tuple[int, str] | None = None
-    """Pid and node of the process that answered last; it may still start."""
+    """Pid and node of the process that last responded to a ping; it may still be starting."""
     starts: int = 0
     error: str | None = None
     active_standby: ActiveStandby | None = None
-    """What serves instead of it, until it has taken over itself."""
+    """The standby that serves in its place, until it has taken over itself."""
     covering: asyncio.Task[None] | None = None
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """Where its requests go now."""
+        """Where its requests are sent now."""
         if self.active_standby is not None:
             return self.active_standby.started.endpoint
         return self.started.endpoint if self.started and self.state == "alive" else None

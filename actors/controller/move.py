@@ -1,4 +1,4 @@
-"""Moves the controller to another node: the one actor that the controller's supervisor cannot move."""
+"""Moves the controller to another node: its own supervisor cannot do that."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ _START_S = 30.0
 
 
 class ControllerMover:
-    """The Ray actor ``controller-mover``: ends the controller, makes a new one on its own node, and ends itself.
+    """The Ray actor ``controller-mover``: ends the controller, creates a new one on its own node, and ends itself.
 
-    It is detached and restarts for ever, so a crash between the two does not leave the cluster without a controller.
+    It is detached and always restarts, so a crash between the two steps does not leave the cluster without a
+    controller.
     """
 
     def __init__(self, settings: ClusterSettings, old_actor_id: str, controller: type, *arguments: Any) -> None:
-        """``controller(*arguments)`` is what the new one is made of; ``old_actor_id`` is what it replaces."""
+        """``controller(*arguments)`` creates the new controller; ``old_actor_id`` is the one that it replaces."""
         log_to_file(Path(settings.storage), NAME)
         self._namespace = settings.namespace
         self._old_actor_id = old_actor_id
@@ -48,7 +49,7 @@ class ControllerMover:
             time.sleep(_RETRY_S)
 
     def _replaced(self) -> bool:
-        """Whether a controller serves that is not the old one. Anybody else may have made it, too."""
+        """Whether a controller other than the old one serves. Another process may have created it."""
         node_id = ray.get_runtime_context().get_node_id()
         try:
             found = detached(self._controller, "controller", self._namespace, *self._arguments, node_id=node_id)
@@ -63,13 +64,13 @@ class ControllerMover:
         return True
 
     def ping(self) -> None:
-        """Answers once the process is there."""
+        """Returns once the process runs."""
 
 
 async def move_controller(node_id: str, settings: ClusterSettings, controller: type, *arguments: Any) -> None:
-    """Called by the controller, that is ended by this: have another one of ``controller(*arguments)`` on that node.
+    """Replace the calling controller by a new ``controller(*arguments)`` on that node; this ends the caller.
 
-    RayError if that node cannot take one; then nothing has changed.
+    RayError if that node cannot run it; then nothing has changed.
     """
     own_id = ray.get_runtime_context().get_actor_id()
 

@@ -1,8 +1,7 @@
-"""Which node each actor is on, as the controller keeps it: off drained nodes, and a share for nodes that come.
+"""Moves actors between nodes: away from drained nodes, and a share of them to new nodes.
 
-One move at a time, each decided by :mod:`muster.placement.moves` on what is true then. So nothing has to be remembered
-but which nodes are drained, and that is in ZooKeeper: a controller that dies in the middle is followed by one that
-goes on.
+There is one move at a time; :mod:`muster.placement.moves` decides each from the current state. Only the set of drained
+nodes has to be remembered, and it is in ZooKeeper: if a controller dies halfway, its successor continues.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ log = logging.getLogger(__name__)
 _PERIOD_S = 1.0
 _AFTER_FAILURE_S = 5.0
 _MAX_FAILURES = 3
-"""After so many moves to it that failed, a node that came is left as it is."""
+"""After this many failed moves to a new node, it is left as it is."""
 _KINDS = ("offsets", "log", "reconciler", "gateway")
-"""What is moved, in this order; a gateway last, since its clients have to connect elsewhere."""
+"""Kinds of actors in the order in which they are moved; gateways last, since their clients have to reconnect."""
 
 
 class NodeError(ValueError):
-    """What is asked cannot be done to that node. The message is for the operator."""
+    """The node cannot be drained. The message is for the operator."""
 
 
 class NodeMoves:
-    """For the controller's event loop; blocking calls are made on threads."""
+    """For the controller's event loop; blocking calls run in threads."""
 
     def __init__(
         self,
@@ -55,7 +54,7 @@ class NodeMoves:
     ) -> None:
         """``per_node``: kinds of actors that each node has one of, in the order in which a drained node loses them.
 
-        ``move_controller`` replaces this process by one on the node that it is given.
+        ``move_controller`` replaces this process by one on the given node.
         """
         self._supervisor = supervisor
         self._zk = zk
@@ -72,12 +71,12 @@ class NodeMoves:
         self._wake = asyncio.Event()
 
     def load(self) -> None:
-        """Read which nodes are drained, and which there are. Blocks. ZooKeeperUnreachable, RayError."""
+        """Read which nodes are drained, and which are alive. Blocks. ZooKeeperUnreachable, RayError."""
         self._drained = drains.drained(self._zk)
         self._alive = frozenset(node["NodeID"] for node in _nodes() if node["Alive"])
 
     def home_for(self, actor: str, moved_to: str | None) -> str:
-        """The node for an actor that is made now: ``moved_to`` while it can be. Blocks. RayError."""
+        """The node for an actor that is created now: ``moved_to`` if that is usable. Blocks. RayError."""
         usable = self._usable(frozenset(node["NodeID"] for node in _nodes() if node["Alive"]))
         with self._making:
             places = ((name, self._place_of(managed)) for name, managed in list(self._supervisor.actors.items()))
@@ -88,7 +87,7 @@ class NodeMoves:
             return found
 
     def _place_of(self, managed: Managed) -> str | None:
-        """The node that an actor is on, or is being made on."""
+        """The node that an actor runs on, or is being created on."""
         if managed.started is not None and (managed.state == "alive" or managed.name not in self._made_on):
             return managed.started.node_id
         return self._made_on.get(managed.name)
@@ -97,11 +96,11 @@ class NodeMoves:
         return self._roster.settled(now_ms()) & nodes or nodes
 
     def _usable(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Those that are not drained; all of them if all are, since actors have to be somewhere."""
+        """The nodes that are not drained; if all are drained, all of them, since actors have to run somewhere."""
         return nodes - self._drained or nodes
 
     async def run(self) -> None:
-        """For as long as the controller lives."""
+        """Runs for as long as the controller lives."""
         while True:
             pause_s = _PERIOD_S
             try:
@@ -122,7 +121,7 @@ class NodeMoves:
                     await self._wake.wait()
 
     async def step(self) -> bool:
-        """See which nodes there are, and do at most one thing that is due; whether there was one."""
+        """Look which nodes there are and do at most one thing that is due. Returns whether there was one."""
         await self._look()
         settled = self._roster.settled(now_ms())
         for kind in self._per_node:
@@ -143,7 +142,7 @@ class NodeMoves:
         return True
 
     async def _look(self) -> None:
-        """Take in which nodes there are; a mark of one that is gone for good goes, too."""
+        """Update which nodes are alive, and remove the drain marks of nodes that are dead."""
         nodes = await asyncio.to_thread(_nodes)
         self._alive = frozenset(node["NodeID"] for node in nodes if node["Alive"])
         if not self._begun:
@@ -155,16 +154,16 @@ class NodeMoves:
             self._drained -= {gone}
 
     def _old_nodes(self) -> Collection[str]:
-        """Nodes that have their share when a controller begins: all, unless its predecessor left some with nothing."""
+        """Nodes that have their share when a controller starts: those with actors, or all if no node has any."""
         return set(self._homes().values()) or self._alive
 
     def _ready_newcomers(self) -> frozenset[str]:
-        """Those on which something of ours serves already: a node that cannot run Muster is given nothing."""
+        """New nodes on which an actor of each per-node kind serves: a node that cannot run Muster gets nothing."""
         newcomers = self._roster.newcomers(now_ms()) - self._drained
         return frozenset(node for node in newcomers if all(kind.serves_on(node) for kind in self._per_node))
 
     def _moved(self) -> list[Managed]:
-        """What is moved at all, in the order of ``_KINDS``."""
+        """The actors that can be moved, in the order of ``_KINDS``."""
         fixed = {kind.kind for kind in self._per_node}
         kinds = [kind for kind in _KINDS if kind not in fixed]
         actors = self._supervisor.actors
@@ -191,7 +190,7 @@ class NodeMoves:
             raise
 
     async def _strip_drained(self, homes: Mapping[str, str]) -> bool:
-        """End what each node has of its own on a drained one, once nothing else is there; whether there was any."""
+        """End the per-node actors of a drained node once no other actor is on it. Returns whether there was one."""
         for node_id in sorted(self._drained - set(homes.values())):
             for kind in self._per_node:
                 if await kind.remove_from(node_id):
@@ -201,9 +200,9 @@ class NodeMoves:
     # -- operators -------------------------------------------------------------------------------------
 
     async def drain(self, node_id: str) -> None:
-        """Have everything moved off the node, and nothing put there, until :meth:`undrain`. NodeError.
+        """Have everything moved off the node, and nothing placed on it, until :meth:`undrain`. NodeError.
 
-        Returns when that is durable; ``on`` tells how far it is.
+        Returns once the request is durable; ``on`` shows what is still on the node.
         """
         self._alive = frozenset(node["NodeID"] for node in await asyncio.to_thread(_nodes) if node["Alive"])
         if node_id not in self._alive:
@@ -218,7 +217,7 @@ class NodeMoves:
         self._wake.set()
 
     async def undrain(self, node_id: str) -> None:
-        """Let the node have actors again; it gets the share of a node that comes."""
+        """Let the node have actors again; it gets the share of a new node."""
         await asyncio.to_thread(drains.undrain, self._zk, node_id)
         self._drained -= {node_id}
         self._roster.forget_share(node_id)
@@ -226,7 +225,7 @@ class NodeMoves:
         self._wake.set()
 
     def on(self, node_id: str) -> list[str]:
-        """What of Muster is on the node, the controller first."""
+        """Names of Muster's actors on the node, the controller first."""
         found = ["controller"] if node_id == self._own_node else []
         for name, managed in sorted(self._supervisor.actors.items()):
             process = managed.process[1] if managed.process else None

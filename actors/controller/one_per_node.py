@@ -1,4 +1,4 @@
-"""What every node of the Ray cluster has one of: a gateway, a standby."""
+"""Actors of which every node of the Ray cluster has one: gateways, standbys."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ if TYPE_CHECKING:
 
 
 class PerNode:
-    """Actors ``<kind>-<number>``. A node that comes gets the lowest number that is free: that of one that was lost."""
+    """Actors ``<kind>-<number>``. A new node gets the lowest free number, such as that of a lost actor."""
 
     def __init__(self, kind: str, supervisor: Supervisor, manage_on: Callable[[str, int], object]) -> None:
-        """``manage_on(node_id, number)`` begins to keep ``<kind>-<number>`` running on that node and on no other."""
+        """``manage_on(node_id, number)`` starts to manage ``<kind>-<number>`` on that node and on no other."""
         self.kind = kind
         self._supervisor = supervisor
         self._manage_on = manage_on
         self._homes: dict[str, str] = {}
 
     async def follow(self, alive: Collection[str], wanted: Collection[str]) -> None:
-        """Have one on each of ``wanted``; those of nodes that are not ``alive`` are no more."""
+        """Have one actor on each of the ``wanted`` nodes; drop those of nodes that are not ``alive``."""
         for name in [name for name, home in self._found().items() if home is not None and home not in alive]:
             await self._forget(name)
         found = self._found()
         if None in found.values():
-            return  # a predecessor's, of which nobody knows yet where it is
+            return  # a predecessor's actor whose node is not known yet
         free = (number for number in range(1, len(found) + len(wanted) + 1) if f"{self.kind}-{number}" not in found)
         for node_id, number in zip(sorted(set(wanted) - set(found.values())), free, strict=False):
             self._homes[f"{self.kind}-{number}"] = node_id
             self._manage_on(node_id, number)
 
     async def remove_from(self, node_id: str) -> bool:
-        """End the one on that node; whether there was one."""
+        """End the actor on that node. Returns whether there was one."""
         names = [name for name, home in self._found().items() if home == node_id]
         for name in names:
             await self._forget(name)
         return bool(names)
 
     def serves_on(self, node_id: str) -> bool:
-        """Whether the one on that node serves."""
+        """Whether the actor on that node serves."""
         return any(
             self._supervisor.actors[name].state == "alive" for name, home in self._found().items() if home == node_id
         )
 
     def _found(self) -> dict[str, str | None]:
-        """The node of each one there is; None while it is not known."""
+        """The node of each actor by name; None while it is not known."""
         actors = self._supervisor.actors
         return {name: self._home(managed) for name, managed in actors.items() if name.startswith(f"{self.kind}-")}
 

@@ -1,4 +1,4 @@
-"""The controller's side of the standbys: which of them serves a partition, and which reaches a process."""
+"""The controller's side of the standbys: which standby serves a partition, and which one can signal a process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NoStandby(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Standby:
-    """One that is alive."""
+    """A live standby."""
 
     name: str
     handle: Any
@@ -38,34 +38,34 @@ class Standby:
 
 @dataclass(frozen=True, slots=True)
 class ActiveStandby:
-    """A standby that serves a partition, and what it says of it."""
+    """A standby that serves a partition, and what it reported when it began to."""
 
     standby: Standby
     partition: int
     started: Started
 
     async def until_over(self) -> None:
-        """Returns when it does so no more. RayError when the standby is gone."""
+        """Returns when it no longer serves the partition. RayError when the standby is lost."""
         await self.standby.handle.until_over.remote(self.partition, self.started.epoch)
 
     def release(self) -> None:
-        """Have it let go, if it still serves under that epoch; nobody waits for that."""
+        """Have it release the partition, if it still serves under that epoch; does not wait for that."""
         self.standby.handle.hand_over.remote(self.partition, self.started.epoch)
 
 
 class Standbys:
-    """Asks those standbys that are alive; there may be none."""
+    """Requests to the standbys that are alive; there may be none."""
 
     def __init__(self, alive: Callable[[], list[Standby]], next_epoch: Callable[[int, str], Awaitable[int]]) -> None:
-        """``next_epoch(partition, owner)`` never gives an epoch of a partition of ``__consumer_offsets`` twice."""
+        """``next_epoch(partition, owner)`` never returns an epoch of a partition of ``__consumer_offsets`` twice."""
         self._alive = alive
         self._next_epoch = next_epoch
         self._busy: dict[str, int] = {}
 
     async def take_over(self, partition: int, near: str | None, predecessor: Any = None) -> ActiveStandby | None:
-        """Have the partition served by a standby on the node ``near``, else by one that serves few; None if none can.
+        """Have a standby serve the partition: the one on the node ``near``, else a less busy one. None if none can.
 
-        If this is cancelled, or the standby is too slow, the next epoch fences whatever it still does.
+        If this is cancelled, or the standby is too slow, the next epoch fences whatever the standby still does.
         """
         for standby in self._best_first(near):
             self._busy[standby.name] = self._busy.get(standby.name, 0) + 1
@@ -78,7 +78,7 @@ class Standbys:
         return None
 
     async def take_over_on(self, standby: Standby, partition: int, predecessor: Any = None) -> ActiveStandby:
-        """Have the partition served by that standby. RayError."""
+        """Have that standby serve the partition. RayError."""
         epoch = await self._next_epoch(partition, standby.name)
         call = standby.handle.take_over.remote(partition, epoch, predecessor)
         try:
@@ -94,14 +94,14 @@ class Standbys:
         return sorted(self._alive(), key=rank)
 
     def on(self, node_id: str) -> Standby:
-        """The standby of a node. NoStandby."""
+        """The standby on that node. NoStandby."""
         for standby in self._alive():
             if standby.node_id == node_id:
                 return standby
         raise NoStandby(f"no standby runs on node {node_id}")
 
     async def found(self) -> Mapping[int, ActiveStandby]:
-        """What the standbys serve, for a controller that is new; of each partition the highest epoch."""
+        """What the standbys serve, by partition, for a new controller; the highest epoch of each partition."""
         standbys = self._alive()
         answers = await asyncio.gather(*(_served_by(standby) for standby in standbys))
         active_standbys: dict[int, ActiveStandby] = {}
@@ -113,7 +113,7 @@ class Standbys:
         return active_standbys
 
     async def signal(self, node_id: str, pid: int, signal_number: int) -> None:
-        """Send a signal to an actor's process, at once where this process is on the same node.
+        """Send a signal to an actor's process: directly if it is on this node, else through the standby there.
 
         NoStandby, RayError; NotAnActor and PermissionError of :func:`muster.actors.runtime.processes.signal_process`.
         """
@@ -124,7 +124,7 @@ class Standbys:
         await self.on(node_id).handle.signal.remote(pid, signal_number)
 
     async def until_gone(self, node_id: str, pid: int) -> None:
-        """Returns when the process has ended, which Ray says up to 2 s later; never where nobody can tell."""
+        """Returns when the process has ended, which Ray reports up to 2 s later; never where that is not known."""
         while True:
             try:
                 if node_id == ray.get_runtime_context().get_node_id():

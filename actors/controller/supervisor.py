@@ -1,7 +1,7 @@
-"""Keeps the cluster's actors running: Ray restarts a process, this makes it serve again and says so.
+"""Keeps the cluster's actors running: Ray restarts a process, the supervisor makes it serve again and reports that.
 
-An offsets actor is covered while its process is down: a standby serves its partition until the new process has
-everything ready, and hands it over. A process that is not dead but does nothing is taken for dead and ended.
+While the process of an offsets actor is down, a standby serves its partition and hands it over once the new process is
+ready. A process that is not dead but unresponsive is considered dead and ended.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ _RETRY_S = 0.1
 _FAILED_RETRY_S = 2.0
 _LAST_RETRY_S = 5.0
 _AT_ONCE = 4
-"""How many of many start side by side: fifty at once would keep each other, and the others, from the processor."""
+"""How many actors of a large kind start at once: fifty would starve each other, and other actors, of CPU time."""
 _STOP_S = 10.0
 _END_S = 2.0
 _MOVE_S = 60.0
 
 
 class CannotMove(RuntimeError):
-    """An actor could not be moved; it goes on where it was, or where Ray puts it."""
+    """An actor could not be moved; it continues where it was, or where Ray places it."""
 
 
 def detached(cls: type, name: str, namespace: str, *args: Any, node_id: str | None = None, pinned: bool = False) -> Any:
-    """Handle of the detached, named actor, created if it is not there; on ``node_id`` if that node can take it.
+    """Handle of the detached, named actor, created if it does not exist; on ``node_id`` if that node can run it.
 
-    If it is ``pinned``, it runs on that node or nowhere: when the node is lost it is dead, and not put anywhere by Ray.
+    If it is ``pinned``, it runs on that node or nowhere: when the node is lost, it is dead, and Ray does not move it.
 
-    It uses no CPU slot (a slot is for work, and these mostly wait), restarts for ever and serves many calls
-    at once.
+    The actor uses no CPU slot (slots are for work, and these actors mostly wait), always restarts, and serves many
+    calls at once.
     """
     strategy = NodeAffinitySchedulingStrategy(node_id, soft=not pinned) if node_id else "DEFAULT"
-    # Ray puts an actor that wants no resource at all on a random node, whatever its soft affinity says.
+    # Ray places an actor that requires no resource at all on a random node, whatever its soft affinity.
     memory_bytes = 1 if node_id and not pinned else None
     return (
         ray.remote(cls)
@@ -71,7 +71,7 @@ def detached(cls: type, name: str, namespace: str, *args: Any, node_id: str | No
 
 
 class Supervisor:
-    """Has each actor serve whenever its process is new; learns of its death by ``park(pid)``, which never returns."""
+    """Makes each new process of an actor serve; learns of its death by ``park(pid)``, which never returns."""
 
     def __init__(
         self,
@@ -82,10 +82,10 @@ class Supervisor:
         liveness_timeout_s: float = 0,
         cover: bool = False,
     ) -> None:
-        """``changed`` is called when an actor is in another state, or served from elsewhere; ``lifecycle`` is told.
+        """``changed`` is called when an actor's state, or what serves for it, has changed; ``lifecycle`` records it.
 
         ``next_epoch(partition, owner)`` takes a leader epoch of ``__consumer_offsets``. ``liveness_timeout_s`` is how
-        long a ping may take, 0: no pings. ``cover``: whether standbys, which are managed as others are, take over.
+        long a ping may take, 0: no pings. ``cover``: whether standbys, managed like other actors, take over.
         """
         self.actors: dict[str, Managed] = {}
         self.standbys = Standbys(self._standbys_alive, next_epoch)
@@ -108,9 +108,9 @@ class Supervisor:
         partition: int | None = None,
         active_standby: ActiveStandby | None = None,
     ) -> Managed:
-        """Begin to keep an actor running; the one that is there if the name is known.
+        """Begin to keep an actor running. If the name is known, returns the existing one.
 
-        ``partition`` of an offsets actor; ``active_standby`` serves it already, for an earlier controller.
+        ``partition`` is that of an offsets actor; ``active_standby`` serves it already, from an earlier controller.
         """
         if name not in self.actors:
             managed = self.actors[name] = Managed(name, make, many, partition, active_standby=active_standby)
@@ -121,7 +121,7 @@ class Supervisor:
         return self.actors[name]
 
     async def alive(self, managed: Managed, timeout_s: float) -> bool:
-        """Wait until the actor serves, has failed, or time is up; whether it, or a standby in its place, serves."""
+        """Wait until the actor serves, fails or times out. Returns whether it, or a standby in its place, serves."""
         try:
             async with asyncio.timeout(timeout_s), self._settled:
                 await self._settled.wait_for(lambda: managed.serves or managed.state == "failed")
@@ -147,7 +147,7 @@ class Supervisor:
                 log.error("%s is taken for dead: %s", managed.name, error)
                 await self._down(managed, str(error))
                 await self._end(managed)
-            except (ActorDiedError, ActorUnschedulableError) as error:  # for good: killed without restart, or its node
+            except (ActorDiedError, ActorUnschedulableError) as error:  # killed without restart, or its node is lost
                 reason = first_line(error)
                 log.warning("%s died and is made anew: %s", managed.name, reason)
                 managed.handle = None
@@ -156,9 +156,9 @@ class Supervisor:
                 with contextlib.suppress(RayError, ValueError):
                     await asyncio.to_thread(ray.kill, managed.handle, no_restart=False)
             except RayActorError as error:
-                reason, known = first_line(error), managed.state == "restarting"  # Ray says so again every 2 s
+                reason, known = first_line(error), managed.state == "restarting"  # Ray repeats it every 2 s
                 log.log(logging.DEBUG if known else logging.WARNING, "%s is down: %s", managed.name, reason)
-            except Exception as error:  # whatever Ray says: nobody else would try again
+            except Exception as error:  # whatever Ray raises: nothing else would retry
                 await self._failed(managed, error)
                 managed.handle = None
             await self._down(managed, reason)
@@ -175,7 +175,7 @@ class Supervisor:
         managed.starts += 1
 
     async def _take_over(self, managed: Managed, partition: int) -> Started:
-        """Have an offsets actor serve its partition, after the standby that serves in its place, if any."""
+        """Have an offsets actor serve its partition; take it over from the standby in its place, if any."""
         found: Started | None = await self._while_alive(managed, _once_up(managed.handle.prepare))
         active_standby = managed.active_standby
         if found is not None and active_standby is not None and found.epoch < active_standby.started.epoch:
@@ -200,7 +200,7 @@ class Supervisor:
         return await while_alive(call, ping, self._liveness_timeout_s)
 
     async def _until_gone(self, call: Awaitable[None], pid: int, node_id: str) -> None:
-        """The call's end or error, or the end of the process that is asked; whichever is noticed first."""
+        """Wait for the call's end or error, or the end of the called process, whichever is noticed first."""
         called = asyncio.ensure_future(call)
         gone = asyncio.ensure_future(self.standbys.until_gone(node_id, pid))
         try:
@@ -212,11 +212,11 @@ class Supervisor:
             gone.cancel()
 
     async def _end(self, managed: Managed) -> None:
-        """End a process that is taken for dead; returns when it is, so that nobody believes it later."""
+        """End a process that is considered dead. Returns when it has ended, so nothing can rely on it later."""
         if managed.process is None:
             return
         pid, node_id = managed.process
-        if not await self._kill(managed.name, pid, node_id):  # the standby of that node may be what hangs
+        if not await self._kill(managed.name, pid, node_id):  # that node's standby may itself hang
             await asyncio.to_thread(ray.kill, managed.handle, no_restart=False)  # takes Ray 5 s
         while True:
             try:
@@ -236,13 +236,13 @@ class Supervisor:
                 await self.standbys.signal(node_id, pid, signal.SIGKILL)
         except NotAnActor:  # it has ended
             return True
-        except Exception as error:  # no standby there, or nobody reaches it
+        except Exception as error:  # no standby there, or it cannot be reached
             log.info("%s, pid %d, is not killed: %s", name, pid, first_line(error))
             return False
         return True
 
     async def _failed(self, managed: Managed, error: BaseException) -> None:
-        """Say so, and wait before the next try. That is a new process: a start that fails halfway may hold a port."""
+        """Report it, and wait before the next attempt, in a new process: a half-failed start may hold a port."""
         managed.error = first_line(error)
         log.error("%s cannot start: %s", managed.name, managed.error)
         await self._set(managed, "failed", managed.error)
@@ -269,7 +269,7 @@ class Supervisor:
         ]
 
     async def _down(self, managed: Managed, reason: str) -> None:
-        """The actor does not serve. A standby takes over from an offsets actor; the view changes when it has."""
+        """The actor does not serve. A standby takes over from an offsets actor; only then does the view change."""
         if managed.partition is None or not self._cover:
             await self._set(managed, "restarting", reason)
             return
@@ -282,7 +282,7 @@ class Supervisor:
         managed.covering = asyncio.get_running_loop().create_task(self._keep_covered(managed))
 
     async def _cease_to_cover(self, managed: Managed) -> ActiveStandby | None:
-        """What serves continues, but is not replaced if it is lost. A standby that is still opening is given up."""
+        """A standby that serves continues, but is not replaced if it is lost. One that is still opening is given up."""
         task, managed.covering = managed.covering, None
         if task is not None:
             task.cancel()
@@ -290,7 +290,7 @@ class Supervisor:
         return managed.active_standby
 
     async def _keep_covered(self, managed: Managed) -> None:
-        """A standby serves instead of the actor, and another if that one is lost too."""
+        """A standby serves in place of the actor, and another one if that is lost, too."""
         told, pause_s = False, _RETRY_S
         while True:
             if managed.active_standby is None:
@@ -313,7 +313,7 @@ class Supervisor:
             self._lifecycle.see(managed, "no standby serves in its place any more")
 
     async def _activate_standby(self, managed: Managed, predecessor: Any = None) -> ActiveStandby | None:
-        """On the actor's node if it can be."""
+        """Have a standby take over, on the actor's node if possible."""
         assert managed.partition is not None
         near = managed.node_id or (managed.started.node_id if managed.started else None)
         try:
@@ -328,11 +328,11 @@ class Supervisor:
     # -- moving and stopping ---------------------------------------------------------------------------
 
     async def move(self, name: str, node_id: str) -> None:
-        """Have the actor run on that node from now on, one move at a time; returns when it serves there.
+        """Move the actor to that node, one move at a time; returns when it serves there.
 
         A partition of ``__consumer_offsets`` is served meanwhile, by the standby of that node if it has one; no group
-        rebalances. Other actors close first and are away while a process starts. KeyError if there is no such actor.
-        CannotMove if it does not serve there within a minute, e.g. since the node is gone.
+        rebalances. Other actors close first and are unavailable while a process starts. KeyError if there is no such
+        actor. CannotMove if it does not serve there within a minute, e.g. because the node is lost.
         """
         async with self._moving:
             managed = self.actors[name]
@@ -352,7 +352,7 @@ class Supervisor:
         log.info("%s serves on node %s", name, node_id)
 
     async def _vacate(self, managed: Managed) -> None:
-        """End the actor's process; a standby takes over from whoever serves the partition of an offsets actor."""
+        """End the actor's process; for an offsets actor, a standby first takes over from what serves its partition."""
         if managed.partition is not None and self._cover:
             serving = await self._cease_to_cover(managed)
             predecessor = serving.standby.handle if serving else managed.handle
@@ -371,13 +371,13 @@ class Supervisor:
                 await self._settled.wait_for(lambda: managed.state == "alive")
 
     async def forget(self, name: str) -> None:
-        """Stop an actor and keep it no more. KeyError if there is no such actor."""
+        """Stop an actor and no longer manage it. KeyError if there is no such actor."""
         await self.stop([name])
         del self.actors[name]
         await self._tell()
 
     async def stop(self, names: list[str]) -> None:
-        """Stop these actors in order of their kind at once: ask first, then end their processes."""
+        """Stop these actors concurrently: each is requested to stop, then its process is ended."""
         for name in names:
             self._tasks.pop(name).cancel()
             await self._cease_to_cover(self.actors[name])
@@ -398,13 +398,13 @@ class Supervisor:
 
 
 def _once_up(method: Any) -> Awaitable[Any]:
-    """Call the method when the process is there; without retries Ray refuses, up to 2 s later, while it restarts it."""
+    """Call the method once the process runs; without retries, the call fails up to 2 s later while Ray restarts it."""
     call: Awaitable[Any] = method.options(max_task_retries=-1).remote()
     return call
 
 
 async def _until_dead(handle: Any) -> None:
-    """Until Ray knows that a killed actor is dead: before, its name gives the old process, which may still answer."""
+    """Wait until Ray knows that a killed actor is dead: until then its name gives the old process, which may answer."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_STOP_S):
             while True:

@@ -1,4 +1,4 @@
-"""Topics and configs as the controller changes them: in ZooKeeper one by one, then told to everybody."""
+"""How the controller changes topics and configs: one by one in ZooKeeper, then published to all actors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _PATIENCE_S = 20.0
-"""How long a change waits for those before it; then it is not begun. Gateways wait 30 s for its answer."""
+"""How long a change waits for earlier ones; after that it is not begun. Gateways wait 30 s for its response."""
 _RELOAD_S = 0.5
 _UNKNOWN = "ZooKeeper is away; whether this was done is not known."
 _NOT_BEGUN = "ZooKeeper is away; this was not begun."
@@ -59,14 +59,14 @@ _CODES = {
 class TopicsAdmin:
     """``topics`` and ``configs`` are what ZooKeeper had when it was last read: at :meth:`load` and after each change.
 
-    While ZooKeeper is away, changes get REQUEST_TIMED_OUT in bounded time, each with whether it may have been done;
-    as soon as it is back, all is read again.
+    While ZooKeeper is unavailable, changes fail with REQUEST_TIMED_OUT in bounded time, and each says whether it may
+    have been done. Once ZooKeeper is available again, everything is read again.
     """
 
     def __init__(
         self, registry: TopicRegistry, configs: ConfigRegistry, config: MusterConfig, changed: Callable[[], None]
     ) -> None:
-        """``config`` is what the cluster was started with; ``changed`` is called when there is something new."""
+        """``config`` is what the cluster was started with; ``changed`` is called after each new read."""
         self.topics: Mapping[str, Topic] = {}
         self.configs = DynamicConfigs()
         self._registry = registry
@@ -76,11 +76,11 @@ class TopicsAdmin:
         self._changed = changed
         self._one_change = asyncio.Lock()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="topics")
-        """Of its own: whatever waits for ZooKeeper must not hold up what else the process does in threads."""
+        """A separate pool: what waits for ZooKeeper must not delay other work of the process in threads."""
         self._reloading: asyncio.Task[None] | None = None
 
     def load(self) -> None:
-        """Read the topics, and make ``__consumer_offsets`` if this cluster is new; blocking."""
+        """Read the topics, and create ``__consumer_offsets`` if this cluster is new. Blocks."""
         topics, self.configs = self._read()
         if OFFSETS_TOPIC not in topics:
             config = {"cleanup.policy": "compact", "compression.type": "producer"}
@@ -94,7 +94,7 @@ class TopicsAdmin:
         self.topics = topics
 
     async def create(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]:
-        """Create topics that do not exist yet; each for itself."""
+        """Create topics that do not exist yet, each independently of the others."""
 
         def create(topic: NewTopic, registry: TopicRegistry) -> Topic:
             config = in_force(self._config, self.configs)
@@ -123,7 +123,7 @@ class TopicsAdmin:
         return outcomes
 
     def _tell_of_one_copy(self, created: Sequence[TopicOutcome]) -> None:
-        """Say it when the first topic is created whose replication factor promises more, and not again."""
+        """Log it for the first created topic whose replication factor is higher, and not again."""
         if self._has_told_of_one_copy:
             return
         for topic in (outcome.topic for outcome in created if not outcome.error):
@@ -133,7 +133,7 @@ class TopicsAdmin:
                 return
 
     async def delete(self, names: Sequence[str]) -> list[TopicOutcome]:
-        """Delete topics; their data and their committed offsets go with them."""
+        """Delete topics, with their data and their committed offsets."""
 
         def delete(name: str, registry: TopicRegistry) -> Topic:
             return registry.delete(name)
@@ -141,7 +141,7 @@ class TopicsAdmin:
         return await self._change([(name, partial(delete, name)) for name in names], False)
 
     async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]:
-        """Grow topics to these numbers of partitions."""
+        """Increase topics to these numbers of partitions."""
 
         def grow(name: str, total: int, registry: TopicRegistry) -> Topic:
             if validate_only:
@@ -156,7 +156,7 @@ class TopicsAdmin:
         return await self._change([(name, partial(grow, name, total)) for name, total in totals.items()], validate_only)
 
     async def alter_configs(self, alterations: Sequence[Alteration], validate_only: bool) -> list[TopicOutcome]:
-        """Change what is set on topics, brokers and groups, each for itself: an outcome for each, in their order."""
+        """Change configs of topics, brokers and groups, each independently of the others. Outcomes are in order."""
 
         def change(alteration: Alteration, _: TopicRegistry) -> None:
             alter(self._configs, alteration, self._config, validate_only)
@@ -166,14 +166,14 @@ class TopicsAdmin:
     async def _change(
         self, changes: Sequence[tuple[str, Callable[[TopicRegistry], Topic | None]]], validate_only: bool
     ) -> list[TopicOutcome]:
-        """Carry the changes out in ZooKeeper one by one, then publish what is true."""
+        """Make the changes in ZooKeeper one by one, then publish what ZooKeeper has."""
         async with self._turn() as has_turn:
             if not has_turn:
                 return [_timed_out(name, _BUSY) for name, _ in changes]
             outcomes: list[TopicOutcome] = []
             try:
                 outcomes = await self._carry_out_all(changes)
-            finally:  # ZooKeeper may be lost between two changes; what was done is to be seen
+            finally:  # ZooKeeper may be lost between two changes; those that were made must be visible
                 if not validate_only:
                     await self._reload(is_away=any(outcome.message == _UNKNOWN for outcome in outcomes))
             return outcomes
@@ -204,7 +204,7 @@ class TopicsAdmin:
         return outcomes
 
     async def _reload(self, *, is_away: bool) -> None:
-        """Publish what ZooKeeper has; if it is away, as soon as it is back."""
+        """Publish what ZooKeeper has; if ZooKeeper is unavailable, as soon as it is available again."""
         if not is_away:
             try:
                 self.topics, self.configs = await self._in_thread(self._read)
@@ -216,7 +216,7 @@ class TopicsAdmin:
             self._reloading = asyncio.get_running_loop().create_task(self._reload_later())
 
     async def _reload_later(self) -> None:
-        """What became of a change during an outage is known when ZooKeeper is back."""
+        """The outcome of a change during an outage is known once ZooKeeper is available again."""
         while True:
             await asyncio.sleep(_RELOAD_S)
             async with self._one_change:
@@ -229,7 +229,7 @@ class TopicsAdmin:
         return self._registry.load(), self._configs.load()
 
     async def producer_ids(self) -> range:
-        """A block of producer ids that nobody had before. ZooKeeperUnreachable."""
+        """A block of producer ids that were never given out before. ZooKeeperUnreachable."""
         return await self._in_thread(self._registry.next_producer_id_block)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
@@ -237,7 +237,7 @@ class TopicsAdmin:
 
 
 def alter(registry: ConfigRegistry, alteration: Alteration, config: MusterConfig, validate_only: bool) -> None:
-    """Change what is set on one resource, in ZooKeeper; blocking. InvalidAlteration, UnknownTopic.
+    """Change the configs of one resource in ZooKeeper. Blocks. InvalidAlteration, UnknownTopic.
 
     ``config`` is what the cluster was started with.
     """

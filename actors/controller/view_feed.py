@@ -1,6 +1,6 @@
-"""The controller's side of the long poll: hands out the newest view, and knows how far each gateway has followed.
+"""The controller's side of the long poll: serves the newest view, and knows which view each gateway has.
 
-Nobody reports what it has: a follower asks for what comes after the view that it has taken in, and that says it.
+Followers send no reports: each requests the view after the one that it has applied, which is report enough.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ log = logging.getLogger(__name__)
 Order = tuple[int, int]
 
 POLL_S = 20.0
-"""How long a poll waits before it says that nothing changed."""
+"""How long a poll waits before it returns that nothing has changed."""
 PATIENCE_S = 3.0
-"""How long gateways are waited for. They follow within milliseconds, or 0.3 s on a machine that is very busy."""
+"""How long to wait for gateways. They follow within milliseconds, or 0.3 s on a very busy machine."""
 
 
 class _Bell:
-    """Rings when something may have changed; whoever waits looks again."""
+    """Rings when something may have changed; every waiter then checks again."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -32,7 +32,7 @@ class _Bell:
         event.set()
 
     async def until(self, ready: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until that holds; False after the timeout."""
+        """Wait until ``ready`` holds; False after the timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not ready():
@@ -51,20 +51,20 @@ class ViewFeed:
         self._followed = _Bell()
         self._has: dict[str, Order | None] = {}
         self._slow: set[str] = set()
-        """Gateways for which somebody has waited in vain: nobody does again before their next poll."""
+        """Gateways that a wait has timed out on: they are not waited for again before their next poll."""
 
     def publish(self, view: ClusterView) -> None:
-        """It is newer than any before."""
+        """Publish a view that is newer than all before."""
         self.view = view
         self._published.ring()
         self._followed.ring()
 
     async def until(self, ready: Callable[[ClusterView], bool], timeout_s: float) -> bool:
-        """Wait for such a view; False after the timeout."""
+        """Wait for a view for which ``ready`` holds; False after the timeout."""
         return await self._published.until(lambda: self.view is not None and ready(self.view), timeout_s)
 
     async def after(self, order: Order | None, follower: str | None = None) -> ClusterView | None:
-        """The view once it is newer than ``order``, which ``follower`` has; None when none came within POLL_S."""
+        """The view once it is newer than ``order``, which ``follower`` has; None if there is none within POLL_S."""
         if follower is not None:
             self._has[follower] = order
             self._slow.discard(follower)
@@ -73,9 +73,9 @@ class ViewFeed:
         return self.view if newer else None
 
     async def until_followed(self, timeout_s: float) -> bool:
-        """Wait until all gateways that serve have the view of now, or a newer one; PATIENCE_S at most.
+        """Wait until all serving gateways have the current view or a newer one, for at most PATIENCE_S.
 
-        False when one of them does not have it. One that dies is no longer waited for once that is known.
+        False if one of them does not have it. A gateway that dies is no longer waited for once that is known.
         """
         assert self.view is not None
         order, patience_s = self.view.order, min(timeout_s, PATIENCE_S)

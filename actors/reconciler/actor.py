@@ -1,4 +1,4 @@
-"""The Ray actor ``reconciler``, as thin as it can be."""
+"""The Ray actor ``reconciler``, as thin as possible."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from muster.placement.mapping.registration import Registration
 from muster.placement.view import ClusterView
 
 _SETTLED_MS = 5_000
-"""After attribution.pending.ms, a gateway has settled what waited."""
+"""Added to attribution.pending.ms: by then, a gateway has settled what was pending."""
 
 
 class ReconcilerActor(Actor):
-    """``reconciler``: compares what Active coordinators hold with what ZooKeeper holds, and repairs.
+    """``reconciler``: compares what Active coordinators hold with what ZooKeeper holds, and repairs the difference.
 
-    Beside it the audit and the upkeep of the tables.
+    Also runs the audit and the upkeep of the tables.
     """
 
     def __init__(self, settings: ClusterSettings, secret: bytes) -> None:
@@ -75,7 +75,7 @@ class ReconcilerActor(Actor):
         self._view = view
 
     async def _registrations(self) -> dict[int, tuple[Registration, ...]]:
-        """Of every offsets partition that is Active and answers; the others are not trusted."""
+        """Registrations of every offsets partition that is Active and responds; the others are not trusted."""
         known = self._known.versions()
         found = await self._of_standbys(known)
         active = [partition for partition, endpoint in self._view.offsets.items() if endpoint is not None]
@@ -88,7 +88,7 @@ class ReconcilerActor(Actor):
         return {partition: self._known.take(partition, answer) for partition, answer in found.items()}
 
     async def _of_standbys(self, known: Mapping[int, Version]) -> dict[int, tuple[Registration, ...] | None]:
-        """Of the partitions that standbys serve, if any does."""
+        """Registrations of the partitions that standbys serve, if any."""
         actors = await asyncio.to_thread(ray.util.list_named_actors, True)
         names = [actor["name"] for actor in actors if actor["namespace"] == self.settings.namespace]
         asked = (self._ask(name, known) for name in names if name.startswith("standby-"))
@@ -99,19 +99,19 @@ class ReconcilerActor(Actor):
         return found
 
     async def _ask(self, name: str, known: Any) -> Any:
-        """What an actor says of its registrations, None where it is what is known; a standby by partition."""
+        """An actor's registrations, None where they are those ``known``; of a standby, by partition."""
         handle = await asyncio.to_thread(ray.get_actor, name, self.settings.namespace)
         async with asyncio.timeout(5):
             return await handle.registrations.remote(known)
 
     async def status(self) -> dict[str, Any]:
-        """Rounds, repairs by kind, divergence."""
+        """Rounds, repairs by kind, and divergence."""
         await self.start()
         status: dict[str, Any] = self._reconciler.status()
         return status
 
     async def mapping(self) -> dict[str, bytes]:
-        """What ZooKeeper holds, by path. MappingUnknown while it is away."""
+        """What ZooKeeper holds, by path. MappingUnknown while ZooKeeper is unavailable."""
         await self.start()
         return await self._reconciler.nodes()
 
@@ -121,7 +121,7 @@ class ReconcilerActor(Actor):
         return await self._reconciler.compare()
 
     async def repair(self) -> Repaired:
-        """Repair it now. MappingUnknown."""
+        """Repair the mapping now. MappingUnknown."""
         await self.start()
         return await self._reconciler.repair()
 

@@ -1,4 +1,4 @@
-"""What the reconciler did and found, counted: for ``status`` and for /metrics."""
+"""Counts of what the reconciler did and found, for ``status`` and /metrics."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def action_name(action: Action) -> str:
 
 
 class RepairCounts:
-    """Since the start, but for what the last round found. Monotonic seconds come from outside."""
+    """Counts since the start, except for what the last round found. Callers pass in monotonic seconds."""
 
     def __init__(self) -> None:
         self.deferred = 0
-        """Writes that the last round left to the next one, because of the limit."""
+        """Writes that the last round left for the next one, because of the limit."""
         self._rounds: Counter[str] = Counter(done=0, skipped=0, failed=0)
         self._repairs: Counter[tuple[str, str]] = Counter()
         self._missed: Counter[Outcome] = Counter()
@@ -34,7 +34,7 @@ class RepairCounts:
         self._last_round_s = 0.0
 
     def skipped(self) -> None:
-        """A round could not say anything."""
+        """A round could not compare anything."""
         self._rounds["skipped"] += 1
 
     def failed(self) -> None:
@@ -42,7 +42,7 @@ class RepairCounts:
         self._rounds["failed"] += 1
 
     def compared(self, todo: Plan, trusted: tuple[int, ...], now_s: float) -> None:
-        """A round has compared; what differs does so since it was first seen."""
+        """A round has compared; each divergence counts from when it was first seen."""
         self._rounds["done"] += 1
         self._since_s = {one.path: self._since_s.get(one.path, now_s) for one in todo.divergences}
         self._differences = Counter((one.difference.value, node_kind(one.path)) for one in todo.divergences)
@@ -65,7 +65,7 @@ class RepairCounts:
         self._last_round_s = duration_s
 
     def tried(self, action: str, path: str, outcome: Outcome) -> None:
-        """What became of a write; what was done differs no more."""
+        """The outcome of a write; a node that was written no longer differs."""
         if outcome is Outcome.DONE:
             self._repairs[action, node_kind(path)] += 1
             self._since_s.pop(path, None)

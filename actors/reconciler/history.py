@@ -1,4 +1,4 @@
-"""The table ``repairs``: each write to the mapping that the reconciler tried, or would have in dry run."""
+"""The table ``repairs``: each write to the mapping that the reconciler tried, or would have tried without dry run."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class RepairHistory:
         self._planned: set[tuple[str, str]] = set()
 
     def tried(self, action: Action, outcome: Outcome, counts: RepairCounts, node: Node | None) -> None:
-        """What became of a write; before the counts hear of it. ``node`` is what was seen at its path.
+        """The outcome of a write; call this before the counts get it. ``node`` is what was seen at its path.
 
-        What ZooKeeper refuses is tried in every round, and told once.
+        A write that ZooKeeper refuses is tried in every round, but recorded once.
         """
         if outcome is Outcome.TOO_LARGE:
             if action.path in self._refused:
@@ -51,7 +51,7 @@ class RepairHistory:
         self._tell(action, counts, node, _OUTCOMES[outcome], dry_run=False)
 
     def planned(self, todo: Plan, counts: RepairCounts) -> None:
-        """What a dry run would do: each write once, as long as it stays in the plan."""
+        """What a dry run would do: each write is recorded once for as long as it stays in the plan."""
         before = self._planned
         self._planned = set()
         actions: tuple[Action, ...] = (*todo.creates, *todo.sets, *todo.removes)
@@ -80,7 +80,7 @@ class RepairHistory:
 
 
 def _whose(action: Action, node: Node | None) -> tuple[str | None, str | None]:
-    """Group and member that a node is about: by what it gets, by what it held, else by its name."""
+    """Group and member that a node is about: from its new data, from its old data, else from its name."""
     data = action.data if action.data is not None else (node.data if node is not None else None)
     if is_registration_path(action.path):
         try:

@@ -1,9 +1,9 @@
-"""Keeps the client-to-group mapping in ZooKeeper true, both ways: what is missing, wrong, or owned by nobody.
+"""Keeps the client-to-group mapping in ZooKeeper correct: repairs nodes that are missing, wrong, or have no owner.
 
-Why it is needed although every coordinator writes its own registrations: an operator may delete nodes, a
-coordinator may die between a change and its write, and a zombie may write late. What it does is decided by
-:mod:`muster.placement.mapping.repair`; here are the reading and the doing, in muster.actors.reconciler.counts the
-counting.
+Every coordinator writes its own registrations. The reconciler is still needed: an operator may delete nodes, a
+coordinator may die between a change and its write, and a zombie may write late.
+:mod:`muster.placement.mapping.repair` decides what to do; this module reads and writes, and
+:mod:`muster.actors.reconciler.counts` counts.
 """
 
 from __future__ import annotations
@@ -44,52 +44,52 @@ _REQUEST_TIMEOUT_S = 5.0
 _SNAPSHOT_S = 2.0
 _AWAY = "ZooKeeper is away, or has no __consumer_offsets"
 _MAX_WRITING_S = 5.0
-"""Then the round ends, and the next one looks again what is to be done."""
+"""After this the round ends, and the next one compares again."""
 _SOONEST_S = 1.0
-"""Between rounds that agree, or that come early because nodes were deleted."""
+"""Minimum time between rounds that agree, or that come early because nodes were deleted."""
 _GROUPS_REMEMBERED = 4096
-"""With the offsets partition of each, while a plan is made."""
+"""How many groups' offsets partitions are cached while a plan is made."""
 _NAMED = 20
-"""Writes of a round that the log names."""
+"""How many writes of a round the log names."""
 _REPAIR_ROUNDS = 8
-"""Two for each level of nodes, of which the lower has to be gone first, and two more."""
+"""Two for each level of nodes, since the lower levels have to be removed first, and two more."""
 
 
 class MappingUnknown(ConnectionError):
-    """Nothing can be said of the mapping: ZooKeeper is away."""
+    """The state of the mapping is not known: ZooKeeper is unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What coordinators hold and what ZooKeeper holds, at one moment."""
+    """What coordinators hold compared with what ZooKeeper holds, at one moment."""
 
     divergences: tuple[Divergence, ...]
     left_alone: tuple[Aside, ...]
     trusted: tuple[int, ...]
     """Offsets partitions whose coordinators are Active."""
     registrations: int
-    """That they hold."""
+    """How many registrations they hold."""
     nodes: int
-    """In ZooKeeper, those of hosts and clients too."""
+    """How many nodes ZooKeeper holds, including those of hosts and clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What a repair on demand has done."""
+    """What a repair on demand did."""
 
     done: tuple[tuple[str, str], ...]
-    """``create``, ``set`` or ``remove``, and the path, in their order."""
+    """``create``, ``set`` or ``remove``, and the path, in order."""
     left: Comparison
-    """How it is afterwards."""
+    """The comparison afterwards."""
 
 
 class Reconciler:
     """Compares and repairs once per ``interval_ms``, and soon after many nodes were deleted.
 
-    ``registrations`` gives what each Active offsets partition holds, by partition; one that is missing in the
-    answer is not trusted, and nothing of it is touched. A partition without news gives the same tuple again, which
-    spares looking through it. Everything is called from one event loop; waiting for ZooKeeper happens on a thread.
-    With ``dry_run`` it only compares, but for :meth:`repair`.
+    ``registrations`` returns what each Active offsets partition holds, by partition. A partition that is missing there
+    is not trusted, and nothing of it is touched. A partition without changes returns the same tuple again, which
+    saves reading through it. All methods are called from one event loop; waiting for ZooKeeper happens in a thread.
+    With ``dry_run`` it only compares, except for :meth:`repair`.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Reconciler:
         self._trouble: str | None = None
 
     async def run(self) -> None:
-        """Reconcile until cancelled; then everything is closed. ZooKeeper need not be there."""
+        """Reconcile until cancelled, then close everything. ZooKeeper may be unavailable."""
         try:
             while True:
                 left = await self._guarded_round()
@@ -136,19 +136,19 @@ class Reconciler:
             await asyncio.to_thread(self.close)
 
     async def round(self) -> Plan | None:
-        """Compare once and repair; what was decided. None if ZooKeeper is away: then nothing is known."""
+        """Compare once and repair. Returns the plan; None if ZooKeeper is unavailable, so nothing is known."""
         async with self._round:
             return await self._compare_and_write(self._dry_run, [])
 
     async def compare(self) -> Comparison:
-        """How it is now; nothing is changed. MappingUnknown."""
+        """Compare now without changing anything. MappingUnknown."""
         async with self._round:
             held, planning = await self._look()
             todo = await self._off_loop(planning.plan)
         return _comparison(todo, held)
 
     async def nodes(self) -> dict[str, bytes]:
-        """What ZooKeeper holds: data by path. MappingUnknown."""
+        """What ZooKeeper holds, data by path. MappingUnknown."""
         self._start()
         nodes = await self._off_loop(self._mirror.snapshot, _SNAPSHOT_S)
         if nodes is None:
@@ -156,9 +156,9 @@ class Reconciler:
         return {path: node.data for path, node in nodes.items()}
 
     async def repair(self) -> Repaired:
-        """Do now what rounds would do, until nothing is left to do. MappingUnknown.
+        """Run rounds now until nothing is left to repair. MappingUnknown.
 
-        Two rounds that agree are a second apart. In dry run too: who asks for it means it.
+        Two rounds that agree are a second apart. This repairs in dry run, too, since it is an explicit request.
         """
         done: list[tuple[str, str]] = []
         for _ in range(_REPAIR_ROUNDS):
@@ -172,7 +172,7 @@ class Reconciler:
         return Repaired(tuple(done), await self.compare())
 
     def status(self) -> dict[str, Any]:
-        """Rounds, repairs by kind since the start, what differs, and for how long (None: nothing does)."""
+        """Rounds, repairs by kind since the start, what differs, and for how long (None: nothing differs)."""
         return {
             **self._counts.status(time.monotonic()),
             "dry_run": self._dry_run,
@@ -183,7 +183,7 @@ class Reconciler:
         }
 
     def close(self) -> None:
-        """Stop; blocks until it has. What is in ZooKeeper stays."""
+        """Stop; blocks until stopped. What is in ZooKeeper stays."""
         self._rate_limiter.end()
         self._zk.shut()
         self._thread.shutdown(wait=True, cancel_futures=True)
@@ -204,17 +204,17 @@ class Reconciler:
                 loop.call_soon_threadsafe(self._consider_early_round)
 
     def _consider_early_round(self) -> None:
-        """Members leave all the time; a hundredth of all nodes at once is something else."""
+        """Members leave all the time; if more than a hundredth of all nodes are deleted, a round comes early."""
         if (self._mirror.deleted - self._deleted_at_round) * 100 > len(self._memory.seen):
             self._wake.set()
 
     async def _guarded_round(self) -> bool:
-        """Whether there is more to write at once."""
+        """Run a round. Returns whether there is more to write at once."""
         try:
             todo = await self.round()
             self._trouble = None if todo is not None else _AWAY
             return todo is not None and self._counts.deferred > 0
-        except (ZooKeeperUnreachable, MappingUnknown):  # the client has said so
+        except (ZooKeeperUnreachable, MappingUnknown):  # the client has logged it
             self._trouble = _AWAY
             self._counts.skipped()
         except Exception as error:
@@ -246,9 +246,9 @@ class Reconciler:
         return todo
 
     async def _look(self) -> tuple[Held, Planning]:
-        """What coordinators hold, and the plan in the making. MappingUnknown."""
+        """What coordinators hold, and the planning that compares it with ZooKeeper. MappingUnknown."""
         self._start()
-        # ZooKeeper first: what a coordinator says after that is newer, so it is at worst a needless attempt.
+        # ZooKeeper first: what a coordinator reports after that is newer, so at worst a write is needless.
         nodes, partitions = await self._off_loop(self._see)
         held = await self._registrations()
         return held, await self._off_loop(self._planning, held, nodes, partitions)
@@ -264,7 +264,7 @@ class Reconciler:
         )
 
     def _decided(self, planning: Planning, trusted: tuple[int, ...], started_s: float) -> Plan:
-        """The whole plan, remembered and counted."""
+        """Finish the plan; remember and count it."""
         todo = planning.plan()
         self._suspects, self._memory = todo.suspects, todo.memory
         self._counts.compared(todo, trusted, started_s)
@@ -274,7 +274,7 @@ class Reconciler:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     def _see(self) -> tuple[Mapping[str, Node], int]:
-        """The nodes, and how many partitions ``__consumer_offsets`` has. MappingUnknown while nobody can say."""
+        """The nodes, and how many partitions ``__consumer_offsets`` has. MappingUnknown while either is not known."""
         nodes = self._mirror.snapshot(timeout_s=_SNAPSHOT_S)
         if nodes is not None and self._offsets_partitions is None and (topic := self._nodes.read(_OFFSETS_PATH)):
             self._offsets_partitions = decode_topic(OFFSETS_TOPIC, topic.data, {}).partitions
@@ -286,9 +286,9 @@ class Reconciler:
     def _write(
         self, planning: Planning, trusted: tuple[int, ...], started_s: float, done: list[tuple[str, str]]
     ) -> Plan:
-        """Carry out the plan, its creations while it is made; ``done`` gets what was done.
+        """Carry out the plan, starting with its creations while it is made; appends what was done to ``done``.
 
-        Removals come last, and each plan has those of one level of nodes at most.
+        Removals come last, and each plan has those of at most one level of nodes.
         """
         allowed = max(1, round(self._rate_limiter.per_second * _MAX_WRITING_S))
         batch = min(BATCH, self._rate_limiter.piece)
@@ -312,7 +312,7 @@ class Reconciler:
         return todo
 
     def _done(self, actions: Sequence[Action], outcomes: Mapping[str, Outcome]) -> list[tuple[str, str]]:
-        """Count and log; what was done."""
+        """Count and log the outcomes. Returns what was done."""
         named = {action.path: action for action in actions}
         done = []
         for path, outcome in outcomes.items():

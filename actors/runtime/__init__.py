@@ -1,1 +1,1 @@
-"""What every actor process has: settings, clock, log file, the cluster view, tables; and what starts beside actors."""
+"""What every actor process needs: settings, clock, log file, cluster view, tables; and processes beside actors."""

@@ -1,4 +1,4 @@
-"""What all Ray actors of Muster share: they start once, listen, answer pings and end."""
+"""What all Ray actors of Muster share: they start once, listen, respond to pings and end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _is_loopback(host: str | None) -> bool:
 
 
 class Actor:
-    """What all of them share. ``start`` is called whenever the process is new, and perhaps more than once."""
+    """Base class of the actors. ``start`` is called in every new process, possibly more than once."""
 
     def __init__(self, settings: ClusterSettings, secret: bytes, name: str) -> None:
         self.settings = settings
@@ -37,7 +37,7 @@ class Actor:
         log_to_file(Path(settings.storage), name)
 
     async def start(self) -> Started:
-        """Come up; the same answer however often it is asked."""
+        """Start serving. Repeated calls return the same result."""
         if self._started is None or (self._started.done() and self._started.exception()):
             self._started = asyncio.ensure_future(self._start_checked())
         return await asyncio.shield(self._started)
@@ -53,16 +53,16 @@ class Actor:
         raise NotImplementedError
 
     async def ping(self) -> tuple[int, str]:
-        """Pid and node; whoever answers is not paused and does not hang."""
+        """Pid and node; a process that responds is not paused and does not hang."""
         return os.getpid(), ray.get_runtime_context().get_node_id()
 
     async def park(self, pid: int) -> None:
-        """Returns only when this is not the process that was started: else Ray tells the caller of its death."""
+        """Returns only if this is not the process with that pid; otherwise Ray reports its death to the caller."""
         if pid == os.getpid():
             await asyncio.Event().wait()
 
     async def end(self, pid: int) -> None:
-        """End the process at once if it is that one, which others take for dead."""
+        """End this process at once if it has that pid, which others consider dead."""
         if pid == os.getpid():
             os._exit(1)
 
@@ -71,7 +71,7 @@ class Actor:
         return ray.get_runtime_context().get_node_id(), str(address)
 
     async def _listen(self, server: Server, name: str, epoch: int = -1) -> Started:
-        """Listen for gateways; on loopback only where the gateways do (a Ray of one node)."""
+        """Listen for gateways; only on loopback if the gateways do (a Ray of one node)."""
         node_id, host = self._node()
         if _is_loopback(self.settings.host):
             host = "127.0.0.1"

@@ -1,15 +1,15 @@
-"""What an exception says, in one line."""
+"""The message of an exception in one line."""
 
 from __future__ import annotations
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of its message, or its type where it has none."""
+    """The first line of the message, or the type if there is no message."""
     return _lines(error)[0]
 
 
 def last_line(error: BaseException) -> str:
-    """The last line: where Ray puts the cause, after the traceback of the other process."""
+    """The last line, where Ray puts the cause, after the traceback of the other process."""
     return _lines(error)[-1]
 
 

@@ -1,4 +1,4 @@
-"""Rows of a table, written beside what an actor serves: nobody waits for them, and no trouble with them gets out."""
+"""Writes rows of a table in the background of an actor: nothing waits for them, and their errors do not spread."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Add = Callable[[Mapping[str, Any]], None]
 """Takes a row: its columns by name, times in ms since the Unix epoch. Returns at once and never raises."""
 
 _FLUSH_ROWS = 20_000
-"""How many rows of many are held before they are written."""
+"""Number of added rows after which they are flushed before the interval ends."""
 
 
 class Flushing:
-    """Flushes a store from ``start`` to ``close``, in threads. For the event loop, but for ``soon``.
+    """Flushes a store from ``start`` to ``close``, in threads. For the event loop, except for ``soon``.
 
-    What goes wrong is logged when it is news; the next flush tries again.
+    New errors are logged; the next flush tries again.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Flushing:
         flush_ms: int,
         collect: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """``collect`` is awaited before each flush, the last one too: it adds what is kept back until then."""
+        """``collect`` is awaited before each flush, including the last: it adds rows that are held until then."""
         self._table = table
         self._store = store
         self._flush_s = flush_ms / 1000
@@ -49,7 +49,7 @@ class Flushing:
         self._trouble: list[str] = []
 
     def start(self) -> None:
-        """Flush from now on; first what a dead predecessor left. May be called again."""
+        """Begin to flush, first what a dead predecessor left. May be called again."""
         if self._task is None:
             self._loop = asyncio.get_running_loop()
             self._task = self._loop.create_task(self._flush_for_ever())
@@ -61,11 +61,11 @@ class Flushing:
                 self._loop.call_soon_threadsafe(self._wake.set)
 
     async def close(self) -> None:
-        """Bring everything into the table, and close the store. May be called again."""
+        """Write everything into the table, and close the store. May be called again."""
         self._is_closing = True
         self._wake.set()
         if self._task is not None:
-            await asyncio.wait([self._task])  # what is being collected and written is not cut off
+            await asyncio.wait([self._task])  # rows that are being collected and written are not cut off
         if not self._is_closed:
             await self._write(self._store.close)
             self._is_closed = True
@@ -82,7 +82,7 @@ class Flushing:
         failed = [error for step in steps if step is not None and (error := await _error_of(step)) is not None]
         trouble = [
             f"{type(error).__name__} {getattr(error, 'errno', '')}" for error in failed
-        ]  # texts name other files
+        ]  # messages would differ in file names
         if trouble != self._trouble:
             for error in failed:
                 unforeseen = None if isinstance(error, OSError) else error
@@ -101,8 +101,8 @@ async def _error_of(step: Callable[[], Awaitable[object]]) -> Exception | None:
 class EventWriter:
     """One actor's rows of one table, under ``<storage>/metrics``; ``owner`` is the actor's name.
 
-    ``add`` may be called from any thread, also before ``start``: what a killed process added is brought into the table
-    by the next one. ``start`` and ``close`` are for the event loop.
+    ``add`` may be called from any thread, also before ``start``. Rows that a killed process added are written into the
+    table by the next process. ``start`` and ``close`` are for the event loop.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class EventWriter:
         self.start = self._flushing.start
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Keep a row, with one write to the page cache. What cannot be kept is said in the log."""
+        """Keep a row, with one write to the page cache. A row that cannot be kept is logged."""
         self._keep(row)
         self._unflushed += 1
         if self._unflushed >= _FLUSH_ROWS:
@@ -131,15 +131,15 @@ class EventWriter:
             self._flushing.soon()
 
     def add_all(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Keep many rows, writing them in between. Blocks: for other threads than the event loop's."""
+        """Keep many rows, flushing in between. Blocks, so do not call it from the event loop's thread."""
         for number, row in enumerate(rows, start=1):
             self._keep(row)
             if number % _FLUSH_ROWS == 0:
-                with suppress(OSError):  # told by the next flush
+                with suppress(OSError):  # logged by the next flush
                     self._store.flush()
 
     async def close(self) -> None:
-        """Bring everything into the table. What is added later is dropped. May be called again."""
+        """Write everything into the table. Rows added later are dropped. May be called again."""
         await self._flushing.close()
         self._is_closed = True
 

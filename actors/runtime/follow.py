@@ -1,4 +1,4 @@
-"""How an actor keeps up with the cluster view: a long poll on the controller, for as long as it lives."""
+"""How an actor follows the cluster view: a long poll on the controller, for as long as the actor lives."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _RETRY_S = 0.2
 
 
 async def controller_of(settings: ClusterSettings) -> Any:
-    """Handle of the controller actor. ValueError when there is none."""
+    """Handle of the controller actor. ValueError if there is none."""
     return await asyncio.to_thread(ray.get_actor, "controller", settings.namespace)
 
 
 class ControllerAway(RayError):
-    """There is no controller at this moment."""
+    """There is no controller at the moment."""
 
 
 class CurrentController:
-    """The controller's handle, whichever actor it is now: its methods are those of the Ray actor.
+    """A handle of the current controller, with the methods of the Ray actor. RayError.
 
-    One that was moved to another node is another actor to Ray, and a handle of the old one is of no use. RayError.
+    To Ray, a controller that was moved to another node is another actor, and handles of the old one are useless.
     """
 
     def __init__(self, settings: ClusterSettings) -> None:
@@ -56,20 +56,20 @@ class _Method:
 
 
 class AnswerObserver(Protocol):
-    """Told whether the controller answers whom it is asked by."""
+    """Informed whether the controller responds to requests."""
 
     def answered(self, epoch: int) -> None:
-        """It answered under that controller epoch."""
+        """The controller responded under that controller epoch."""
 
     def silent(self, reason: str) -> None:
-        """It did not answer."""
+        """The controller did not respond."""
 
 
 class ViewFollower:
-    """Asks for newer views; when the controller is away the last one stays."""
+    """Requests newer views; while the controller is unavailable, the last view stays."""
 
     def __init__(self, settings: ClusterSettings, name: str, seen: AnswerObserver | None = None) -> None:
-        """``name`` of the actor that follows; ``seen`` is told whether the controller answers."""
+        """``name`` is that of the following actor; ``seen`` is informed whether the controller responds."""
         self._settings = settings
         self._name = name
         self._seen = seen
@@ -84,9 +84,9 @@ class ViewFollower:
         return self._view
 
     def follow(self, on_view: Callable[[ClusterView], None]) -> None:
-        """Call ``on_view`` with every view newer than the first, from now on; also with what came since then.
+        """Call ``on_view`` with every view newer than the first, including those that have arrived since.
 
-        Apart from :meth:`first` so that the owner can make, in between, the parts that ``on_view`` needs.
+        Separate from :meth:`first`: in between, the owner can create the parts that ``on_view`` needs.
         """
         self._task = asyncio.get_running_loop().create_task(self._follow(on_view))
 
@@ -99,7 +99,7 @@ class ViewFollower:
                     log.exception("view %s was not taken in; the next one is", self._view.order)
 
     async def _poll(self) -> bool:
-        """Whether a newer view came."""
+        """Returns whether a newer view arrived."""
         try:
             if self._controller is None:
                 self._controller = await controller_of(self._settings)

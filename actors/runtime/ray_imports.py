@@ -1,7 +1,7 @@
 """Where Ray's workers import from: as every process of this Python does, and nothing from the working directory.
 
-By default Ray puts the driver's working directory first on its workers' ``sys.path``. A project in which a command runs
-may have packages there that are called as libraries are, or ``muster``.
+By default Ray puts the driver's working directory first on its workers' ``sys.path``. If a command runs in a project,
+packages there may have the names of libraries, or be called ``muster``.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def job_config() -> JobConfig:
-    """For every ``ray.init`` of ours."""
+    """The JobConfig for every ``ray.init`` of Muster."""
     from ray.job_config import JobConfig
 
     class WithoutWorkingDirectory(JobConfig):
         def _runtime_env_has_working_dir(self) -> bool:
-            """Ray adds neither the driver's working directory nor its script's if the workers have one of their own."""
+            """If true, Ray adds neither the driver's working directory nor its script's to the workers' path."""
             return True
 
     root = root_to_add()
@@ -32,21 +32,21 @@ def job_config() -> JobConfig:
 
 
 def root_to_add() -> str | None:
-    """The folder of this process's ``muster``, if another process of this Python would not import that one by itself.
+    """The folder of this process's ``muster`` if another process of this Python would not import the same one.
 
-    So in a checkout that is not installed, which is imported from the working directory.
+    This is so in a checkout that is not installed and is imported from the working directory.
     """
     loaded = Path(muster.__file__).resolve()
     here = Path.cwd()
     elsewhere = [entry for entry in sys.path if entry and Path(entry) != here]
-    others = (finder for finder in sys.meta_path if finder is not PathFinder)  # one is that of an editable install
+    others = (finder for finder in sys.meta_path if finder is not PathFinder)  # one is from an editable install
     specs = (PathFinder.find_spec("muster", elsewhere), *(finder.find_spec("muster", None) for finder in others))
     found = next((spec.origin for spec in specs if spec and spec.origin), None)
     return None if found and Path(found).resolve() == loaded else str(loaded.parents[1])
 
 
 def let_processes_import() -> None:
-    """Have the processes that this one starts import the same Muster, wherever they run."""
+    """Make the processes that this one starts import the same Muster, wherever they run."""
     if (root := root_to_add()) is not None:
         known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         os.environ["PYTHONPATH"] = os.pathsep.join([root, *(path for path in known if path and path != root)])

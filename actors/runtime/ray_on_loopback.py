@@ -1,7 +1,7 @@
-"""A Ray that listens on 127.0.0.1 only, as ``muster up`` starts it for itself.
+"""A Ray that listens on 127.0.0.1 only, as ``muster up`` starts it for its own use.
 
-Ray takes a loopback address for that of the machine, and lets its servers listen on all interfaces, except in the mode
-that it has for one node on macOS and Windows. That mode is asked for here.
+Ray replaces a loopback address by the machine's and makes its servers listen on all interfaces, except in its
+single-node mode for macOS and Windows. This module selects that mode.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _MODE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
 def use_loopback() -> None:
-    """Have this process, and those that it starts, take 127.0.0.1 as Ray's address."""
+    """Make this process, and those that it starts, use 127.0.0.1 as Ray's address."""
     os.environ[_MODE] = "0"
     if (constants := sys.modules.get("ray._private.ray_constants")) is not None:  # it has read the environment
         constants.ENABLE_RAY_CLUSTER = False  # type: ignore[attr-defined]
 
 
 def use_loopback_for(address: str) -> None:
-    """The same if the Ray whose GCS is at HOST:PORT was started so."""
+    """As :func:`use_loopback`, if the Ray whose GCS is at ``address`` (HOST:PORT) was started this way."""
     if _is_loopback(address.rpartition(":")[0]) and any(
         f"--gcs-address={address}" in (process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])
     ):

@@ -1,4 +1,4 @@
-"""Consoles of rich that hold to :mod:`muster.actors.runtime.terminal`."""
+"""Rich consoles that follow the rules of :mod:`muster.actors.runtime.terminal`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from muster.actors.runtime import terminal
 _NO_WIDTH = 1 << 20
 _GAP = "  "
 _READABLE = 12
-"""Width of a column on a terminal, at least, unless its texts are shorter."""
+"""Minimum width of a column on a terminal, unless its texts are shorter."""
 
 
 def console(*, err: bool = False, file: IO[str] | None = None) -> Console:
-    """On stdout, stderr or the file. Styles are rich's; texts are printable, and no markup. A pipe has no width."""
+    """A console on stdout, stderr or the file: rich's styles, printable texts, no markup. A pipe has no width."""
     stream = file or (sys.stderr if err else sys.stdout)
     raw: Any = getattr(stream, "unguarded", stream)
     size = (None, None) if raw.isatty() else (_NO_WIDTH, _NO_WIDTH)
@@ -29,15 +29,15 @@ def console(*, err: bool = False, file: IO[str] | None = None) -> Console:
 
 
 def is_live(console: Console) -> bool:
-    """Whether what is written can be taken back, as bars and spinners are. FORCE_COLOR does not make a pipe live."""
+    """Whether output can be overwritten, as progress bars and spinners are. FORCE_COLOR does not make a pipe live."""
     return console.is_terminal and console.file.isatty()
 
 
 def print_table(
     console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], is_number: Sequence[bool]
 ) -> None:
-    """Nothing is cut. In a pipe each row is a line, however long; a terminal folds cells, and one that is too narrow
-    for that gets a line for each cell. Numbers stand to the right.
+    """Print a table in full. In a pipe each row is one line, however long; a terminal folds cells, or gets one line
+    for each cell if it is too narrow for that. Numbers are aligned to the right.
     """
     shown = [[terminal.printable(cell, console.encoding) for cell in row] for row in rows]
     widths = [max(map(cell_len, cells)) for cells in zip(columns, *shown, strict=True)]

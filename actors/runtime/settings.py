@@ -1,4 +1,4 @@
-"""What ``muster up`` decides and the cluster is started with, and what the cluster answers once it serves."""
+"""The settings that ``muster up`` starts a cluster with, and what the cluster reports once it serves."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ NAMESPACE = "muster"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """Everything that the actors are started with. Picklable; holds no secret."""
+    """All settings that the actors are started with. Picklable; holds no secret."""
 
     config: MusterConfig
     storage: str
     """Absolute path; the same directory on every node."""
     cluster_id: str
     zookeeper: str
-    """HOST:PORT[,HOST:PORT...][/CHROOT] of the ZooKeeper that serves already."""
+    """HOST:PORT[,HOST:PORT...][/CHROOT] of a ZooKeeper that already serves."""
     host: str | None
-    """Address that gateways bind and tell clients. None: bind all interfaces, tell the address of their node."""
+    """Address that gateways bind and advertise. None: they bind all interfaces and advertise their node's address."""
     port: int
-    """Port of a gateway where ``gateway_ports`` is None; 0: a free one."""
+    """Port of a gateway if ``gateway_ports`` is None; 0: a free one."""
     gateway_ports: tuple[int, ...] | None
     """Port of each gateway; their number is the number of gateways. None: one gateway on every node, at ``port``."""
     metrics_ports: tuple[int, ...] | None
     """Port of /metrics of each gateway, in the same order; 0: a free one. None: ``metrics_port`` on each."""
     metrics_port: int
-    """Port of /metrics of a gateway where ``gateway_ports`` is None; 0: a free one."""
+    """Port of /metrics of a gateway if ``gateway_ports`` is None; 0: a free one."""
     namespace: str = NAMESPACE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterReady:
-    """Where a cluster that serves can be reached."""
+    """Where a serving cluster can be reached."""
 
     bootstrap: tuple[str, ...]
     """HOST:PORT of each gateway, as clients use it."""
@@ -49,12 +49,12 @@ class ClusterReady:
     """Folder with the log of each actor."""
 
     def line(self) -> str:
-        """The line that ``muster up`` prints when everything serves; ``shlex.split`` takes it apart."""
+        """The line that ``muster up`` prints when everything serves; ``shlex.split`` parses it."""
         return (
             f"muster ready bootstrap={','.join(self.bootstrap)} metrics={','.join(self.metrics)} "
             f"zookeeper={self.zookeeper} logs={shlex.quote(self.logs)}"
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """The same, as JSON shows it."""
+        """The same as a dict for JSON."""
         return dataclasses.asdict(self)

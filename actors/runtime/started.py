@@ -1,4 +1,4 @@
-"""What an actor says once it serves."""
+"""What an actor reports once it serves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from muster.placement.view import Broker, Endpoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """What an actor says of itself once it serves."""
+    """What an actor reports about itself once it serves."""
 
     pid: int
     node_id: str
@@ -19,4 +19,4 @@ class Started:
     """A gateway's Kafka listener."""
     metrics_url: str | None = None
     epoch: int = -1
-    """The leader epoch under which it serves a partition of ``__consumer_offsets``, if it does."""
+    """The leader epoch under which it serves a partition of ``__consumer_offsets``; -1 if it serves none."""

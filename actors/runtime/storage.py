@@ -1,4 +1,4 @@
-"""Whether ``storage.path`` on this node is the one that the cluster was started with."""
+"""Checks that ``storage.path`` on this node is the one that the cluster was started with."""
 
 from __future__ import annotations
 

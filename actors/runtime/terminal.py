@@ -1,10 +1,10 @@
-"""What commands write to a terminal or a pipe: the only way out (tests/runtime/test_terminal.py holds every module to
-it).
+"""All output of commands to a terminal or a pipe goes through this module (tests/runtime/test_terminal.py checks that
+for every module).
 
-Much of it was chosen by clients: names of groups, topics, members, hosts, metadata. What is not printable (an escape
-sequence, a line break in a name, a letter that turns text around) and what the stream's encoding lacks is written as
-Python's escape for it: ``\\x1b``, ``\\n``, ``\\u4e2d``. So nothing that a client chose drives the terminal, no name
-looks like a second line, and no encoding is too small. JSON needs none of it: it is ASCII, and exact.
+Clients choose much of the output: names of groups, topics, members, hosts, metadata. Characters that are not printable
+(escape sequences, line breaks in names, characters that reverse the text direction) or that the stream's encoding lacks
+are written as Python escapes: ``\\x1b``, ``\\n``, ``\\u4e2d``. So no client can control the terminal, no name looks
+like a second line, and every encoding suffices. JSON needs none of this: it is ASCII, and exact.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import IO, Any, TextIO
 
 
 def printable(text: str, encoding: str = "utf-8") -> str:
-    """On one line, with escapes for what is not to be seen or cannot be encoded."""
+    """The text on one line, with escapes for characters that are not printable or cannot be encoded."""
     if not text.isprintable():
         text = "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
     return text if text.isascii() else text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def in_shape(text: str, encoding: str = "utf-8") -> str:
-    """The same of text of several lines; line breaks and tabs stay."""
+    """As :func:`printable` for text of several lines; line breaks and tabs stay."""
     return "\n".join("\t".join(printable(part, encoding) for part in row.split("\t")) for row in text.split("\n"))
 
 
@@ -37,13 +37,13 @@ def line(text: str = "", *, err: bool = False) -> None:
 
 
 def text(lines: str, *, err: bool = False) -> None:
-    """Write lines of our own, such as a help text, to stdout or to stderr."""
+    """Write lines of Muster's own, such as a help text, to stdout or to stderr."""
     for each in lines.split("\n"):
         line(each, err=err)
 
 
 def json_text(content: str) -> None:
-    """Write JSON that is ASCII (``ensure_ascii``) to stdout, exactly. ValueError if it is not."""
+    """Write ASCII JSON (``ensure_ascii``) to stdout unchanged. ValueError if it is not ASCII."""
     content = content.replace("\x7f", "\\u007f")  # the one control character that JSON does not escape
     if not content.isascii() or not content.replace("\n", "").isprintable():
         raise ValueError(f"not ASCII: {content[:100]!a}")
@@ -52,13 +52,13 @@ def json_text(content: str) -> None:
 
 
 def for_shell(text: str) -> None:
-    """Write one line for ``eval`` to stdout, with the very bytes of paths in it, whatever the encoding."""
+    """Write one line for ``eval`` to stdout, with the exact bytes of paths in it, whatever the encoding."""
     sys.stdout.flush()
     os.write(sys.stdout.fileno(), os.fsencode(f"{text}\n"))
 
 
 def guard() -> None:
-    """Hold everything else that this process writes to stdout and stderr to the same: tracebacks, logs, libraries."""
+    """Apply the same to all other output to stdout and stderr of this process: tracebacks, logs, libraries."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name) or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - None: it was closed
         if not isinstance(stream, _Guarded):
@@ -66,7 +66,7 @@ def guard() -> None:
 
 
 class LogFormatter(logging.Formatter):
-    """A line for each record, and the traceback below."""
+    """Formats each record as one line, with the traceback below."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return printable(super().formatMessage(record))
@@ -76,7 +76,7 @@ class LogFormatter(logging.Formatter):
 
 
 class _Guarded:
-    """A text stream that passes on what is printable, line breaks and tabs."""
+    """A text stream that passes on printable characters, line breaks and tabs, and escapes everything else."""
 
     def __init__(self, unguarded: TextIO) -> None:
         self.unguarded = unguarded

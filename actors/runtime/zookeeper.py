@@ -1,10 +1,10 @@
-"""The embedded ZooKeeper: a real server, out of the jars that pyspark ships, as a child process.
+"""The embedded ZooKeeper: a real server from the jars that pyspark ships, run as a child process.
 
-The child must not outlive us, not even a ``kill -9``. Linux delivers a parent-death signal
-(``PR_SET_PDEATHSIG``) for that, with two traps. It is armed by the child itself between fork and exec; a
-``preexec_fn`` may deadlock in a process with threads, so a small Python start-up line arms it and then
-*becomes* java by exec, which keeps it. And the signal comes when the *thread* that forked ends; so that
-thread is one of ours, which does nothing but wait for the child. The signal is SIGKILL: ZooKeeper's
+The child must not outlive its parent, not even after a ``kill -9``. Linux has a parent-death signal
+(``PR_SET_PDEATHSIG``) for that, with two traps. The child has to arm it itself between fork and exec; a
+``preexec_fn`` may deadlock in a process with threads, so a short Python program arms it and then
+*becomes* java by exec, which keeps the setting. And the signal is sent when the *thread* that forked ends, so
+a dedicated thread forks, and does nothing but wait for the child. The signal is SIGKILL: ZooKeeper's
 transaction log is made for it.
 """
 
@@ -72,7 +72,7 @@ rootLogger.appenderRef.file.ref = file
 
 
 class ZooKeeperStartError(RuntimeError):
-    """The embedded server could not be started; the message is one line and says what to do about it."""
+    """The embedded server could not be started; the message is one line and says how to fix that."""
 
 
 class _PortTaken(ZooKeeperStartError):
@@ -80,7 +80,7 @@ class _PortTaken(ZooKeeperStartError):
 
 
 class EmbeddedZooKeeper:
-    """A running standalone ZooKeeper server. Made by :meth:`start`; a context manager that stops it."""
+    """A running standalone ZooKeeper server, created by :meth:`start`; a context manager that stops it."""
 
     def __init__(self, data_dir: Path, host: str, port: int) -> None:
         self.data_dir = data_dir
@@ -94,11 +94,11 @@ class EmbeddedZooKeeper:
     def start(
         cls, data_dir: str | os.PathLike[str], port: int = 0, *, host: str = "127.0.0.1", timeout_s: float = 30
     ) -> Self:
-        """Start a server on the data in ``data_dir`` (made if missing); returns once it serves sessions.
+        """Start a server on the data in ``data_dir`` (created if missing); returns once it serves sessions.
 
-        ``port`` 0 means a free one. ``host`` is the local address to bind, and to name in :attr:`hosts`.
-        Raises ZooKeeperStartError: the port is taken, the data cannot be written or are in use by another
-        server, no Java, or the server did not serve within ``timeout_s`` (with the end of its log).
+        ``port`` 0 means a free one. ``host`` is the local address to bind, and to use in :attr:`hosts`.
+        Raises ZooKeeperStartError if the port is taken, the data cannot be written or are in use by another
+        server, there is no Java, or the server did not serve within ``timeout_s`` (with the end of its log).
         """
         directory = Path(data_dir).absolute()
         with _exclusive(directory) as lock:
@@ -178,7 +178,7 @@ class EmbeddedZooKeeper:
                         stdout=out,
                         stderr=out,
                         pass_fds=[lock.fileno()],
-                        process_group=0,  # a Ctrl-C in the terminal is for us: we stop ZooKeeper last
+                        process_group=0,  # a Ctrl-C in the terminal must not stop ZooKeeper: it is stopped last
                     )
             except OSError as error:
                 started.append(error)
@@ -209,7 +209,7 @@ class EmbeddedZooKeeper:
         client.close()
 
     def _answers(self) -> bool:
-        """Whether *our* server serves there: between choosing a free port and binding it, another may have come."""
+        """Whether *this* server serves there: another may have bound the port after it was found to be free."""
         try:
             with socket.create_connection((self.host, self.port), timeout=1) as peer:
                 peer.sendall(b"conf")
@@ -221,7 +221,7 @@ class EmbeddedZooKeeper:
 
 @contextlib.contextmanager
 def _exclusive(directory: Path) -> Iterator[IO[str]]:
-    """Hold the directory's lock. The server inherits it: it is free again when the server is really gone."""
+    """Hold the directory's lock. The server inherits it, so it is held until the server has really ended."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         lock = (directory / "lock").open("a")
@@ -238,7 +238,7 @@ def _exclusive(directory: Path) -> Iterator[IO[str]]:
 
 
 def _command(directory: Path, host: str, port: int) -> list[str]:
-    """Write the configuration under ``directory``; returns java's command line."""
+    """Write the configuration under ``directory``; returns the command line of java."""
     config = directory / "zoo.cfg"
     logging_config = directory / "log4j2.properties"
     settings = {
@@ -266,14 +266,14 @@ def _command(directory: Path, host: str, port: int) -> list[str]:
 
 
 def _property(value: object) -> str:
-    """As a value in a Java properties file: no bare backslash, and ASCII only."""
+    """The value as text for a Java properties file: no bare backslash, and ASCII only."""
     units = str(value).replace("\\", "\\\\").encode("utf-16-be")
     codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
     return "".join(chr(code) if code < 128 else f"\\u{code:04x}" for code in codes)
 
 
 def _class_path() -> str:
-    """ZooKeeper and what it needs; all of Spark's jars would do too, but make the start twice as long."""
+    """ZooKeeper and what it needs; all of Spark's jars would work, too, but double the start-up time."""
     spec = find_spec("pyspark")
     jars = Path(spec.origin).parent / "jars" if spec and spec.origin else Path("pyspark/jars")
     found = [str(jar) for pattern in _JARS for jar in sorted(jars.glob(f"{pattern}.jar"))]
