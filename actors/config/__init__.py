@@ -1,4 +1,4 @@
-"""What can be configured: the properties of the cluster, and the configs of a topic."""
+"""Configuration: the properties of the cluster, and the configs of a topic."""
 
 from muster.actors.config.derived import group_config, log_config, offsets_log_config, topic_values
 from muster.actors.config.dynamic import DYNAMIC, in_force

@@ -1,8 +1,8 @@
-"""What AlterConfigs and IncrementalAlterConfigs make of a resource's configs, and why they may not. No I/O.
+"""How AlterConfigs and IncrementalAlterConfigs change a resource's configs, and when they are refused. No I/O.
 
 Rules and codes are those of Kafka's ConfigAdminManager, ConfigurationControlManager and
-ControllerConfigurationValidator (KIP-339), but for this: a config that nothing would obey is refused, where Kafka keeps
-unknown ones of brokers.
+ControllerConfigurationValidator (KIP-339), with one exception: a config that has no effect is refused, while Kafka
+keeps unknown configs of brokers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from muster.placement.view import OFFSETS_TOPIC, DynamicConfigs
 
 
 class Operation(IntEnum):
-    """As IncrementalAlterConfigs numbers them."""
+    """Operations, as numbered by IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -34,7 +34,7 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One config. ``value`` is not None but for DELETE, where it says nothing."""
+    """A change of one config. ``value`` is not None, except for DELETE, which ignores it."""
 
     name: str
     operation: Operation
@@ -43,18 +43,18 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """What to make of one resource."""
+    """The changes of one resource."""
 
     type: ResourceType
     name: str
     """"" for the default of all brokers."""
     changes: tuple[Change, ...]
     replace: bool = False
-    """Whether whatever is not named goes (AlterConfigs)."""
+    """Whether configs that are not named are removed (AlterConfigs)."""
 
 
 class InvalidAlteration(ValueError):
-    """Nothing of the alteration can be done. ``code`` is Kafka's."""
+    """The alteration is refused as a whole. ``code`` is Kafka's."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -116,7 +116,7 @@ class _Group:
     types: Mapping[str, ConfigType] = {str(field.alias): type_of(field) for field in GroupConfigs.model_fields.values()}
 
     def __init__(self, *_: object) -> None:
-        """All groups have the same."""
+        """All groups have the same configs."""
 
     def default(self, name: str) -> str | None:
         return None
@@ -143,14 +143,15 @@ def configs_after(
 ) -> dict[str, str]:
     """All configs of the resource after the alteration. InvalidAlteration.
 
-    ``current``: all of it before; ``config``: what the cluster was started with; ``configs``: what was altered since.
+    ``current``: all its configs before; ``config``: what the cluster was started with; ``configs``: what was altered
+    since.
     """
     kind = _KINDS[alteration.type](alteration.name, config, configs)
     wanted = {} if alteration.replace else dict(current)
     for change in alteration.changes:
         match change.operation:
             case Operation.SET:
-                wanted[change.name] = (change.value or "").strip()  # as Kafka's ConfigDef takes it
+                wanted[change.name] = (change.value or "").strip()  # as Kafka's ConfigDef parses it
             case Operation.DELETE:
                 wanted.pop(change.name, None)
             case operation:

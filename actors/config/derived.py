@@ -1,4 +1,4 @@
-"""What the parts obey: the configuration of a log and of a group coordinator."""
+"""The configurations of parts of the cluster: of a log and of a group coordinator."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ OFFSETS_TOPIC_FIXED: Mapping[str, str] = MappingProxyType(
         "message.timestamp.type": "CreateTime",
     }
 )
-"""Configs of ``__consumer_offsets`` that coordinators rely on: they cannot be changed."""
+"""Configs of ``__consumer_offsets`` that cannot be changed, since coordinators rely on them."""
 
 
 def group_config(config: MusterConfig) -> GroupConfig:
-    """The part of the configuration that the group coordinator obeys."""
+    """The part of the configuration that applies to the group coordinator."""
     from muster.actors.group.config import GroupConfig
 
     return GroupConfig(**_known_to(GroupConfig, dict(config)))
 
 
 def log_config(config: MusterConfig, topic_overrides: Mapping[str, str] = MappingProxyType({})) -> LogConfig:
-    """What the log of a topic obeys; what is not valid of ``topic_overrides`` is left out."""
+    """The configuration of a topic's log; invalid ``topic_overrides`` are left out."""
     from muster.actors.log.config import LogConfig
 
     return LogConfig(**_known_to(LogConfig, dict(config) | topic_values(config, topic_overrides)))
 
 
 def offsets_log_config(config: MusterConfig, topic_overrides: Mapping[str, str] = MappingProxyType({})) -> LogConfig:
-    """What the log of a partition of ``__consumer_offsets`` obeys, with what was set on that topic."""
+    """The configuration of the log of a ``__consumer_offsets`` partition, with what was set on that topic."""
     return dataclasses.replace(
         log_config(config, offsets_topic_configs(config, topic_overrides)),
         own_codec=config.offsets_topic_compression_codec,
@@ -57,7 +57,7 @@ def offsets_topic_configs(config: MusterConfig, topic_overrides: Mapping[str, st
 
 
 def topic_values(config: MusterConfig, topic_overrides: Mapping[str, str]) -> dict[str, Any]:
-    """What holds for a topic, by field name (``retention_ms``, ...), typed: its own if valid, else the broker's."""
+    """A topic's typed values by field name (``retention_ms``, ...): its own where valid, else the broker's."""
     own = TopicConfigs.model_validate(valid_topic_configs(topic_overrides))
     return {
         name: getattr(own, name) if getattr(own, name) is not None else _broker_value(config, field)

@@ -1,7 +1,7 @@
-"""Which properties can be changed while the cluster runs, and what holds once they are. As Kafka's KIP-226.
+"""Which properties can be changed while the cluster runs, and the configuration that results. As in KIP-226.
 
-A property of the whole cluster is set on Kafka's default broker; one of a gateway also on that broker alone, which goes
-before. Logs and groups are no gateway's own, so what they obey cannot be set on one broker.
+A property of the whole cluster is set on Kafka's default broker. A property of a gateway can also be set on that broker
+alone, which takes precedence. Logs and groups belong to no gateway, so their properties cannot be set on one broker.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from muster.placement.view import DynamicConfigs
 log = logging.getLogger(__name__)
 
 OF_A_BROKER = frozenset({"connections.max.idle.ms", "fetch.max.bytes", "max.connections"})
-"""Of one gateway or of all."""
+"""Properties that can be set for one gateway or for all."""
 
 OF_THE_CLUSTER = frozenset(
     {
@@ -57,21 +57,22 @@ OF_THE_CLUSTER = frozenset(
         "rebalance.stuck.ms",
     }
 )
-"""Of all brokers only."""
+"""Properties that can be set for all brokers only."""
 
 DYNAMIC = OF_A_BROKER | OF_THE_CLUSTER
 
 
 def altered(config: MusterConfig, properties: Mapping[str, str]) -> MusterConfig:
-    """What holds with these properties above what the cluster was started with. ConfigError naming what cannot be."""
+    """The configuration of the start, overridden by these properties. ConfigError names those that are invalid."""
     started_with = config.model_dump(by_alias=True, exclude_unset=True)
     return MusterConfig.from_properties({**started_with, **properties})
 
 
 def in_force(config: MusterConfig, configs: DynamicConfigs, broker_id: int | None = None) -> MusterConfig:
-    """What holds: for logs and groups, or for a gateway.
+    """The configuration in force: for logs and groups, or for a gateway.
 
-    Whatever was stored and cannot be (any more, since the properties of the start are others) is logged and left out.
+    Stored properties that are invalid (possibly only since the cluster was started with others) are logged and left
+    out.
     """
     properties = {name: value for name, value in configs.cluster.items() if name in DYNAMIC}
     if broker_id is not None:
@@ -81,7 +82,7 @@ def in_force(config: MusterConfig, configs: DynamicConfigs, broker_id: int | Non
 
 
 class Started:
-    """A configuration as a key: compared by identity, since it never changes and has many fields."""
+    """A configuration as a cache key: compared by identity, since it never changes and has many fields."""
 
     def __init__(self, config: MusterConfig) -> None:
         self.config = config

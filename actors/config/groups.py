@@ -13,7 +13,7 @@ _NO_EFFECT = "no effect on groups of the classic protocol, which are all that th
 
 
 class GroupConfigs(BaseModel):
-    """Those of consumer groups. What stands in where one is not set has the same name behind ``group.``.
+    """Configs of consumer groups. The default of each is the property of the same name after ``group.``.
 
     Bounds are the defaults of Kafka's ``group.consumer.{min,max}.*``.
     """
@@ -35,7 +35,7 @@ GROUP_CONFIGS: tuple[str, ...] = tuple(str(field.alias) for field in GroupConfig
 
 
 def group_config_errors(config: Mapping[str, str]) -> str | None:
-    """Why INVALID_CONFIG is the answer to these configs of a group; None if they are good."""
+    """Why these configs of a group are refused with INVALID_CONFIG; None if they are valid."""
     problems = [_unknown(name) for name in sorted(set(config) - set(GROUP_CONFIGS))]
     try:
         GroupConfigs.model_validate({name: value for name, value in config.items() if name in GROUP_CONFIGS})

@@ -1,4 +1,4 @@
-"""What has configs: Kafka's ``ConfigResource.Type``."""
+"""Resources that have configs: Kafka's ``ConfigResource.Type``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ResourceType(IntEnum):
-    """As requests number them."""
+    """Resource types, as numbered in requests."""
 
     TOPIC = 2
     BROKER = 4

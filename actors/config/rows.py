@@ -1,4 +1,4 @@
-"""Every config as DescribeConfigs shows it: its value, where that comes from, and what stands behind it (KIP-226)."""
+"""Every config as DescribeConfigs shows it: its value, the source of the value, and its synonyms (KIP-226)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NONE_ALTERED = DynamicConfigs()
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, as DescribeConfigs v1+ numbers it."""
+    """The source of a value, as numbered by DescribeConfigs v1+."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -42,13 +42,13 @@ class Synonym(NamedTuple):
 
 
 class ConfigRow(NamedTuple):
-    """One config of a DescribeConfigs answer."""
+    """One config of a DescribeConfigs response."""
 
     name: str
     value: str | None
     source: ConfigSource
     synonyms: tuple[Synonym, ...]
-    """Whatever has a value for it, the one that is used first."""
+    """Everything that has a value for it; the one in use comes first."""
     type: ConfigType
     documentation: str
     read_only: bool
@@ -57,13 +57,13 @@ class ConfigRow(NamedTuple):
 def describe_broker(
     config: MusterConfig, configs: DynamicConfigs = _NONE_ALTERED, broker_id: int | None = None
 ) -> list[ConfigRow]:
-    """Every property of a broker; of none in particular without an id."""
+    """Every property of a broker; without an id, of no broker in particular."""
     layers = _Layers(config, configs, broker_id)
     return [layers.row(name) for name in sorted(type(config).model_fields)]
 
 
 def describe_default_broker(config: MusterConfig, configs: DynamicConfigs) -> list[ConfigRow]:
-    """What was set for the whole cluster."""
+    """The properties that were set for the whole cluster."""
     layers = _Layers(config, configs, None)
     rows = [layers.row(name) for name in sorted(type(config).model_fields) if _alias(name) in configs.cluster]
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
@@ -73,12 +73,12 @@ def describe_default_broker(config: MusterConfig, configs: DynamicConfigs) -> li
 def describe_topic(
     config: MusterConfig, topic_overrides: Mapping[str, str], configs: DynamicConfigs = _NONE_ALTERED
 ) -> list[ConfigRow]:
-    """Every config of a topic: what was set on the topic and is valid, else the broker's."""
+    """Every config of a topic: the value set on the topic if it is valid, else the broker's."""
     rows = _topic_rows(Started(config), tuple(configs.cluster.items()), tuple(topic_overrides.items()))
     return list(rows)
 
 
-@lru_cache(maxsize=256)  # a client describes thousands of topics at once, and most are alike
+@lru_cache(maxsize=256)  # a client may describe thousands of topics at once, and most are alike
 def _topic_rows(
     started: Started, cluster: tuple[tuple[str, str], ...], topic_overrides: tuple[tuple[str, str], ...]
 ) -> tuple[ConfigRow, ...]:
@@ -98,12 +98,12 @@ def describe_offsets_topic(
 
 
 def describe_group(overrides: Mapping[str, str] = _NOTHING) -> list[ConfigRow]:
-    """Every config of a group on which these were set."""
+    """Every config of a group with these ``overrides``."""
     return [_group_row(name, field, overrides) for name, field in sorted(GroupConfigs.model_fields.items())]
 
 
 def describe_client_metrics() -> list[ConfigRow]:
-    """Every config of a subscription of KIP-714: Kafka's defaults, as no subscription can be made."""
+    """Every config of a KIP-714 subscription: Kafka's defaults, as no subscription can be created."""
     return [
         ConfigRow(name, value, ConfigSource.DEFAULT_CONFIG, (), kind, documentation, True)
         for name, value, kind, documentation in _CLIENT_METRICS
@@ -119,7 +119,7 @@ _CLIENT_METRICS = (
 
 
 class _Layers:
-    """What says how a broker is configured: the broker, the cluster, the start, the defaults; the first that does."""
+    """The layers of a broker's configuration, in order of precedence: broker, cluster, start, defaults."""
 
     def __init__(self, config: MusterConfig, configs: DynamicConfigs, broker_id: int | None) -> None:
         self.in_force = in_force(config, configs, broker_id)
@@ -134,7 +134,7 @@ class _Layers:
         )
 
     def synonyms(self, name: str) -> tuple[Synonym, ...]:
-        """All that have a value for the field of that name, as Kafka orders them: by layer, then by unit."""
+        """Everything that has a value for the field of that name, in Kafka's order: by layer, then by unit."""
         aliases = [_alias(each) for each in BY_UNIT.get(name, (name,))]
         found = ((alias, layer.get(alias), source) for source, layer in self._layers for alias in aliases)
         return tuple(Synonym(alias, value, source) for alias, value, source in found if value is not None)

@@ -1,4 +1,4 @@
-"""Configs of a topic, as CreateTopics takes them."""
+"""Configs of a topic, as CreateTopics accepts them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from muster.actors.config.types import (
 
 
 class TopicConfigs(BaseModel):
-    """What can be set on a topic. ``synonym`` is the broker's property that stands in where it is not set."""
+    """Configs that can be set on a topic. ``synonym`` is the broker's property that applies where one is not set."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=lambda name: name.replace("_", "."))
 
@@ -115,7 +115,7 @@ BY_UNIT = {
     "log_retention_ms": ("log_retention_ms", "log_retention_minutes", "log_retention_hours"),
     "log_roll_ms": ("log_roll_ms", "log_roll_hours"),
 }
-"""Broker properties that say the same in other units, the one that goes first first."""
+"""Broker properties that are equivalent in other units, in order of precedence."""
 
 TOPIC_CONFIGS: tuple[str, ...] = tuple(str(field.alias) for field in TopicConfigs.model_fields.values())
 """Names that can be set on a topic."""
@@ -148,7 +148,7 @@ TOPIC_CONFIGS_WITHOUT_EFFECT = frozenset(
 
 
 def topic_config_errors(config: Mapping[str, str | None]) -> str | None:
-    """Why CreateTopics must answer INVALID_CONFIG to these configs of a topic; None if they are good."""
+    """Why CreateTopics must refuse these configs of a topic with INVALID_CONFIG; None if they are valid."""
     problems = [_unknown(name) for name in sorted(set(config) - set(TOPIC_CONFIGS))]
     problems += [f"{name} has no value" for name, value in config.items() if name in TOPIC_CONFIGS and value is None]
     try:
@@ -163,7 +163,7 @@ def topic_config_errors(config: Mapping[str, str | None]) -> str | None:
 
 
 def _lags_that_leave_no_time(config: TopicConfigs) -> list[str]:
-    """As Kafka's LogConfig has it."""
+    """The check of Kafka's LogConfig."""
     least, most = config.min_compaction_lag_ms, config.max_compaction_lag_ms
     if least is None or most is None or least <= most:
         return []
@@ -171,7 +171,7 @@ def _lags_that_leave_no_time(config: TopicConfigs) -> list[str]:
 
 
 def valid_topic_configs(stored: Mapping[str, str]) -> dict[str, str]:
-    """Without what cannot be: another version stored it, or another program."""
+    """The stored configs without those that are invalid, which another version or another program stored."""
     return {name: value for name, value in stored.items() if topic_config_errors({name: value}) is None}
 
 
@@ -183,6 +183,6 @@ def _unknown(name: str) -> str:
 
 
 def synonym_of(field: FieldInfo) -> str | None:
-    """The field of the broker's property that stands in for a topic's config; None if there is none."""
+    """The field of the broker's property that applies where a topic's config is not set; None if there is none."""
     extra = field.json_schema_extra
     return str(extra["synonym"]) if isinstance(extra, dict) else None

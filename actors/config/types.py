@@ -1,4 +1,4 @@
-"""How the text of a property becomes a value, and what is said when it does not."""
+"""How the text of a property becomes a value, and the error messages when it does not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 
 class ConfigType(IntEnum):
-    """Kafka's types of a config, as DescribeConfigs v3+ numbers them."""
+    """Kafka's config types, as numbered by DescribeConfigs v3+."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -104,7 +104,7 @@ Compression = Annotated[str, BeforeValidator(_text), _one_of(*COMPRESSION_TYPES)
 
 
 def problems_of(error: ValidationError) -> list[str]:
-    """One sentence for each problem, each beginning with the property's name and its value."""
+    """One sentence for each problem, starting with the property's name and value."""
     return [_sentence(problem) for problem in error.errors()]
 
 
@@ -125,14 +125,14 @@ def _sentence(problem: Any) -> str:
 
 
 def text_of(value: Any) -> str | None:
-    """A value as it is written in a property file."""
+    """A value as written in a property file."""
     if value is None:
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def type_of(field: FieldInfo) -> ConfigType:
-    """Kafka's type of a config that is declared so."""
+    """Kafka's type of the config that this field declares."""
     declared = [field.annotation, *field.metadata]
     if typing.get_origin(field.annotation) in (typing.Union, types.UnionType):
         declared += [part for choice in typing.get_args(field.annotation) for part in typing.get_args(choice)]

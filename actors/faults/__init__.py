@@ -1,4 +1,4 @@
-"""Fault injection: what a fault and a plan of faults are, and who does them. See docs/faults.md."""
+"""Fault injection: faults, plans of faults, and what carries them out. See docs/faults.md."""
 
 from muster.actors.faults.errors import FaultError, FaultsDisabled, InvalidFault, UnknownTarget, Unreachable
 from muster.actors.faults.model import Fault

@@ -1,7 +1,7 @@
-"""What the requests of each Kafka API name, for faults that are scoped by it. No other API can be named in a fault.
+"""What the requests of each Kafka API name, for the scopes of faults. A fault cannot name any other API.
 
-Source: the request schemas of Apache Kafka 4. It stands here since the controller checks faults without a gateway;
-``tests/gateway/faults/test_fault_answers.py`` holds it against what gateways serve.
+Source: the request schemas of Apache Kafka 4. The table is here since the controller checks faults without a gateway;
+``tests/gateway/faults/test_fault_answers.py`` compares it with what gateways serve.
 """
 
 from __future__ import annotations
@@ -43,4 +43,4 @@ NAMED_BY: Mapping[str, frozenset[str]] = {
     "DescribeCluster": frozenset(),
     "ListConfigResources": frozenset(),
 }
-"""By Kafka's name of the API. ``partition`` stands for a topic's; that of a group follows from ``group``."""
+"""By Kafka's name of the API. ``partition`` is that of a topic; a group's partition follows from ``group``."""

@@ -1,6 +1,6 @@
-"""The controller's part in faults: takes them, tells every gateway, counts, ends them, and sends signals to actors.
+"""The controller's part in faults: accepts, distributes, counts and ends them, and sends signals to actors.
 
-Where actors are and how a gateway is told is behind :class:`Cluster`: Ray in a cluster, and without it in tests.
+:class:`Cluster` hides where actors run and how gateways are informed: with Ray in a cluster, without Ray in tests.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _CONTROLLER = "controller"
 
 
 class Process(NamedTuple):
-    """Where an actor runs."""
+    """The process of an actor."""
 
     pid: int
     node_id: str
 
 
 class Cluster(Protocol):
-    """What faults need of the cluster."""
+    """What faults require of the cluster."""
 
     @property
     def node_id(self) -> str:
@@ -43,13 +43,13 @@ class Cluster(Protocol):
         """The offsets actor that owns the group."""
 
     def process_of(self, actor: str) -> Process:
-        """Where the actor runs now. UnknownTarget if it does not."""
+        """The actor's current process. UnknownTarget if it does not run."""
 
     def gateways(self) -> list[str]:
-        """Gateways that serve."""
+        """Names of the gateways that serve."""
 
     async def tell(self, book: Book, paused: set[str]) -> list[str]:
-        """Every gateway takes the book; those that live and did not in time. ``paused`` ones are not waited for."""
+        """Send the book to every gateway. Returns live gateways that were late; does not wait for ``paused`` ones."""
 
     async def gather(self, paused: set[str]) -> None:
         """Have every gateway report what it injected."""
@@ -62,7 +62,7 @@ class FaultControl:
     """All methods are for the controller's event loop."""
 
     def __init__(self, registry: FaultRegistry, cluster: Cluster, history: FaultHistory | None = None) -> None:
-        """``history`` is told of everything; None: nobody is."""
+        """``history`` records everything; None: nothing is recorded."""
         self._registry = registry
         self._cluster = cluster
         self._history = history or FaultHistory(lambda _: None, wall_ms)
@@ -70,18 +70,18 @@ class FaultControl:
         self._tells = asyncio.Lock()
 
     async def ask(self, what: str, *arguments: Any) -> dict[str, Any]:
-        """One of the methods below, by name: ``{"answer": ...}``, or ``{"refused": TEXT, "kind": NAME}``."""
+        """Call a method below by name. Returns ``{"answer": ...}`` or ``{"refused": TEXT, "kind": NAME}``."""
         try:
             return {"answer": await _ASKED[what](self, *arguments)}
         except FaultError as error:
             return {"refused": str(error), "kind": type(error).__name__}
 
     async def book(self) -> Book:
-        """What a gateway that starts has to know."""
+        """The faults that a starting gateway must know."""
         return self._registry.book()
 
     async def draw(self, fault_id: str) -> int:
-        """A request matched that fault: its number among all that did, which decides; 0 if the fault is gone."""
+        """A request matched that fault. Returns its number among all matches, which decides; 0 if the fault is over."""
         entry = self._registry.get(fault_id)
         hits = entry.hits if entry is not None else 0
         number = self._registry.draw(fault_id)
@@ -90,17 +90,17 @@ class FaultControl:
         return number
 
     async def report(self, counts: Mapping[str, int]) -> None:
-        """So often did a gateway inject faults that act always."""
+        """How often a gateway injected faults that always act, by fault id."""
         self._registry.report(counts)
         for fault_id, count in counts.items():
             if (entry := self._registry.get(fault_id)) is not None:
                 self._history.acted(entry, count)
 
     async def inject(self, fault: Fault, by: str) -> dict[str, Any]:
-        """``{"id": ID, "late_gateways": [...]}``: it is in force, on every gateway that lives but the late ones.
+        """Inject a fault. Returns ``{"id": ID, "late_gateways": [...]}``: all other live gateways have it in force.
 
-        An actor fault on the controller, or on ``by``, the gateway that asks, is left to that gateway: ``{"id": ID,
-        "left": {...}}`` with arguments for :func:`do_left`. UnknownTarget when there is no such actor.
+        An actor fault on the controller, or on the requesting gateway ``by``, is left to that gateway: ``{"id": ID,
+        "left": {...}}`` says what it must do. UnknownTarget if there is no such actor.
         """
         if isinstance(fault, ActorFault):
             return await self._inject_in_actor(fault, by)
@@ -125,7 +125,7 @@ class FaultControl:
         self._history.injected(fault_id, fault, actor, **where._asdict())
         began_ms = self._history.now_ms()
         if actor in (by, _CONTROLLER) and not isinstance(fault, ContinueFault):
-            if isinstance(fault, KillFault):  # nobody comes back to say so
+            if isinstance(fault, KillFault):  # no process is left to report it
                 self._history.signalled(fault_id, fault, actor, began_ms, **where._asdict())
             return told | {"left": {"fault": fault, "fault_id": fault_id, "actor": actor, "where": where}}
         holder = await self._cluster.run(where.node_id, processes.do, fault, where.pid)
@@ -136,7 +136,7 @@ class FaultControl:
         return told
 
     async def held(self, fault_id: str, fault: Fault, actor: str, where: Process, holder: int) -> None:
-        """An actor fault that lasts is there."""
+        """An actor fault that lasts is in force now."""
         self._history.signalled(fault_id, fault, actor, self._history.now_ms(), **where._asdict())
         target = Target(actor=actor, pid=where.pid, node_id=where.node_id, holder=holder)
         self._registry.add(fault_id, fault, target).hits = 1
@@ -149,13 +149,13 @@ class FaultControl:
             raise UnknownTarget(f"nobody could end a pause of {actor}: say expires_ms, when it ends by itself")
 
     async def faults(self) -> list[dict[str, Any]]:
-        """What is in force, with ``matched`` (requests it was for) and ``hits`` (those it acted on)."""
+        """The faults in force, with ``matched`` (requests in scope) and ``hits`` (requests that they acted on)."""
         await self._cluster.gather(self._paused())
         await self._end(self._over())
         return [entry.to_json() for entry in self._registry.entries]
 
     async def clear(self, fault_id: str | None) -> list[str]:
-        """End the fault, or all: their ids. UnknownTarget if there is none with that id."""
+        """End the fault, or all faults. Returns their ids. UnknownTarget if there is none with that id."""
         ended = self._registry.entries if fault_id is None else [self._known(fault_id)]
         await self._end(ended)
         return [entry.id for entry in ended]
@@ -168,13 +168,13 @@ class FaultControl:
         return entry
 
     async def begin(self, fresh: bool) -> None:
-        """Take up what a predecessor left, unless this is a new run of the cluster."""
+        """Load the faults that a predecessor left, unless this is a new run of the cluster."""
         self._registry.forget() if fresh else self._registry.load()
         if self._registry.entries:
             self._watch()
 
     async def stop(self) -> None:
-        """No actor stays paused, so that all can be stopped. Faults of requests end with the gateways."""
+        """End actor faults: no actor stays paused, so all can be stopped. Request faults end with the gateways."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         await self._end([entry for entry in self._registry.entries if entry.target is not None])
@@ -186,7 +186,7 @@ class FaultControl:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
 
     async def _sweep(self) -> None:
-        """End what expires, and holds of processes that are gone, while there is anything."""
+        """While there are faults, end those that expire and those whose process has ended."""
         while self._registry.entries:
             await asyncio.sleep(_SWEEP_S)
             try:
@@ -199,7 +199,7 @@ class FaultControl:
         return list({entry.id: entry for entry in (*self._registry.expired(), *gone)}.values())
 
     def _is_gone(self, target: Target) -> bool:
-        """Whether the process has ended. One that was replaced is still there, and held; of other nodes nobody says."""
+        """Whether the process has ended; not known on other nodes. A replaced process still exists and is held."""
         return target.node_id == self._cluster.node_id and started_of(target.pid) is None
 
     async def _end(self, entries: list[Entry]) -> None:

@@ -1,4 +1,4 @@
-"""What can be wrong with a fault or with asking for one."""
+"""Errors of faults and of requests for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class FaultsDisabled(FaultError):
 
 
 class InvalidFault(FaultError, ValueError):
-    """The fault, or the plan, cannot be. ``problems`` has a text for everything that is wrong with it."""
+    """The fault, or the plan, is invalid. ``problems`` has a text for everything that is wrong with it."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -22,8 +22,8 @@ class InvalidFault(FaultError, ValueError):
 
 
 class UnknownTarget(FaultError, LookupError):
-    """No fault with that id, or no actor of that name that runs."""
+    """There is no fault with that id, or no running actor of that name."""
 
 
 class Unreachable(FaultError, ConnectionError):
-    """No gateway answered, or the controller did not answer it. Whether the fault was injected is not known."""
+    """No gateway responded, or the controller did not respond to it. Whether the fault was injected is not known."""

@@ -1,4 +1,4 @@
-"""The table ``faults``: what was done to the cluster on purpose, so that such an outage can be told from others."""
+"""The table ``faults``: what was done to the cluster on purpose, to distinguish such outages from others."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _COLUMNS = frozenset({"action", "actor", "api", "group", "member", "client_id"})
 class FaultHistory:
     """For the controller's event loop. ``now_ms`` is the wall clock in ms.
 
-    A fault of requests may act thousands of times in a second: the first time it is told at once, and then by
-    :meth:`collect` how often since.
+    A request fault may act thousands of times a second: the first time is recorded at once, later ones are counted and
+    recorded by :meth:`collect`.
     """
 
     def __init__(self, add: Add, now_ms: Callable[[], int]) -> None:
         self._add = add
         self.now_ms = now_ms
         self._acted: dict[str, tuple[Fault, int]] = {}
-        """Faults that acted of late, and how often since that was told."""
+        """Faults that acted recently, and how often since the last row about them."""
 
     def injected(self, fault_id: str, fault: Fault, actor: str | None = None, **where: Any) -> None:
-        """A fault is in force from now on, or an actor is about to get a signal; ``where`` its process is."""
+        """A fault is in force from now on, or an actor is about to get a signal; ``where`` is its process."""
         self._tell(fault_id, "injected", fault, actor, where)
 
     def signalled(self, fault_id: str, fault: Fault, actor: str, ts_ms: int, **where: Any) -> None:
-        """A signal was sent to an actor, not before that time."""
+        """A signal was sent to an actor, at ``ts_ms`` or later."""
         self._tell(fault_id, "fired", fault, actor, where, ts_ms)
 
     def acted(self, entry: Entry, requests: int) -> None:
-        """The fault acted on so many requests."""
+        """The fault acted on that number of requests."""
         if not requests:
             return
         known = self._acted.get(entry.id)
@@ -46,7 +46,7 @@ class FaultHistory:
             self._acted[entry.id] = entry.fault, known[1] + requests
 
     def collect(self) -> None:
-        """Tell how often faults acted that were told of before."""
+        """Record how often faults have acted since their last row."""
         before, self._acted = self._acted, {}
         for fault_id, (fault, requests) in before.items():
             if requests:
@@ -54,7 +54,7 @@ class FaultHistory:
                 self._tell(fault_id, "fired", fault, None, {"requests": requests})
 
     def ended(self, entry: Entry, *, expired: bool) -> None:
-        """The fault is over: its time is, or somebody cleared it, or its process has ended."""
+        """The fault is over: it expired, it was cleared, or its process has ended."""
         _, requests = self._acted.pop(entry.id, (entry.fault, 0))
         if requests:
             self._tell(entry.id, "fired", entry.fault, None, {"requests": requests})

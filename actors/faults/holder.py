@@ -1,8 +1,9 @@
-"""Holds a process back by SIGSTOP and SIGCONT: ``python holder.py PID SPEED EXPIRES_MS``; needs nothing but Python.
+"""Holds a process by SIGSTOP and SIGCONT: ``python holder.py PID SPEED EXPIRES_MS``; requires nothing but Python.
 
-SPEED 0 stops it, a fraction lets it run that part of every period; EXPIRES_MS 0 is for ever. It runs apart from whoever
-started it, so that no death leaves a process stopped: it ends when the process does, when it expires, and at SIGTERM,
-and lets the process run on then. Prints its own pid once the process is stopped for the first time.
+SPEED 0 stops the process, a fraction lets it run for that part of every period; EXPIRES_MS 0 means forever. The holder
+is independent of the process that started it, whose death therefore leaves no process stopped. It ends when the held
+process ends, when it expires, and at SIGTERM, and then lets the held process continue. It prints its own pid once the
+process is stopped for the first time.
 """
 
 import os
@@ -15,13 +16,13 @@ _LOOK_S = 0.05
 
 
 def started_of(pid: int) -> str | None:
-    """When the process was started, which tells it from a later one of the same pid; None if it is gone."""
+    """When the process was started, which distinguishes it from a later one with the same pid; None if it has ended."""
     fields = _stat(pid)
     return None if fields[0] in "ZX" else fields[19]
 
 
 def _stat(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the state on; of a process that is gone, the state of a dead one."""
+    """Fields of /proc/PID/stat from the state on; only the state of a dead process if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - starts faster
             return file.read().rpartition(")")[2].split()
@@ -30,7 +31,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def hold(pid: int, speed: float, expires_ms: int) -> None:
-    """Returns when the process is gone or the time is over; SystemExit at SIGTERM. The process then runs."""
+    """Returns when the process has ended or the time is over; SystemExit at SIGTERM. The process then runs."""
     started = started_of(pid)
     deadline_s = time.monotonic() + expires_ms / 1000 if expires_ms else float("inf")
     try:
@@ -47,7 +48,7 @@ def hold(pid: int, speed: float, expires_ms: int) -> None:
 
 
 def _tell(pid: int) -> None:
-    """Once, when the process has really stopped: a signal takes its time, and another hold that ends lets it run on."""
+    """Print the pid once the process has really stopped: signals take time, and another hold that ends continues it."""
     if not sys.stdout.closed:
         while _stat(pid)[0] not in "TtZX":
             time.sleep(0.001)

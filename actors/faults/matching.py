@@ -1,7 +1,7 @@
-"""Which requests a fault is for, and which of them it acts on. Pure: the same answers whenever they are asked.
+"""Which requests a fault is for, and which of them it acts on. Pure: the same input gives the same result.
 
-What a request names is told as :class:`Facts`; the number of the match (from 1, counted over the cluster) decides
-with the fault's ``when`` alone, so a run with the same seed and the same matches has the same faults.
+:class:`Facts` holds what a request names. Only the number of the match (from 1, counted over the cluster) and the
+fault's ``when`` decide, so a run with the same seed and the same matches has the same faults.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ _WHOLE = 2**64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is said in a request's body."""
+    """What a request's body names."""
 
     groups: frozenset[str] = frozenset()
     members: frozenset[str] = frozenset()
     """Member ids and group.instance.ids."""
     topics: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """Partitions of each topic that it names; empty where the API names none."""
+    """Partitions of each named topic; empty if the API names no partitions."""
     offsets_partitions: frozenset[int] = frozenset()
-    """Partitions of __consumer_offsets of its groups."""
+    """Partitions of __consumer_offsets of the named groups."""
 
 
 def may_match(fault: RequestFault, *, gateway: int, api: str, client_id: str | None) -> bool:
-    """Whether what is known without reading the request's body is what the fault is for."""
+    """Whether the fault may be for the request, as far as is known without reading its body."""
     return fault.gateway in (None, gateway) and fault.api in (None, api) and fault.client_id in (None, client_id)
 
 
 def needs_facts(fault: RequestFault) -> bool:
-    """Whether the request's body has to be read to know."""
+    """Whether the request's body has to be read to decide."""
     return any(scope is not None for scope in (fault.group, fault.member, fault.topic, fault.partition))
 
 
 def matches(fault: RequestFault, facts: Facts) -> bool:
-    """Whether the body is what the fault is for; where it names several groups or topics, any of them will do."""
+    """Whether the fault is for a request with this body; of several groups or topics, one match is enough."""
     return (
         (fault.group is None or fault.group in facts.groups)
         and (fault.member is None or fault.member in facts.members)
@@ -56,7 +56,7 @@ def _names_partition(fault: RequestFault, partition: int, facts: Facts) -> bool:
 
 
 def fires(fault: RequestFault, match: int) -> bool:
-    """Whether the fault acts on the request that matched as the ``match``-th, from 1."""
+    """Whether the fault acts on the ``match``-th matching request, counted from 1."""
     when = fault.when
     if when == ALWAYS:
         return True
@@ -69,7 +69,7 @@ def fires(fault: RequestFault, match: int) -> bool:
 
 
 def drawn(seed: int, number: int) -> int:
-    """A number below 2**64 that looks random and is always the same for a seed and a number."""
+    """A pseudo-random number below 2**64, always the same for the same seed and number."""
     return int.from_bytes(hashlib.blake2b(f"{seed}:{number}".encode(), digest_size=8).digest(), "big")
 
 

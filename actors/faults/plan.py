@@ -1,4 +1,4 @@
-"""A plan: faults at times, from a YAML file, checked whole before its first step. The same file does the same again.
+"""A plan: timed faults from a YAML file, which is checked in full before the first step. Runs are reproducible.
 
 ::
 
@@ -18,8 +18,8 @@
         clear: lost-commits
 
 ``at`` counts from the start of the plan (``500ms``, ``2s``, ``1.5m``, or a number of seconds). A step is a fault, with
-a ``name`` if a later step clears it, or ``clear: NAME`` or ``clear: all``. A probability without a seed has one that
-the plan's seed and the number of the step decide.
+a ``name`` if a later step clears it, or ``clear: NAME`` or ``clear: all``. A probability without a seed gets one from
+the plan's seed and the number of the step.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SEEDS = 2**53
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step; either ``fault`` or ``clear`` is there."""
+    """One step; either ``fault`` or ``clear`` is set."""
 
     number: int
     """From 1, in the order of the file."""
@@ -60,9 +60,9 @@ class Step:
     """Name of an earlier step, or ``all``."""
 
     def to_json(self, steps: Sequence[Step]) -> dict[str, Any]:
-        """The step as whoever keeps the times needs it: a fault with its seed, or the number of the step to clear.
+        """The step for a client that runs the plan: a fault with its seed, or the number of the step to clear.
 
-        ``steps``: all of the plan.
+        ``steps``: all steps of the plan.
         """
         told = {"step": self.number, "at_ms": self.at_ms, "does": str(self)}
         if self.fault is not None:
@@ -89,12 +89,12 @@ class Plan:
 
     @classmethod
     def read(cls, path: Path | str) -> Plan:
-        """The plan of a YAML file. InvalidFault with everything that is wrong with it; OSError."""
+        """The plan in a YAML file. InvalidFault with everything that is wrong with it; OSError."""
         return cls.from_text(Path(path).read_text(encoding="utf-8"))
 
     @classmethod
     def from_text(cls, text: str) -> Plan:
-        """The plan that a YAML text says. InvalidFault."""
+        """The plan in a YAML text. InvalidFault."""
         try:
             return cls.from_json(yaml.safe_load(text))
         except yaml.YAMLError as error:
@@ -102,7 +102,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, value: Any) -> Plan:
-        """The plan that an object says. InvalidFault."""
+        """The plan in a JSON object. InvalidFault."""
         if not isinstance(value, Mapping):
             raise InvalidFault(["a plan has a name, a seed and steps"])
         problems = [
@@ -184,7 +184,7 @@ def _near(value: str, known: Sequence[str]) -> str:
 
 
 class Run:
-    """What a plan that runs remembers: which fault each step became."""
+    """The state of a running plan: the fault that each step injected."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -192,15 +192,15 @@ class Run:
 
     @property
     def ids(self) -> list[str]:
-        """Of the faults that were injected."""
+        """Ids of the faults that were injected."""
         return list(self._ids.values())
 
     def injected(self, step: Step, fault_id: str) -> None:
-        """That step's fault has this id."""
+        """The fault of that step was injected with this id."""
         self._ids[step.number] = fault_id
 
     def to_clear(self, step: Step) -> str | None:
-        """Id of the fault that a clearing step means; None for all. UnknownTarget if it was not injected."""
+        """Id of the fault that the step clears; None for all. UnknownTarget if it was not injected."""
         if step.clear == ALL:
             return None
         for other in self._plan.steps:
@@ -210,20 +210,20 @@ class Run:
 
 
 class Injector(Protocol):
-    """Does faults to a cluster. Whatever cannot be done is a FaultError."""
+    """Injects faults into a cluster. FaultError for whatever cannot be done."""
 
     def inject(self, fault: Fault) -> str:
-        """Inject it: its id."""
+        """Inject the fault. Returns its id."""
 
     def clear(self, fault_id: str | None = None) -> list[str]:
-        """End the fault, or all: the ids of those that ended. UnknownTarget if there is none with that id."""
+        """End the fault, or all faults. Returns the ids of those that ended. UnknownTarget if there is no such id."""
 
 
 def run(plan: Plan, injector: Injector, on_step: Callable[[Step, str], None]) -> None:
-    """Do the steps of a plan at their times; returns after the last. ``on_step`` hears of each and what came of it.
+    """Run the steps of a plan at their times; returns after the last. ``on_step`` gets each step and its outcome.
 
-    A step that is refused ends the plan with its FaultError; the faults that the plan injected are cleared then,
-    and when it is interrupted. Those of a plan that came to its end stay until they expire or are cleared.
+    A step that is refused ends the plan with its FaultError. The faults that the plan injected are then cleared, as
+    they are when it is interrupted. After a complete plan, they stay until they expire or are cleared.
     """
     running, started_s = Run(plan), time.monotonic()
     try:

@@ -1,4 +1,4 @@
-"""Signals to the processes of actors. What is here runs on the node of the process."""
+"""Signals to the processes of actors. These functions run on the node of the process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _START_S = 20.0
 
 
 def do(fault: ActorFault, pid: int) -> int:
-    """Kill, continue, or hold the process; the pid of what holds it, else 0. FaultError if it is gone."""
+    """Kill, continue or hold the process. Returns the pid of the holder, else 0. FaultError if it has ended."""
     if not isinstance(fault, HeldFault):
         try:
             os.kill(pid, signal.SIGKILL if isinstance(fault, KillFault) else signal.SIGCONT)
@@ -35,7 +35,7 @@ def do(fault: ActorFault, pid: int) -> int:
 
 
 def release(holder_pid: int, pid: int) -> None:
-    """End the hold; the process runs on. Nothing happens to what is gone already."""
+    """End the hold; the process continues. Ignores processes that have already ended."""
     with contextlib.suppress(OSError):
         if Path(holder.__file__).name.encode() in Path(f"/proc/{holder_pid}/cmdline").read_bytes():
             os.kill(holder_pid, signal.SIGTERM)

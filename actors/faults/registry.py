@@ -1,6 +1,6 @@
-"""The cluster's faults, held by the controller and kept in a file: its successor has them, and their counts.
+"""The cluster's faults, held by the controller and saved in a file for its successor, with their counts.
 
-Not durable over a power failure: what it is for ends with the processes anyway.
+The file need not survive a power failure: the faults end with the processes anyway.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Target:
 
 @dataclass(slots=True, kw_only=True)
 class Entry:
-    """A fault that is there."""
+    """A fault in force."""
 
     id: str
     fault: Fault
@@ -47,7 +47,7 @@ class Entry:
         return None if self.fault.expires_ms is None else self.injected_ms + self.fault.expires_ms
 
     def to_json(self) -> dict[str, Any]:
-        """For listing; times are ms since the Unix epoch."""
+        """The entry for listings; times are ms since the Unix epoch."""
         told = {
             "id": self.id,
             "fault": self.fault.to_json(),
@@ -63,12 +63,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """The request faults that gateways are to inject. Picklable."""
+    """The request faults that gateways must inject. Picklable."""
 
     version: int
-    """Grows with every change; a gateway ignores what is not newer than what it has."""
+    """Grows with every change; a gateway ignores a book that is not newer than its own."""
     faults: tuple[tuple[str, RequestFault, int | None], ...] = field(default=())
-    """(id, fault, ms that are left) in the order of injection."""
+    """(id, fault, remaining ms) in the order of injection."""
 
 
 class FaultRegistry:
@@ -82,7 +82,7 @@ class FaultRegistry:
         self._entries: dict[str, Entry] = {}
 
     def load(self) -> None:
-        """What a predecessor kept. A file that cannot be read is said in the log and left out."""
+        """Load what a predecessor saved. A file that cannot be read is logged and ignored."""
         try:
             kept = json.loads(self._path.read_text(encoding="utf-8"))
             self._version, self._last_id = int(kept["version"]), int(kept["last_id"])
@@ -93,43 +93,43 @@ class FaultRegistry:
             log.error("%s cannot be read, its faults are forgotten: %s", self._path, error)
 
     def forget(self) -> None:
-        """Start without faults: those in the file were of an earlier run."""
+        """Start without faults: those in the file are from an earlier run."""
         self._path.unlink(missing_ok=True)
 
     @property
     def entries(self) -> list[Entry]:
-        """In the order of injection."""
+        """All entries, in the order of injection."""
         return list(self._entries.values())
 
     def get(self, fault_id: str) -> Entry | None:
         return self._entries.get(fault_id)
 
     def next_id(self) -> str:
-        """An id that no fault of this cluster had before."""
+        """An id that no fault of this cluster has had before."""
         self._last_id += 1
         return f"f-{self._last_id}"
 
     def add(self, fault_id: str, fault: Fault, target: Target | None = None) -> Entry:
-        """A fault is there from now on."""
+        """Add a fault that is in force from now on."""
         entry = Entry(id=fault_id, fault=fault, injected_ms=self._now_ms(), target=target)
         self._entries[fault_id] = entry
         self._changed()
         return entry
 
     def remove(self, *fault_ids: str) -> list[Entry]:
-        """Those that were there."""
+        """Remove these faults. Returns the entries that existed."""
         gone = [entry for fault_id in fault_ids if (entry := self._entries.pop(fault_id, None)) is not None]
         if gone:
             self._changed()
         return gone
 
     def expired(self) -> list[Entry]:
-        """Those whose time is over; they are still there."""
+        """Entries that have expired; they are not removed."""
         now_ms = self._now_ms()
         return [entry for entry in self.entries if entry.expires_at_ms is not None and entry.expires_at_ms <= now_ms]
 
     def draw(self, fault_id: str) -> int:
-        """Number of a request that matched the fault, from 1; 0 if the fault is gone. No number is given twice."""
+        """Number of a request that matched the fault, from 1; 0 if the fault is over. No number is returned twice."""
         entry = self._entries.get(fault_id)
         if entry is None:
             return 0
@@ -139,7 +139,7 @@ class FaultRegistry:
         return entry.matched
 
     def report(self, counts: Mapping[str, int]) -> None:
-        """A gateway injected these so many times by itself: faults that act always."""
+        """How often a gateway injected faults on its own: those that always act."""
         for fault_id, count in counts.items():
             if (entry := self._entries.get(fault_id)) is not None:
                 entry.matched += count
@@ -147,7 +147,7 @@ class FaultRegistry:
         self._save()
 
     def book(self) -> Book:
-        """What gateways are to know."""
+        """The faults that gateways must know."""
         now_ms = self._now_ms()
         return Book(
             self._version,
@@ -159,7 +159,7 @@ class FaultRegistry:
         )
 
     def _changed(self) -> None:
-        """Versions grow also when the file was lost: what gateways have is of an earlier moment."""
+        """The version grows even if the file was lost, since the gateways' version is from an earlier time."""
         self._version = max(self._version + 1, self._now_ms())
         self._save()
 
