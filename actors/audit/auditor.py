@@ -1,4 +1,4 @@
-"""The audit, round by round: ask coordinators, gateways and logs, compare, tell gateways."""
+"""The audit in rounds: query coordinators, gateways and logs, compare, report to gateways."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition
 log = logging.getLogger(__name__)
 
 Received = Mapping[int, int]
-"""Number of the batch that was received last, by offsets partition or gateway."""
+"""Number of the last received batch, by offsets partition or gateway."""
 Steps = Mapping[int, Batch[commits.Key, Step]]
 Runs = Mapping[int, Batch[sends.Key, Run]]
 
 
 class Sources(Protocol):
-    """Whom the audit asks. Who does not answer is missing in an answer; nothing is raised for it."""
+    """What the audit queries. A source that does not respond is missing in a result; nothing is raised for it."""
 
     def gateways(self) -> Collection[int]:
-        """Those that serve."""
+        """Ids of the gateways that serve."""
 
     def partitions(self) -> Iterable[TopicPartition]:
-        """Those of all topics that can be fetched."""
+        """The partitions of all topics that can be fetched."""
 
     async def steps(self, session: str, received: Received) -> Steps:
-        """From the coordinators, by offsets partition."""
+        """Steps from the coordinators, by offsets partition."""
 
     async def runs(self, session: str, received: Received) -> Runs:
-        """From the gateways, with everything that was sent until now and has its final attribution."""
+        """Runs from the gateways: everything that was sent until now and has its final attribution."""
 
     async def cumulative_sizes(
         self, questions: Mapping[TopicPartition, tuple[int, ...]]
     ) -> Mapping[TopicPartition, CumulativeSizes]:
-        """From the log actors."""
+        """Cumulative sizes from the log actors."""
 
     async def tell(self, report: Report) -> None:
-        """To all gateways."""
+        """Send the report to all gateways."""
 
 
 class Auditor:
@@ -60,10 +60,10 @@ class Auditor:
         self._session = uuid.uuid4().hex
         self._coordinators: dict[int, int] = {}
         self._gateways: dict[int, tuple[str, int]] = {}
-        """Life, and number of the batch that was received last."""
+        """Life, and number of the last received batch."""
         self._warned: Counter[str] = Counter()
         self.report = Report()
-        """Of the last round."""
+        """The report of the last round."""
 
     async def run(self) -> None:
         """Audit until cancelled."""
@@ -75,10 +75,10 @@ class Auditor:
                 log.exception("a round of the audit failed; trying again in %g s", self._interval_s)
 
     async def round(self) -> Report:
-        """Compare once, and tell."""
+        """Compare once, and report."""
         now_ms = self._now_ms()
         steps = await self._sources.steps(self._session, self._coordinators)
-        # After the commits, so that what was committed is in what was sent.
+        # After the commits: then what was sent includes what was committed.
         runs = await self._sources.runs(self._session, {each: number for each, (_, number) in self._gateways.items()})
         for partition, commit_batch in steps.items():
             self._coordinators[partition] = commit_batch.number
@@ -113,7 +113,7 @@ class Auditor:
             self._books.take_runs(batch.entries, now_ms)
 
     def _warn(self, rows: list[Row]) -> None:
-        """Once per group, and again when it has doubled."""
+        """Log a warning once per group, and again when its unexplained bytes have doubled."""
         sizes: Counter[str] = Counter()
         causes: dict[str, Counter[str]] = {}
         for row in rows:

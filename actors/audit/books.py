@@ -1,8 +1,8 @@
 """The comparison of the audit: what commits imply against what was sent, per group and partition. Pure.
 
-A round is: :meth:`Books.take_steps`, then :meth:`Books.take_runs` (asked for later, so that whatever was committed is
-in it), :meth:`Books.questions` to the logs, :meth:`Books.settle` with their answers. What a log does not answer now
-is kept for a later round.
+A round consists of :meth:`Books.take_steps`, then :meth:`Books.take_runs` (collected later, so the runs include what
+was committed), :meth:`Books.questions` for the logs, and :meth:`Books.settle` with their responses. What needs a log
+that does not respond is kept for a later round.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from muster.actors.audit.spans import Spans
 from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition
 
 EVIDENCE_MS = 3_600_000
-"""How long what was sent without attribution, or twice, may explain a commit that came later."""
+"""How long offsets that were sent without attribution, or twice, may explain a later commit."""
 IDLE_MS = 24 * 3_600_000
-"""After which a group's partition is forgotten."""
+"""Time without steps and runs after which a group's partition is forgotten."""
 MAX_SERIES = 50_000
 
 SeriesKey = tuple[str, str, int]
@@ -33,14 +33,14 @@ SeriesKey = tuple[str, str, int]
 
 @dataclass(slots=True)
 class _Place:
-    """A topic's partition, whoever reads it."""
+    """A topic's partition, with all groups that read it."""
 
     groups: dict[str, Series] = field(default_factory=dict)
     unattributed: Memory = field(default_factory=list)
-    """What was sent to somebody who had no name."""
+    """What was sent without attribution."""
     topic_id: UUID | None = None
     unknown_below: int = 0
-    """Offsets before this may have been sent before anybody counted, or by who did not live to tell."""
+    """Offsets below this may have been sent before counting began, or by a gateway that was lost before it reported."""
 
     def edges(self) -> Iterator[int]:
         """Every offset whose cumulative size may be needed."""
@@ -57,7 +57,7 @@ class _Place:
 
 
 class Books:
-    """``wait_ms``: how long attributions may be pending; no gap is judged before. Times are ms since the epoch."""
+    """``wait_ms``: how long attributions may be pending; no gap is judged earlier. Times are ms since the epoch."""
 
     def __init__(self, wait_ms: int, most_series: int = MAX_SERIES) -> None:
         self._wait_ms = wait_ms
@@ -68,16 +68,16 @@ class Books:
         self._is_lost = True
         self._ends_wanted: set[TopicPartition] = set()
         self.left_out = 0
-        """Groups' partitions that there was no room for, each time they came."""
+        """How often there was no room for a group's partition."""
 
     def take_steps(self, entries: Mapping[SeriesKey, Iterable[Step]], now_ms: int) -> None:
-        """What one coordinator saw since it was asked last."""
+        """Add what one coordinator saw since the last request to it."""
         for key, steps in entries.items():
             if (series := self._series(key, now_ms)) is not None:
                 series.steps.extend(steps)
 
     def take_runs(self, entries: Mapping[tuple[str | None, str, int], Iterable[Run]], now_ms: int) -> None:
-        """What one gateway sent since it was asked last."""
+        """Add what one gateway sent since the last request to it."""
         for (group, topic, partition), runs in entries.items():
             if group is None:
                 remember(self._places[topic, partition].unattributed, now_ms, _covered(runs))
@@ -85,11 +85,11 @@ class Books:
                 series.runs.extend(runs)
 
     def lost_count(self) -> None:
-        """What was sent until now may be missing: at the beginning, and when a gateway was lost."""
+        """Counts of what was sent until now may be missing: at the start, and when a gateway was lost."""
         self._is_lost = True
 
     def questions(self, there: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, ...]]:
-        """Offsets whose sizes :meth:`settle` needs. ``there``: all partitions that there are now."""
+        """Offsets whose sizes :meth:`settle` needs. ``there``: all partitions that exist now."""
         gone, self._there = self._there, set(there)
         for place in gone - self._there:
             self._forget(place)
@@ -103,10 +103,10 @@ class Books:
     def settle(
         self, cumulative_sizes: Mapping[TopicPartition, CumulativeSizes], now_ms: int, *, complete: bool
     ) -> None:
-        """Count what came, and judge what has waited its time.
+        """Count what was added, and judge what has waited for long enough.
 
         ``cumulative_sizes`` are for :meth:`questions`. ``complete``: every gateway and coordinator responded;
-        else nothing is judged.
+        otherwise nothing is judged.
         """
         for place, cumulative_size in cumulative_sizes.items():
             known = self._see(place, cumulative_size)
@@ -117,7 +117,7 @@ class Books:
         self._prune(now_ms)
 
     def rows(self) -> list[Row]:
-        """Of every group's partition of which anything was counted, sorted."""
+        """A row for every group's partition of which anything was counted, sorted."""
         found = []
         for (topic, partition), known in self._places.items():
             for group, series in known.groups.items():
@@ -140,7 +140,7 @@ class Books:
 
     def _see(self, place: TopicPartition, cumulative_size: CumulativeSizes) -> _Place:
         if self._places[place].topic_id not in (None, cumulative_size.topic_id):
-            self._forget(place)  # made anew: its offsets mean something else
+            self._forget(place)  # the topic was created again: its offsets mean something else
         known = self._places[place]
         known.topic_id = cumulative_size.topic_id
         if place in self._ends_wanted:

@@ -1,4 +1,4 @@
-"""What a coordinator collects for the audit: which offsets its groups' commits went past."""
+"""What a coordinator collects for the audit: the offsets that its groups' commits went past."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Step(NamedTuple):
     """A committed offset was replaced."""
 
     before: int | None
-    """The offset until then; None if there was none."""
+    """The previous offset; None if there was none."""
     offset: int
     by_member: bool
-    """In a generation of the group; else by an admin tool, a mirror or a consumer with assign()."""
+    """Whether it was in a generation of the group; else by an admin tool, a mirror or a consumer with assign()."""
 
     def then(self, later: Step) -> Step | None:
-        """Of commits that follow each other forwards only the ends matter."""
+        """Both as one step: of consecutive forward commits only the ends matter. None if they cannot be merged."""
         forward = self.before is not None and self.before <= self.offset <= later.offset
         if not forward or later.before != self.offset or later.by_member != self.by_member:
             return None

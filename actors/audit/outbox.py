@@ -1,9 +1,9 @@
 """What one process collects for the audit between two rounds, handed over exactly once.
 
-The audit says which batch it received last. If that is not the one that was handed out last, its answer was lost on
-the way, and what was in it goes out again with what has come since. When another process of the audit asks, or nobody
-does for so long that too much has come, everything is dropped and a new *life* begins, by which the audit knows that
-something is missing.
+The audit sends the number of the batch that it received last. If that is not the last one that was handed over, the
+response was lost, and its items are sent again with those added since. If another process of the audit sends a request,
+or too many items are added before there is a request, everything is dropped and a new *life* begins, which shows the
+audit that something is missing.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ MAX_ITEMS = 200_000
 
 
 class Item(Protocol):
-    """A thing that happened to a key."""
+    """Something that happened to a key."""
 
     def then(self, later: Self, /) -> Self | None:
-        """Both as one, if they can be told as one."""
+        """Both as one item; None if they cannot be merged."""
 
 
 K = TypeVar("K")
@@ -28,7 +28,7 @@ T = TypeVar("T", bound=Item)
 
 @dataclass(frozen=True, slots=True)
 class Batch(Generic[K, T]):
-    """Everything since the batch before it of the same life."""
+    """Everything since the previous batch of the same life."""
 
     life: str
     whole: bool
@@ -38,23 +38,23 @@ class Batch(Generic[K, T]):
 
 
 class Outbox(Generic[K, T]):
-    """``name`` is that of no other process, living or dead. Not thread-safe."""
+    """``name`` is unique among all processes, live or dead. Not thread-safe."""
 
     def __init__(self, name: str, most_items: int = MAX_ITEMS) -> None:
         self._name = name
         self._most_items = most_items
         self._lives = 1
         self._session: str | None = None
-        """Who asks; None: nobody yet."""
+        """The audit's process that sends requests; None: none yet."""
         self._number = 0
         self._handed: dict[K, list[T]] = {}
         self._growing: dict[K, list[T]] = {}
         self._items = 0
-        """In ``_growing``, and in ``_handed`` when it came."""
+        """Number of items in ``_growing``, and in ``_handed`` as of the last :meth:`take`."""
         self._dropping = False
 
     def add(self, key: K, item: T) -> None:
-        """It happened after everything else of that key. O(1)."""
+        """Add an item that happened after all others of that key. O(1)."""
         if self._dropping:
             return
         known = self._growing.get(key)
@@ -71,7 +71,7 @@ class Outbox(Generic[K, T]):
             self._dropping = True
 
     def take(self, session: str, received: int) -> Batch[K, T]:
-        """Hand over what has come. ``session`` is the audit's process, ``received`` the number that it has, or 0."""
+        """Hand over all items. ``session`` is the audit's process, ``received`` the number of its last batch, or 0."""
         if self._dropping or self._session not in (None, session):
             self._drop()
             self._lives += 1

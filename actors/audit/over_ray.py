@@ -23,7 +23,7 @@ _REQUEST_TIMEOUT_S = 10.0
 
 
 class RaySources:
-    """An :class:`muster.actors.audit.auditor.Sources`. A standby is not asked: its commits are ``unknown``."""
+    """An :class:`muster.actors.audit.auditor.Sources`. Standbys are not queried: their commits are ``unknown``."""
 
     def __init__(self, namespace: str, view: Callable[[], ClusterView]) -> None:
         self._namespace = namespace
@@ -74,7 +74,7 @@ class RaySources:
 
 
 async def _answers(asked: Mapping[K, Awaitable[Any]]) -> dict[K, Any]:
-    """Of those who answer."""
+    """The results of those that respond."""
     answers = await asyncio.gather(*asked.values(), return_exceptions=True)
     found: dict[K, Any] = {}
     for key, answer in zip(asked, answers, strict=True):

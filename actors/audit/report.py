@@ -1,4 +1,4 @@
-"""What the audit says of one group's partition, and of itself; goes from its process to every gateway."""
+"""What the audit reports of each group's partition, and of itself; its process sends it to every gateway."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Cause(StrEnum):
 
 
 MORE = (Cause.PREFETCH, Cause.REREAD, Cause.RETENTION)
-"""More was attributed than is implied by commits. All other causes: less."""
+"""Causes of more attributed bytes than commits imply. All other causes: of fewer."""
 UNEXPLAINED = (Cause.MISLABELLED, Cause.LOST)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One group's partition, since the audit's process first heard of it."""
+    """One group's partition, since the audit's process first learned of it."""
 
     group: str
     topic: str
@@ -36,9 +36,9 @@ class Row:
     implied_bytes: int
     attributed_bytes: int
     drift_bytes: dict[Cause, int]
-    """Without those that are 0. Only ``retention`` can be negative. ``prefetch`` and ``waiting`` are of now."""
+    """Without causes that are 0. Only ``retention`` can be negative. ``prefetch`` and ``waiting`` are current."""
     removed_offsets: int
-    """Committed past and not sent for the group, and gone from the log before it was measured."""
+    """Offsets that were committed past, not sent for the group, and removed from the log before they were measured."""
 
     @property
     def unexplained_bytes(self) -> int:
@@ -58,14 +58,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """After a round."""
+    """The report after a round."""
 
     rounds: int = 0
-    """Of the audit's process."""
+    """Rounds of the audit's process."""
     incomplete_rounds: int = 0
-    """In which not all gateways and coordinators were heard, so that nothing was judged."""
+    """Rounds in which not all gateways and coordinators responded, so nothing was judged."""
     left_out: int = 0
-    """Groups' partitions that there was no room for, each time they came."""
+    """How often there was no room for a group's partition."""
     at_ms: int | None = None
-    """When the last round ended, ms since the epoch; None before it."""
+    """Time of the last round, ms since the epoch; None before the first."""
     rows: tuple[Row, ...] = field(default=(), repr=False)

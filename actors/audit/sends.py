@@ -1,4 +1,4 @@
-"""What a gateway collects for the audit: which offsets were sent, for which group or for nobody."""
+"""What a gateway collects for the audit: the offsets that it sent, for a group or unattributed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.actors.audit.outbox import Batch, Outbox
 from muster.actors.tables.rollup import Row
 
 Key = tuple[str | None, str, int]
-"""Group (None: nobody that has a name), topic, partition."""
+"""Group (None: unattributed), topic, partition."""
 
 
 class Run(NamedTuple):
@@ -21,19 +21,19 @@ class Run(NamedTuple):
     bytes: int
 
     def then(self, later: Run) -> Run | None:
-        """What goes on where this ends."""
+        """Both as one run, if ``later`` starts where this one ends."""
         return Run(self.first, later.end, self.bytes + later.bytes) if later.first == self.end else None
 
 
 class Sends:
-    """Fed with the rows of the samples table, each once. Thread-safe: rows come from the thread that flushes."""
+    """Gets the rows of the samples table, each once. Thread-safe: rows come from the flushing thread."""
 
     def __init__(self, name: str) -> None:
         self._outbox: Outbox[Key, Run] = Outbox(name)
         self._lock = threading.Lock()
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Rows that are complete; their attribution is final."""
+        """Add complete rows, whose attribution is final."""
         with self._lock:
             for row in rows:
                 head = row.head
@@ -41,6 +41,6 @@ class Sends:
                 self._outbox.add((head.group, head.topic, head.partition), run)
 
     def take(self, session: str, received: int) -> Batch[Key, Run]:
-        """As :meth:`Outbox.take`. What has not been flushed is not in it."""
+        """As :meth:`Outbox.take`, without what has not been flushed."""
         with self._lock:
             return self._outbox.take(session, received)

@@ -1,4 +1,4 @@
-"""One group's partition in the books of the audit: offsets sent for it, offsets that its commits went past."""
+"""One group's partition in the audit: the offsets sent for it, and the offsets that its commits went past."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from muster.actors.audit.spans import Spans
 from muster.actors.log.cumulative_size import CumulativeSizes
 
 MAX_SPANS = 64
-"""Of one kind in one series; beyond it the lowest are forgotten."""
+"""Maximum number of spans of one kind in one series; beyond it the lowest are forgotten."""
 _TOGETHER_MS = 300_000
 
 Memory = list[tuple[int, Spans]]
-"""Offsets that something happened to, and when, ms since the epoch; in periods of some minutes."""
+"""Offsets that something happened to, and when, ms since the epoch; grouped into periods of some minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What speaks for an explanation or against it, of one partition."""
+    """What supports or excludes an explanation, for one partition."""
 
     unattributed: Spans
-    """Sent to somebody who had no name."""
+    """Sent without attribution."""
     twice_by_others: Spans
     """Sent to another group more than once."""
     unknown_below: int
@@ -34,17 +34,17 @@ class Evidence:
 
 @dataclass(slots=True)
 class _Gap:
-    """Offsets that were committed past and not sent for the group, as far as is known."""
+    """Offsets that were committed past, but not sent for the group as far as is known."""
 
     since_ms: int
     cause: Cause
-    """If nothing speaks for another."""
+    """The cause unless evidence supports another."""
     offsets: Spans
 
 
 @dataclass(slots=True)
 class _Opening:
-    """The first commit of a partition: it says where the group is, and not where it began."""
+    """The first commit of a partition: it shows where the group is, but not where it began."""
 
     since_ms: int
     offset: int
@@ -56,10 +56,10 @@ class Series:
     """See :mod:`muster.actors.audit` for what the causes mean."""
 
     steps: list[Step] = field(default_factory=list)
-    """Not counted yet, as ``runs``."""
+    """Not counted yet, like ``runs``."""
     runs: list[Run] = field(default_factory=list)
     sent: Spans = ()
-    """Sent for the group, or judged why not."""
+    """Offsets that were sent for the group, or judged why they were not."""
     committed: Spans = ()
     again: Memory = field(default_factory=list)
     """What was sent again."""
@@ -68,12 +68,12 @@ class Series:
     _gaps: list[_Gap] = field(default_factory=list)
     _openings: list[_Opening] = field(default_factory=list)
     _floor: int = 0
-    """Below it, spans were forgotten."""
+    """Below this offset, spans were forgotten."""
     _implied_bytes: int = 0
     _attributed_bytes: int = 0
     _reread_bytes: int = 0
     _now: Counter[Cause] = field(default_factory=Counter)
-    """Of this moment."""
+    """Current values."""
     _judged: Counter[Cause] = field(default_factory=Counter)
     _removed_offsets: int = 0
 
@@ -83,7 +83,7 @@ class Series:
         return bool(self.steps or self.runs or self._gaps or self._openings)
 
     def edges(self) -> Iterator[int]:
-        """Every offset at which a span of any set that :meth:`settle` makes of this begins or ends."""
+        """Every offset at which a span may begin or end in any set that :meth:`settle` computes."""
         for step in self.steps:
             yield step.offset
             if step.before is not None:
@@ -107,7 +107,7 @@ class Series:
         wait_ms: int,
         complete: bool,
     ) -> None:
-        """Count what has come; judge, if all were heard, what has waited for longer than ``wait_ms``."""
+        """Count what was added; if ``complete``, judge what has waited for longer than ``wait_ms``."""
         for run in self.runs:
             self._count_run(run, cumulative_sizes, now_ms)
         self.runs.clear()
@@ -127,7 +127,7 @@ class Series:
         self._measure(cumulative_sizes)
 
     def row(self, group: str, topic: str, partition: int) -> Row | None:
-        """None if nothing was counted yet."""
+        """The report's row; None if nothing was counted yet."""
         drift = {cause: size for cause, size in (self._now + self._judged).items() if size}
         rest = self._attributed_bytes - self._implied_bytes - _signed(drift)
         if rest:
@@ -146,7 +146,7 @@ class Series:
         self.sent = spans.union(self.sent, offsets)
 
     def _count_step(self, step: Step, cumulative_sizes: CumulativeSizes, now_ms: int) -> None:
-        """Commits that nobody told of, since their coordinator was lost, are a step of their own."""
+        """Count a step, and before it one for unreported commits, whose coordinator was lost."""
         before, last = step.before, self._last_offset
         if before is not None and last is not None and last < before:
             self._pass(last, before, Cause.UNKNOWN, cumulative_sizes, now_ms)
@@ -179,7 +179,8 @@ class Series:
     ) -> bool:
         """Find out where the group began; True when that is settled.
 
-        Where what was sent for it up to that offset begins; or, if nothing was, what was sent without attribution.
+        It began where the offsets sent for it up to that offset begin; if there are none, those sent without
+        attribution.
         """
         last = opening.offset - 1
         is_ripe = complete and opening.since_ms <= ripe_ms
@@ -194,7 +195,7 @@ class Series:
         return is_ripe
 
     def _beginning(self, offset: int, cumulative_sizes: CumulativeSizes) -> int:
-        """Where that begins which was sent for the group up to the offset, with nothing in the log between."""
+        """Where the offsets sent for the group up to ``offset`` begin, with nothing in the log between them."""
         for first, end in reversed(spans.below(self.sent, offset)):
             if _bytes(cumulative_sizes, spans.of(end, offset)):
                 break
@@ -202,7 +203,7 @@ class Series:
         return offset
 
     def _look(self, gap: _Gap, cumulative_sizes: CumulativeSizes) -> None:
-        """What was sent meanwhile is none; nor is what the log does not have, as between batches after a compaction."""
+        """Remove what was sent meanwhile and what the log does not have, as between batches after a compaction."""
         gap.offsets = spans.minus(gap.offsets, self.sent)
         empty = tuple(
             span
@@ -250,7 +251,7 @@ class Series:
 
 
 def remember(memory: Memory, now_ms: int, offsets: Spans) -> None:
-    """It happened to these offsets now."""
+    """Add these offsets to the memory as of now."""
     if memory and now_ms - memory[-1][0] < _TOGETHER_MS:
         at_ms, known = memory.pop()
         now_ms, offsets = at_ms, spans.union(known, offsets)
@@ -258,7 +259,7 @@ def remember(memory: Memory, now_ms: int, offsets: Spans) -> None:
 
 
 def remembered(memory: Memory, since_ms: int) -> Spans:
-    """What it happened to since then."""
+    """The offsets that were remembered since then."""
     found: Spans = ()
     for at_ms, offsets in memory:
         if at_ms > since_ms:

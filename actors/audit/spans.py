@@ -9,12 +9,12 @@ Spans = tuple[Span, ...]
 
 
 def of(first: int, end: int) -> Spans:
-    """One span; none if it is empty."""
+    """The span [first, end); no span if it is empty."""
     return ((first, end),) if first < end else ()
 
 
 def union(left: Spans, right: Spans) -> Spans:
-    """Offsets of either."""
+    """Offsets that are in either."""
     if not left or not right:
         return left or right
     found: list[Span] = []
@@ -42,17 +42,17 @@ def minus(left: Spans, right: Spans) -> Spans:
 
 
 def common(left: Spans, right: Spans) -> Spans:
-    """Offsets of both."""
+    """Offsets that are in both."""
     return minus(left, minus(left, right)) if left and right else ()
 
 
 def below(spans: Spans, offset: int) -> Spans:
-    """Those before the offset."""
+    """Offsets below ``offset``."""
     return common(spans, of(min((spans[0][0], offset)), offset)) if spans else ()
 
 
 def run_around(spans: Spans, offset: int) -> Span | None:
-    """The span that holds the offset."""
+    """The span that contains the offset."""
     for first, end in spans[_at(spans, offset) :][:1]:
         if first <= offset < end:
             return first, end

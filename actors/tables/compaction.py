@@ -1,8 +1,8 @@
-"""Keeps the tables small: an hour's many files become one, and hours past their retention go.
+"""Keeps the tables small: merges an hour's many files into one, and removes hours past their retention.
 
-Safe beside readers, for what no longer counts stays for a grace period (:mod:`muster.actors.tables.hours`), and after a
-kill at any point, for the next run goes on or removes what had no effect yet. One run at a time: the lock file is held
-(flock) as long as it lives.
+This is safe beside readers, since files that no longer count stay for a grace period
+(:mod:`muster.actors.tables.hours`). It is safe to kill at any point: the next run continues, or removes what had no
+effect yet. There is one run at a time, which holds the lock file (flock) for as long as it lives.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from muster.actors.tables.schemas import TABLES
 SMALL_BYTES = 64 << 20
 """Larger files are left as they are."""
 MAX_BYTES = 256 << 20
-"""That are merged into one file."""
+"""Total size at which a group of files to merge into one is complete."""
 _BATCH_ROWS = 65_536
 _ROW_GROUP_BYTES = 64 << 20
 _MAX_CHUNKS = 256
@@ -54,9 +54,9 @@ class Policy:
     delay_ms: int
     """From the end of an hour until its files are merged."""
     grace_ms: int
-    """How long what does not count any more stays for readers that began before."""
+    """How long files that no longer count stay, for readers that began before."""
     retention_ms: int | None
-    """From the end of an hour until its rows go; None: never."""
+    """From the end of an hour until its rows are removed; None: never."""
 
     @classmethod
     def of(cls, config: MusterConfig) -> Policy:
@@ -73,13 +73,13 @@ class Outcome:
     """What one run did."""
 
     merged: int = 0
-    """Files whose rows are in merged files now."""
+    """Files whose rows are now in merged files."""
     into: int = 0
-    """Merged files that were made."""
+    """Merged files that were created."""
     expired: int = 0
     """Hours whose rows no longer count."""
     removed: int = 0
-    """Files that were removed after their grace."""
+    """Files that were removed after their grace period."""
     problems: list[str] = field(default_factory=list)
     """What was left as it is, and why."""
 
@@ -87,10 +87,10 @@ class Outcome:
 def compact(
     metrics: Path, policy: Policy, now_ms: Callable[[], int], *, stopped: Callable[[], bool] = lambda: False
 ) -> Outcome | None:
-    """One run over all tables below ``<storage>/metrics``; None if another one is at it.
+    """One run over all tables below ``<storage>/metrics``; None if another one is in progress.
 
-    A file that cannot be read, and an hour that the disk refuses, is left as it is and told as a problem. ``stopped``
-    is asked between hours.
+    A file that cannot be read, and an hour that the disk refuses, is left as it is and reported as a problem.
+    ``stopped`` is checked between hours.
     """
     outcome = Outcome()
     with _locked(metrics) as held:
@@ -131,14 +131,14 @@ class _Folder:
             return
         self._remove_leftovers(names)
         if sum(name.endswith(".parquet") for name in names) < 2:
-            return  # so are most hours, and there is a round every few minutes
+            return  # as in most hours, and there is a round every few minutes
         self._remove_replaced(names)
         if age_ms >= self.policy.delay_ms:
             for group in [*self._groups()]:
                 self._merge_sound(group)
 
     def _expire(self) -> None:
-        """First nothing in the folder counts, then nothing is there, then it is not there."""
+        """Expire the folder: mark it, so nothing in it counts; after the grace period, empty it; then remove it."""
         folder, marker = self.hour.path, self.hour.path / EXPIRED
         if not marker.exists():
             _write(marker, json.dumps({"at_ms": self.now_ms()}).encode())
@@ -151,10 +151,10 @@ class _Folder:
         marker.unlink()
         folder.rmdir()
         with contextlib.suppress(OSError):
-            folder.parent.rmdir()  # its last hour was it, or another one is there
+            folder.parent.rmdir()  # fails if the date has other hours
 
     def _remove_leftovers(self, names: Set[str]) -> None:
-        """Of runs that were killed: what is not whole, and manifests whose merged file never came or is replaced."""
+        """Remove what killed runs left: partial files, and manifests whose merged file was not made or is replaced."""
         for name in sorted(names):
             is_partial = name.startswith((f".{MERGED}", "._")) and name.endswith(".partial")
             is_manifest = name.startswith(SUPERSEDED)
@@ -162,7 +162,7 @@ class _Folder:
                 self._remove(self.hour.path / name)
 
     def _remove_replaced(self, names: Set[str]) -> None:
-        """What was replaced long enough ago."""
+        """Remove files that were replaced long enough ago."""
         for name in sorted(names):
             if name.startswith(SUPERSEDED) and _merged_of(name) in names:
                 manifest = Manifest.read(self.hour.path / name)
@@ -171,7 +171,7 @@ class _Folder:
                         self._remove(self.hour.path / replaced)
 
     def _groups(self) -> Iterator[list[Path]]:
-        """Files to merge with each other; merged ones last, for a damaged one shall be found before they are read."""
+        """Groups of files to merge. Merged files come last, so a damaged file is found before they are read."""
         group: list[Path] = []
         size = 0
         names = listing(self.hour.path).live
@@ -200,7 +200,7 @@ class _Folder:
         return all(column.name in schema.names and schema.field(column.name).type == column.type for column in held)
 
     def _merge_sound(self, sources: list[Path]) -> None:
-        """Merge them but for those that turn out to be damaged."""
+        """Merge the files, except for those that turn out to be damaged."""
         while len(sources) > 1:
             try:
                 self._merge(sources)
@@ -212,7 +212,7 @@ class _Folder:
                 sources.remove(damage.path)
 
     def _merge(self, sources: Sequence[Path]) -> None:
-        """The rows change from their files to the merged one when that gets its name."""
+        """Merge the files; the rows move from them to the merged file at the moment it gets its name."""
         replaced = {path.name for path in sources}
         for path in sources:
             if path.name.startswith(MERGED):
@@ -250,7 +250,7 @@ def _expired_at_ms(marker: Path) -> int:
 
 
 def _concatenate(sources: Sequence[Path], target: Path, schema: pa.Schema) -> None:
-    """Write all rows to a file that is whole and on the disk. TableDamaged for a source that cannot be read."""
+    """Write all rows to a file and sync it. TableDamaged for a source that cannot be read."""
     rows = 0
     with target.open("wb") as file:
         with pq.ParquetWriter(file, schema, **COMPRESSION) as writer:
@@ -264,7 +264,7 @@ def _concatenate(sources: Sequence[Path], target: Path, schema: pa.Schema) -> No
 
 
 def _batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    """A file's rows with all columns of the schema, null where it has none."""
+    """A file's rows with all columns of the schema, null where the file lacks a column."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
             missing = file.metadata.num_rows
@@ -298,7 +298,7 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _write(target: Path, data: bytes) -> None:
-    """A file that appears whole."""
+    """Write a file atomically."""
     partial = target.with_name(f".{target.name}.partial")
     with partial.open("wb") as file:
         file.write(data)

@@ -1,7 +1,7 @@
-"""Rows of any table but ``samples``, durable across SIGKILL (:mod:`muster.actors.tables.store`).
+"""Rows of any table except ``samples``, durable across SIGKILL (:mod:`muster.actors.tables.store`).
 
 A line of the spool is the row as a JSON object, with the version of the table's schema under ``v``. Spools are in
-``spool/<table>/``: an actor writes more tables than one.
+``spool/<table>/``, since an actor writes more than one table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muster.actors.tables.schemas import TABLES, time_column_of, version_of
 from muster.actors.tables.store import SpooledStore
 
 MAX_ROWS_HELD = 100_000
-"""In memory, of one store whose flushes fail; what comes beyond is lost, and said."""
+"""Maximum number of rows in memory of a store whose flushes fail; rows beyond it are lost, which is logged."""
 
 _log = logging.getLogger(__name__)
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 class RowStore(SpooledStore[list[Row]]):
-    """Frame of stores whose lines are rows, one each."""
+    """Base class of stores in which each line is one row."""
 
     def __init__(self, directory: Path, table: str, owner: str, *, spools: Path, now_ms: Callable[[], int]) -> None:
         super().__init__(directory / table, spools, owner, now_ms=now_ms)
@@ -41,7 +41,7 @@ class RowStore(SpooledStore[list[Row]]):
 
     @abstractmethod
     def _row_of(self, values: dict[str, Any]) -> Row:
-        """The row that a line stands for. ValueError, TypeError or KeyError if none."""
+        """The row of a line. ValueError, TypeError or KeyError if it has none."""
 
     def _keep(self, row: Row, line: bytes) -> None:
         with self._lock:
@@ -54,7 +54,7 @@ class RowStore(SpooledStore[list[Row]]):
             spool.rows.append(row)
 
     def _read(self, path: Path) -> tuple[list[Row], int]:
-        """The rows of a spool file, and how many lines of it are known to be missing."""
+        """The rows of a spool file, and how many of its lines are known to be missing."""
         lines, lost = read_lines(path)
         rows = []
         for values in lines:
@@ -97,8 +97,8 @@ class RowStore(SpooledStore[list[Row]]):
 class EventStore(RowStore):
     """The rows that one actor writes to one table, in the directory ``<storage>/metrics``.
 
-    ``owner`` is the actor's name (``offsets-3``, ``log-0``, ``controller``): it begins the files' names, and says
-    whose spools are recovered. ``now_ms`` tells runs of one owner apart.
+    ``owner`` is the actor's name (``offsets-3``, ``log-0``, ``controller``): file names begin with it, and spools of
+    the same owner are recovered. ``now_ms`` distinguishes runs of one owner.
     """
 
     def __init__(self, directory: Path, table: str, owner: str, *, now_ms: Callable[[], int]) -> None:
@@ -109,9 +109,9 @@ class EventStore(RowStore):
     def add(self, row: Mapping[str, Any]) -> None:
         """Keep a row: one ``write`` to the page cache. For the event loop; never raises for a full disk.
 
-        A nullable column may be missing. Values are not looked at before they are flushed; a row whose values are of
-        other types than its columns is dropped then, with an error in the log. ValueError for a column that the table
-        does not have, one that is missing, and after ``close``.
+        Nullable columns may be missing. Values are not checked until they are flushed; a row whose values do not have
+        the types of its columns is dropped then, with an error in the log. ValueError for a column that the table does
+        not have, for one that is missing, and after ``close``.
         """
         if not self._required <= row.keys() <= self._names:
             wrong = sorted(self._required - row.keys() | row.keys() - self._names)

@@ -1,6 +1,6 @@
-"""Folders of spool files, one for each process: whose process is dead, is taken over by whoever comes next.
+"""Folders of spool files, one for each process. The folder of a dead process is taken over by the next process.
 
-A line is one JSON value. What is in it and what becomes of it is the table's business
+A line is one JSON value. Its content and use depend on the table
 (:mod:`muster.actors.tables.spool`, :mod:`muster.actors.tables.events`, :mod:`muster.actors.tables.rebalances`).
 """
 
@@ -26,19 +26,19 @@ _LOCK = "lock"
 
 @dataclass(slots=True)
 class SpoolFile:
-    """An append-only file of lines. The page cache keeps what was written when the process is killed."""
+    """An append-only file of lines. When the process is killed, the page cache keeps what was written."""
 
     path: Path
     fd: int
     missing: int = 0
-    """Lines that are not in it, or not whole (full disk)."""
+    """Number of lines that are not in the file, or not whole (full disk)."""
     torn: bool = False
-    """The last line is one of them: the next write begins a new line and says how many there are."""
+    """Whether the last line is missing or not whole: the next write begins a new line and says how many are missing."""
     beside: Path | None = None
-    """A file that goes with it, and after it."""
+    """A file that is removed with it, and after it."""
 
     def append(self, lines: bytes) -> None:
-        """Write whole lines with one ``write``. Never raises for a full disk: they are then in memory only."""
+        """Write whole lines with one ``write``. Never raises for a full disk: the lines are then in memory only."""
         data = b'\n{"missing":%d}\n%b' % (self.missing, lines) if self.torn else lines
         try:
             complete = os.write(self.fd, data) == len(data)
@@ -51,7 +51,7 @@ class SpoolFile:
             self.missing += lines.count(b"\n")
 
     def remove(self) -> None:
-        """Remove it, if it is there."""
+        """Remove the file if it exists, and the one beside it."""
         self.path.unlink(missing_ok=True)
         if self.beside is not None:
             self.beside.unlink(missing_ok=True)
@@ -59,14 +59,14 @@ class SpoolFile:
 
 @dataclass(frozen=True, slots=True)
 class SpoolFolder:
-    """The spools of one process. Its lock says that the process lives: the kernel releases it with the process."""
+    """The spools of one process. The lock shows that the process lives: the kernel releases it with the process."""
 
     path: Path
     lock_fd: int
 
     @classmethod
     def create(cls, spools: Path, owner: str, now_ms: int) -> SpoolFolder:
-        """A new folder, locked before anybody can see it. OSError if the disk refuses."""
+        """Create a folder that is locked before it becomes visible. OSError if the disk refuses."""
         name = f"{owner}-{now_ms:013d}-{uuid.uuid4().hex[:8]}"
         hidden = spools / f".{name}"
         hidden.mkdir(parents=True)
@@ -75,20 +75,20 @@ class SpoolFolder:
         return cls(hidden.rename(spools / name), fd)
 
     def open(self, number: int) -> SpoolFile:
-        """A new spool file; numbers grow."""
+        """Create a spool file; numbers must grow."""
         path = self.path / f"{number:08d}.jsonl"
         return SpoolFile(path, os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644))
 
     def name_of(self, spool: Path) -> str:
-        """What the Parquet files of that spool are called, without suffix."""
+        """The name of that spool's Parquet files, without suffix."""
         return f"{self.path.name}-{spool.stem}"
 
     def spools(self) -> list[Path]:
-        """Oldest first."""
+        """The spool files, oldest first."""
         return spool_files(self.path)
 
     def say_lost(self, spool: Path, lines: int, first_ms: int | None) -> None:
-        """Log that ``lines`` of what was added to a spool are not in it; ``first_ms``: the earliest row that is."""
+        """Log that ``lines`` lines added to a spool are missing; ``first_ms``: the time of its earliest row."""
         began_ms = first_ms if first_ms is not None else int(self.path.name.rsplit("-", 2)[1])
         _log.warning(
             "%s: at most %d lines are lost, added between %s and %s (full disk or power loss)",
@@ -99,19 +99,19 @@ class SpoolFolder:
         )
 
     def remove(self) -> None:
-        """Remove the folder: spools oldest first, then what is beside them, the lock last."""
+        """Remove the folder: spools oldest first, then the files beside them, the lock last."""
         beside = (file for pattern in ("*.partial", f"*{slots.SUFFIX}") for file in self.path.glob(pattern))
         for file in (*self.spools(), *beside, self.path / _LOCK):
             file.unlink()
         self.path.rmdir()
 
     def release(self) -> None:
-        """Give up the lock. Nothing of this object may be used afterwards."""
+        """Release the lock. This object must not be used afterwards."""
         os.close(self.lock_fd)
 
 
 def spool_files(folder: Path) -> list[Path]:
-    """Oldest first; none if the folder goes while it is looked at, as it does when another process recovers it."""
+    """Spool files, oldest first; none if the folder disappears meanwhile, as when another process recovers it."""
     try:
         return sorted(folder.glob("*.jsonl"))
     except FileNotFoundError:
@@ -119,7 +119,7 @@ def spool_files(folder: Path) -> list[Path]:
 
 
 def read_lines(path: Path) -> tuple[list[Any], int]:
-    """Every whole line's value, and how many lines are known to be missing: torn, or never written."""
+    """The value of every whole line, and how many lines are known to be missing: torn, or never written."""
     values: list[Any] = []
     missing = torn = 0
     for line in filter(None, path.read_bytes().splitlines()):
@@ -141,10 +141,10 @@ def _moment(at_ms: int) -> str:
 
 
 def recover(spools: Path, owner: str, settle: Callable[[SpoolFolder], int]) -> int:
-    """Let ``settle`` bring what dead processes of that owner left into its table; returns the rows, as it says.
+    """Call ``settle`` to write what dead processes of that owner left into its table; returns the sum of its rows.
 
-    OSError if the disk refuses. Killed at any point, it can be done again, if ``settle`` can. A process that still
-    lives keeps its folder (two copies of one actor can run for a while); whoever flushes after its death recovers it.
+    OSError if the disk refuses. After a kill at any point, it can be repeated if ``settle`` can. A live process keeps
+    its folder (two copies of one actor can run for a while); the next flush after its death recovers the folder.
     """
     rows = 0
     for path in sorted(spools.glob(f"{owner}-*")):
@@ -157,12 +157,12 @@ def recover(spools: Path, owner: str, settle: Callable[[SpoolFolder], int]) -> i
 
 @contextmanager
 def _taken_over(path: Path) -> Iterator[SpoolFolder | None]:
-    """The folder with its lock, or None if its process lives or somebody else was faster."""
+    """The folder with its lock, or None if its process lives or another process was faster."""
     try:
         folder = SpoolFolder(path, os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC))
     except FileNotFoundError:
         with suppress(OSError):
-            path.rmdir()  # killed between removing the lock and the folder
+            path.rmdir()  # the last process was killed between removing the lock and the folder
         yield None
         return
     try:
@@ -176,4 +176,4 @@ def _lock(folder: SpoolFolder) -> bool:
         fcntl.flock(folder.lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    return (folder.path / _LOCK).exists()  # else its last owner removed it meanwhile
+    return (folder.path / _LOCK).exists()  # else its last owner has removed it meanwhile

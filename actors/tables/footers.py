@@ -1,4 +1,4 @@
-"""Whether a Parquet file is whole and of its table, by its footer."""
+"""Checks by its footer that a Parquet file is whole and belongs to its table."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _VERSION = re.compile(rb"muster\.schema\.version\x18.(\d+)", re.DOTALL)
 def check(path: Path, table: str) -> None:
     """TableDamaged unless the file can be read as a part of the table. FileNotFoundError.
 
-    A file of an older version can be, one with further columns too, one of a newer version cannot. Pages are not
-    looked at.
+    Files of older versions and files with additional columns can be read, files of newer versions cannot. Pages are
+    not checked.
     """
     if not _is_plainly_sound(path, table):
         _check_footer(path, table)
 
 
 def read_footer(path: Path) -> pq.FileMetaData:
-    """TableDamaged, FileNotFoundError."""
+    """The file's footer. TableDamaged, FileNotFoundError."""
     try:
         return pq.read_metadata(path)
     except FileNotFoundError:
@@ -40,12 +40,12 @@ def read_footer(path: Path) -> pq.FileMetaData:
 
 
 def unreadable(path: Path, error: BaseException) -> TableDamaged:
-    """What pyarrow raised while it read the file's rows, in one line."""
+    """TableDamaged for what pyarrow raised while it read the file's rows, in one line."""
     return TableDamaged(path, f"cannot be read ({_first_line(error)})")
 
 
 def _is_plainly_sound(path: Path, table: str) -> bool:
-    """A tenth of the time that decoding the footer takes; tables have tens of thousands of files."""
+    """A quick check in a tenth of the time of decoding the footer, since tables have tens of thousands of files."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         begin = max(0, size - _MAX_BYTES)

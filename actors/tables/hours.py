@@ -1,15 +1,15 @@
-"""The hour folders of a table and what in them counts.
+"""The hour folders of a table, and which of their files count.
 
 A folder ``date=YYYY-MM-DD/hour=HH`` (UTC) holds::
 
-    <owner>-<run>-<number>.parquet    as a writer made it
+    <owner>-<run>-<number>.parquet    as written by an actor
     merged-<id>.parquet               rows of several files as one (:mod:`muster.actors.tables.compaction`)
     _superseded-<id>.json             the names of the files whose rows merged-<id>.parquet has: they do not count
     _expired.json                     the hour is past its retention: nothing in the folder counts
 
-A manifest is there before its merged file and as long as it, so the moment in which the merged file gets its name is
-the one in which its rows count there and no longer in the others. What does not count stays for a while, for readers
-that began before.
+A manifest exists before its merged file and for as long as it. So at the moment when the merged file gets its name,
+the rows count there and no longer in the other files. Files that do not count stay for a while, for readers that began
+before.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HOUR = re.compile(r"hour=\d\d")
 
 
 class TableDamaged(Exception):
-    """A file that cannot be read, or not as a part of its table. ``str``: its path and what is wrong, in one line."""
+    """A file that cannot be read, or not as a part of its table. ``str``: its path and the problem, in one line."""
 
     def __init__(self, path: Path | str, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
@@ -57,24 +57,24 @@ class Listing:
     """The Parquet files of an hour folder, by name."""
 
     live: tuple[str, ...]
-    """Whose rows count; none if the hour is expired."""
+    """Files whose rows count; none if the hour has expired."""
     superseded: tuple[str, ...] = ()
-    """Whose rows are in a merged file too."""
+    """Files whose rows are also in a merged file."""
     expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a merged file replaces."""
+    """The files that a merged file replaces."""
 
     files: frozenset[str]
-    """Names in the same folder, also of what the files that it replaced had replaced."""
+    """Names in the same folder, including those that the replaced files had replaced."""
     at_ms: int
-    """When it took their place."""
+    """When it replaced them."""
 
     @classmethod
     def read(cls, path: Path) -> Manifest:
-        """FileNotFoundError; TableDamaged."""
+        """The manifest in a file. FileNotFoundError; TableDamaged."""
         try:
             values = json.loads(path.read_bytes())
             return cls(frozenset(map(str, values["files"])), int(values["at_ms"]))
@@ -86,12 +86,12 @@ class Manifest:
 
 
 def manifest_of(merged: Path) -> Path:
-    """Where the manifest of a merged file is."""
+    """The path of a merged file's manifest."""
     return merged.with_name(f"{SUPERSEDED}{merged.stem.removeprefix(MERGED)}.json")
 
 
 def hours(table: Path, start_ms: int | None = None, end_ms: int | None = None) -> list[Hour]:
-    """The table's folders with an hour that touches [start, end), oldest first; other folders are passed over."""
+    """The table's folders with an hour that overlaps [start, end), oldest first; other folders are ignored."""
     found = []
     for date in _folders(table, _DATE):
         for path in _folders(date, _HOUR):
@@ -104,7 +104,7 @@ def hours(table: Path, start_ms: int | None = None, end_ms: int | None = None) -
 
 
 def listing(folder: Path) -> Listing:
-    """What is in an hour folder now. TableDamaged if that cannot be told."""
+    """The files of an hour folder now. TableDamaged if that cannot be determined."""
     for _ in range(_ATTEMPTS):
         names = names_in(folder)
         if EXPIRED in names:
@@ -116,13 +116,13 @@ def listing(folder: Path) -> Listing:
             for name in merged:
                 replaced |= Manifest.read(manifest_of(folder / name)).files
         except FileNotFoundError:
-            continue  # both went since the names were read; else the next look finds the same
+            continue  # both were removed after the names were read; else the next attempt fails in the same way
         return Listing(tuple(sorted(files - replaced)), tuple(sorted(files & replaced)))
     raise TableDamaged(folder, "a merged file has no manifest: which files it stands for is not known")
 
 
 def names_in(folder: Path) -> set[str]:
-    """What is in a folder now; nothing if it is not there."""
+    """The names in a folder now; none if it does not exist."""
     try:
         return {path.name for path in folder.iterdir()}
     except (FileNotFoundError, NotADirectoryError):

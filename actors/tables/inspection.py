@@ -1,4 +1,4 @@
-"""What lies in a table's folders: sums over what counts, and a look at every file. Nothing is changed."""
+"""Inspects a table's folders: sums over the files that count, and a check of every file. Changes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SPOOL = "spool"
 
 @dataclass(slots=True)
 class Summary:
-    """Of the files of one table that count."""
+    """Sums over the files of one table that count."""
 
     table: str
     rows: int = 0
@@ -31,7 +31,7 @@ class Summary:
     """By the table's time column; None without rows."""
     newest_ms: int | None = None
     unreadable: int = 0
-    """Files that are not in the sums."""
+    """Number of files that are not in the sums."""
 
     def take(self, oldest_ms: int, newest_ms: int) -> None:
         self.oldest_ms = oldest_ms if self.oldest_ms is None else min(self.oldest_ms, oldest_ms)
@@ -39,7 +39,7 @@ class Summary:
 
 
 def summary(metrics: Path, table: str) -> Summary:
-    """From footers alone."""
+    """The table's summary, from footers alone."""
     told = Summary(table)
     time_column = time_column_of(TABLES[table])
     for hour in hours(metrics / table):
@@ -72,7 +72,7 @@ def _take_footer(told: Summary, path: Path, time_column: str) -> None:
 
 
 def verify(metrics: Path, table: str) -> Iterator[TableDamaged]:
-    """Every file of the table that is damaged, foreign, or has rows of another hour; also those that do not count."""
+    """Every file of the table that is damaged, foreign, or has rows of another hour, even if it does not count."""
     known = {hour.path: hour for hour in hours(metrics / table)}
     for path in _not_hours(metrics / table, set(known)):
         yield TableDamaged(path, "is not a folder date=YYYY-MM-DD/hour=HH: no reader looks into it")
@@ -81,7 +81,7 @@ def verify(metrics: Path, table: str) -> Iterator[TableDamaged]:
 
 
 def foreign(metrics: Path) -> Iterator[TableDamaged]:
-    """What lies beside the tables and is none; names that begin with ``_``, as those of streams, or ``.`` may."""
+    """What is beside the tables and is no table, except names that begin with ``_``, as those of streams, or ``.``."""
     for path in sorted(metrics.iterdir()) if metrics.is_dir() else ():
         if path.name not in TABLES and path.name != _SPOOL and not path.name.startswith(("_", ".")):
             yield TableDamaged(path, "is not a table")
@@ -122,7 +122,7 @@ def _verify_file(path: Path, hour: Hour, table: str) -> None:
 
 
 def _verify_rows(path: Path, hour: Hour, time_column: str) -> None:
-    """Read all of them, with the checksums of pages where there are any."""
+    """Read all rows, and check the checksums of pages where there are any."""
     outside = 0
     begin, end = (pa.scalar(at_ms, pa.timestamp("ms", tz="UTC")) for at_ms in (hour.start_ms, hour.end_ms))
     try:

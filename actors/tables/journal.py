@@ -1,10 +1,10 @@
 """The lines of a spool file. One line is one JSON array.
 
-``c`` a sample with which a run begins whose counters are in the slot of that number
-(:mod:`muster.actors.tables.slots`); ``s`` a sample by itself; ``p`` one whose attribution is pending, under a handle;
-``r`` the resolution of a handle: the whole sample again, as it counts now. So the rows of a spool depend on that spool
-and its slots alone. (Earlier versions wrote ``b``, a sample with which a run begins under a number, and ``x``, what the
-run was extended by.)
+``c`` is the first sample of a run, whose counters are in the slot of that number
+(:mod:`muster.actors.tables.slots`); ``s`` a single sample; ``p`` a sample whose attribution is pending, with a handle;
+``r`` the resolution of a handle: the whole sample again, as it counts now. So the rows of a spool depend only on that
+spool and its slots. (Earlier versions wrote ``b``, the first sample of a run with a number, and ``x``, an extension of
+that run.)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from muster.actors.tables.rollup import Rollup, Row, Sample
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _TEXTS = 4096
-"""Combinations that are kept: a few for each client and topic."""
+"""Number of combinations that are cached: a few for each client and topic."""
 
 
 def sample_line(sample: Sample) -> bytes:
@@ -50,21 +50,21 @@ def _values(sample: Sample) -> str:
 
 @lru_cache(maxsize=_TEXTS)
 def _texts(*values: str | None) -> str:
-    """As elements of a JSON array; the same few texts come again and again."""
+    """The texts as elements of a JSON array; cached, since the same few texts recur."""
     return _encode(values)[1:-1]
 
 
 @dataclass(slots=True)
 class Spool:
-    """What one spool file says."""
+    """The content of one spool file."""
 
     rollup: Rollup = field(default_factory=Rollup)
     runs: dict[int, Sample] = field(default_factory=dict)
-    """What those of earlier versions began with, by number."""
+    """The first samples of earlier versions' runs, by number."""
     pending: dict[int, Sample] = field(default_factory=dict)
     resolved: set[int] = field(default_factory=set)
     lost: int = 0
-    """Lines that are known to be missing."""
+    """Number of lines that are known to be missing."""
 
 
 def read(path: Path) -> Spool:
@@ -102,7 +102,7 @@ def _apply(spool: Spool, values: Any, held: bytes) -> None:
 
 
 def _row(head: Sample, found: slots.Counters | None) -> Row:
-    """As it was when the process died; without counters the run was never extended."""
+    """The row as it was when the process died; without counters, the run was never extended."""
     known = found or slots.Counters(1, head.ts_ms, head.messages, head.bytes, head.last_offset)
     return Row(head=head, **known._asdict())
 

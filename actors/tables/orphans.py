@@ -1,4 +1,4 @@
-"""Spools whose owner does not come back: of a node that is gone, of a gateway that is not kept any more."""
+"""Spools whose owner does not return: of a node that was lost, or of a gateway that is no longer managed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FOLDER = re.compile(r"(?P<owner>.+)-\d{13}-[0-9a-f]{8}")
 
 
 def adopt(metrics: Path, now_ms: Callable[[], int]) -> list[str]:
-    """Bring what dead processes of any owner left into the tables; what stays in its spool, and why.
+    """Write what dead processes of any owner left into the tables. Returns what stays in its spool, and why.
 
-    A living process keeps its spools. Where a successor tries at the same time, one of the two does it.
+    A live process keeps its spools. If a successor tries at the same time, one of the two does it.
     """
     problems = []
     for owner, bring in _all(metrics, now_ms):
@@ -32,7 +32,7 @@ def adopt(metrics: Path, now_ms: Callable[[], int]) -> list[str]:
 
 
 def _all(metrics: Path, now_ms: Callable[[], int]) -> Iterator[tuple[str, Callable[[], int]]]:
-    """Owners of spools, and what brings into a table what those left that are dead."""
+    """Owners of spools, each with the function that writes what its dead processes left into a table."""
     spools = metrics / "spool"
     for owner in _owners(spools):
         kind, _, number = owner.partition("-")
@@ -47,6 +47,6 @@ def _all(metrics: Path, now_ms: Callable[[], int]) -> Iterator[tuple[str, Callab
 
 
 def _owners(spools: Path) -> list[str]:
-    """Of the folders that are there."""
+    """Owners of the existing folders."""
     names = (path.name for path in spools.iterdir()) if spools.is_dir() else ()
     return sorted({found["owner"] for name in names if (found := _FOLDER.fullmatch(name))})

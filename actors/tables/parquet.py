@@ -1,4 +1,4 @@
-"""Rows to Parquet files that appear whole or not at all."""
+"""Writes rows to Parquet files that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from muster.actors.tables.schemas.samples import SAMPLES_SCHEMA
 COMPRESSION: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 
 _MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError)
-"""What pyarrow raises for values that a column cannot have, among them text that is no UTF-8."""
+"""What pyarrow raises for values that a column cannot hold, including text that is not UTF-8."""
 
 _log = logging.getLogger(__name__)
 
@@ -26,15 +26,15 @@ _log = logging.getLogger(__name__)
 def write_samples(table: Path, name: str, gateway: int, rollup: Rollup) -> int:
     """Write the rollup as ``<table>/<date and hour folder>/<name>.parquet``; returns the rows written.
 
-    A file that is there already is whole and holds the same rows (``name`` stands for one immutable input), so
-    it is left alone: writing again after a kill neither loses nor doubles a row. OSError if the disk refuses.
+    A file that already exists is whole and holds the same rows (``name`` stands for one immutable input), so it is
+    left as it is: writing again after a kill neither loses nor duplicates a row. OSError if the disk refuses.
     """
     arrays = {folder: _samples_to_arrow(gateway, rows) for folder, rows in rollup.by_folder().items()}
     return _write_new(table, name, arrays)
 
 
 def write_rows(table: Path, name: str, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> int:
-    """As :func:`write_samples`, of rows by column with times as ms. A row that does not fit the schema is dropped."""
+    """As :func:`write_samples`, for rows by column with times in ms. A row that does not fit the schema is dropped."""
     time_column = time_column_of(schema)
     folders: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -58,7 +58,7 @@ def _write_new(table: Path, name: str, folders: Mapping[str, pa.Table]) -> int:
 
 
 def write_whole(table: pa.Table, target: Path) -> None:
-    """Write a Parquet file that appears under its name when it is whole. OSError if the disk refuses."""
+    """Write a Parquet file that appears under its name once it is whole. OSError if the disk refuses."""
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial")  # the leading dot hides it from Spark and pyarrow.dataset
     with partial.open("wb") as file:

@@ -1,4 +1,4 @@
-"""Reads a table with pyarrow; :mod:`muster.spark.tables` is the same for Spark."""
+"""Reads a table with pyarrow; :mod:`muster.spark.tables` does the same for Spark."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["TableDamaged", "files", "folder_of", "read"]
 
 
 def folder_of(storage: Path, table: str) -> Path:
-    """Where a table is below ``storage.path``."""
+    """The folder of a table below ``storage.path``."""
     return storage / "metrics" / table
 
 
 def files(storage: Path, table: str, start_ms: int | None = None, end_ms: int | None = None) -> list[Path]:
-    """The files that have the table's rows of the hours that touch [start, end), each row once; hours in order.
+    """The files with the table's rows of the hours that overlap [start, end), each row once; hours in order.
 
-    Superseded files are not among them, so the list holds for ``metrics.compaction.grace.ms``. TableDamaged names a
+    Superseded files are not among them, so the list is valid for ``metrics.compaction.grace.ms``. TableDamaged names a
     file that cannot be read.
     """
     found = []
@@ -43,7 +43,7 @@ def read(
     *,
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    """The table's rows in [start, end) of its time column, in no order. Nulls where an older file has no such column.
+    """The table's rows in [start, end) of its time column, in no order. Null where an older file lacks a column.
 
     TableDamaged names a file that cannot be read.
     """
@@ -67,7 +67,7 @@ def _moment(at_ms: int) -> pa.Scalar:
 
 
 def _damage(found: Sequence[Path], error: Exception) -> Exception:
-    """The first file that cannot be read by itself, else what was raised."""
+    """TableDamaged for the first file that cannot be read by itself, else the error that was raised."""
     for path in found:
         try:
             pq.read_table(path, partitioning=None)

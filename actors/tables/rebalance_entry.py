@@ -1,6 +1,6 @@
-"""One entry of the rebalance journal: what a rebalance of a group was, as JSON and back.
+"""One entry of the rebalance journal: the facts about one rebalance of a group, to JSON and back.
 
-Times are ms since the Unix epoch, durations ms. Lists are bounded: the longest come first, the rest is counted.
+Times are in ms since the Unix epoch, durations in ms. Lists are bounded: the longest come first, the rest is counted.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Ending(StrEnum):
     STABLE = "stable"
     """The assignment was stored."""
     EMPTY = "empty"
-    """Nobody was left."""
+    """No member was left."""
     RESTARTED = "restarted"
     """Another rebalance began before the assignment was stored."""
     ABORTED = "aborted"
     """The coordinator resigned, or the new group could not be written."""
     RUNNING = "running"
-    """It has not ended yet: the entry says how it stands."""
+    """It has not ended yet: the entry holds its current state."""
 
 
 class RebalanceProtocol(StrEnum):
@@ -45,15 +45,15 @@ class Wait:
 
     who: Who
     after_ms: int | None
-    """When its JoinGroup (SyncGroup) came, since the phase began; None: never."""
+    """When its JoinGroup (SyncGroup) arrived, since the phase began; None: never."""
     held_ms: int
-    """Until then, until it was a member no more, or until the entry ended."""
+    """Until then, until it was no longer a member, or until the entry ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
     members: tuple[Wait, ...] = ()
-    """Longest first; the first one is the slowest."""
+    """Longest first; the first is the slowest."""
     left_out: int = 0
 
     @property
@@ -63,23 +63,23 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class PendingWait:
-    """A handed-out member id that the join phase waited for."""
+    """A pending member id that the join phase waited for."""
 
     who: Who
     held_ms: int
     end: PendingEnd | None
-    """None: it was awaited when the phase ended."""
+    """None: it was still awaited when the phase ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Somebody who is a member no more."""
+    """A former member."""
 
     who: Who
     cause: Removal | None
     """Why it was expelled; None: it left."""
     reason: str | None
-    """What a member that left gave as its reason (LeaveGroup v5)."""
+    """The reason that a member gave when it left (LeaveGroup v5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class PauseSummary:
     """Partitions that no member consumed; ``muster.actors.offsets.history.consumption_pauses`` has the rule."""
 
     assigned: int
-    """Partitions that were assigned when the rebalance began, or waited for a new owner."""
+    """Partitions that were assigned, or waited for a new owner, when the rebalance began."""
     count: int
     lost_ms: int
     """Sum over all paused partitions."""
@@ -107,7 +107,7 @@ class PauseSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceEntry:
-    """A rebalance. (``offsets_partition``, ``epoch``, ``number``) names it."""
+    """A rebalance, identified by (``offsets_partition``, ``epoch``, ``number``)."""
 
     group: str
     offsets_partition: int
@@ -118,20 +118,20 @@ class RebalanceEntry:
     from_state: str
     previous_generation: int
     generation: int | None
-    """The one that it led to; None: its join phase was not completed."""
+    """The generation that it led to; None: its join phase was not completed."""
     began_ms: int
     joined_ms: int | None
     """When the join phase was completed."""
     stable_ms: int | None
-    """When the assignment was stored and given out."""
+    """When the assignment was stored and handed out."""
     ended_ms: int
     """When every member had its assignment, or the next rebalance began, or the group was Empty."""
     ending: Ending
     cause: Cause
     triggered_by: Who | None
-    """The member that caused it; None where that was no single one."""
+    """The member that caused it; None if no single member did."""
     reason: str | None
-    """What that member gave as its reason (KIP-800)."""
+    """The reason that this member gave (KIP-800)."""
     protocol_type: str | None
     protocol: str | None
     rebalance_protocol: RebalanceProtocol | None
@@ -139,13 +139,13 @@ class RebalanceEntry:
     leader: MemberId | None
     members_before: int
     members_after: int | None
-    """Of the generation; None: there was none."""
+    """Members of the generation; None: there was none."""
     join_waits: Waits
-    """For those that were members when the rebalance began and still are, or were then."""
+    """For those that were members when the rebalance began, including those that no longer are."""
     sync_waits: Waits
-    """For every member of the generation, since ``joined_ms``. The group waits for its leader only."""
+    """For every member of the generation, since ``joined_ms``. The group waits only for its leader."""
     pending: tuple[PendingWait, ...]
-    """Those that held the join phase up, longest first, at most MAX_PENDING."""
+    """Those that delayed the join phase, longest first, at most MAX_PENDING."""
     added: tuple[Who, ...]
     added_left_out: int
     gone: tuple[Gone, ...]
@@ -191,7 +191,7 @@ class RebalanceEntry:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> RebalanceEntry:
-        """What ``to_json`` gave. KeyError, TypeError or ValueError for anything else."""
+        """The entry that ``to_json`` returned. KeyError, TypeError or ValueError for anything else."""
         triggered_by, protocol = values["culprit"], values["rebalance_protocol"]
         return cls(
             **{name: values[name] for name in _PLAIN},

@@ -1,7 +1,7 @@
-"""The table ``rebalances``: ended rebalances of one offsets partition, durable across SIGKILL, and read again.
+"""The table ``rebalances``: ended rebalances of one offsets partition, durable across SIGKILL, and readable here.
 
-A line of the spool (``spool/offsets-<partition>-<run>/``, see :mod:`muster.actors.tables.store`) is what :func:`encode`
-makes.
+A line of the spool (``spool/offsets-<partition>-<run>/``, see :mod:`muster.actors.tables.store`) is the result of
+:func:`encode`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from muster.actors.tables.rebalance_entry import RebalanceEntry
 from muster.actors.tables.schemas.rebalances import REBALANCES, REBALANCES_SCHEMA, REBALANCES_VERSION
 
 MAX_FILES_READ = 1_000
-"""How many Parquet files :meth:`RebalanceStore.recent` looks into at most, newest hours first."""
+"""Maximum number of Parquet files that :meth:`RebalanceStore.recent` reads, newest hours first."""
 
 _log = logging.getLogger(__name__)
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -39,8 +39,8 @@ class RebalanceStore(RowStore):
     """The rebalances of one offsets partition, in the directory ``<storage>/metrics``.
 
     ``add`` is for the event loop: one ``write`` to the page cache, which never raises for a full disk (the entry is
-    then safe only once it is flushed). The other methods read and write files; call them through an executor. All are
-    thread-safe. Spools of dead processes of the same partition are recovered by ``flush``.
+    then safe only once it is flushed). The other methods read and write files; call them in an executor. All are
+    thread-safe. ``flush`` recovers spools of dead processes of the same partition.
     """
 
     def __init__(self, directory: Path, partition: int, *, now_ms: Callable[[], int]) -> None:
@@ -49,11 +49,11 @@ class RebalanceStore(RowStore):
         super().__init__(directory, REBALANCES, owner, spools=directory / "spool", now_ms=now_ms)
 
     def add(self, entry: RebalanceEntry, encoded: bytes) -> None:
-        """Keep an entry that has ended, and what ``encode`` made of it. ValueError after ``close``."""
+        """Keep an entry that has ended, and its bytes from ``encode``. ValueError after ``close``."""
         self._keep(_row(entry.to_json()), encoded + b"\n")
 
     def recent(self, group: str, limit: int) -> list[RebalanceEntry]:
-        """The group's last entries of every coordinator that this partition has had, newest first."""
+        """The group's last entries from all coordinators that this partition has had, newest first."""
         found = {entry.key: entry for entry in self._spooled() if entry.group == group}  # before the table: see flush
         for entry in self._stored(group, limit - len(found)):
             found.setdefault(entry.key, entry)
@@ -68,11 +68,11 @@ class RebalanceStore(RowStore):
                 try:
                     rows, _ = self._read(path)
                 except FileNotFoundError:
-                    continue  # its Parquet file is there by now
+                    continue  # its Parquet file exists by now
                 yield from map(_entry, rows)
 
     def _stored(self, group: str, wanted: int) -> Iterator[RebalanceEntry]:
-        """At least ``wanted``, if there are as many, newest hours first; whole hours."""
+        """At least ``wanted`` entries, if there are that many, newest hours first; whole hours."""
         files_left = MAX_FILES_READ
         ours = (ds.field("group") == group) & (ds.field("offsets_partition") == self._partition)
         for hour in reversed(hours(self._table)):
@@ -88,7 +88,7 @@ class RebalanceStore(RowStore):
                 yield entry
 
     def _files(self, hour: Hour) -> list[str]:
-        """Those that may have rows of this partition."""
+        """The files that may have rows of this partition."""
         try:
             names = listing(hour.path).live
         except TableDamaged as damage:
@@ -99,7 +99,7 @@ class RebalanceStore(RowStore):
 
 
 def _row(values: dict[str, Any]) -> Row:
-    """Of ``RebalanceEntry.to_json``, whose times are called after their unit."""
+    """The row for a ``RebalanceEntry.to_json``, whose times have their unit in their names."""
     return {name.removesuffix("_ms") if name in _TIMES_MS else name: value for name, value in values.items()}
 
 

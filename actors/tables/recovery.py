@@ -1,4 +1,4 @@
-"""Spools of samples whose process is dead become Parquet files, each sample once."""
+"""Turns sample spools of dead processes into Parquet files, each sample once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 def recover_samples(folder: SpoolFolder, table: Path, gateway: int) -> int:
-    """Bring the samples of a dead gateway process into the table; the rows. Can be done again, with the same result."""
+    """Write the samples of a dead gateway process into the table. Returns the rows. Idempotent."""
     _resolve_pending(folder)
     rows = 0
     for path in folder.spools():
@@ -27,7 +27,7 @@ def recover_samples(folder: SpoolFolder, table: Path, gateway: int) -> int:
 
 
 def _resolve_pending(folder: SpoolFolder) -> None:
-    """What was pending when the process died counts with the reason it had: one more spool, there whole or not."""
+    """Count samples that were pending when the process died with the reason they had: atomically adds one spool."""
     paths = folder.spools()
     left = journal.unresolved(journal.read(path) for path in paths)
     if not left:

@@ -1,4 +1,4 @@
-"""Samples of one flush window, summed up to rows of the ``samples`` table. Pure."""
+"""Sums up the samples of one flush window to rows of the ``samples`` table. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Sample:
     """The batches of one topic partition in one Fetch response.
 
-    Never changed, but not frozen: that makes a new one cost four times as much, and each Fetch makes some.
+    Never changed, but not frozen: creating a frozen one costs four times as much, and each Fetch creates some.
     """
 
     ts_ms: int
@@ -29,12 +29,12 @@ class Sample:
     reason: str | None
     """Why ``group`` is None; None otherwise."""
     messages: int
-    """Records in the batches as sent, whole batches; at least 1."""
+    """Records in the batches that were sent, counting whole batches; at least 1."""
     bytes: int
     first_offset: int
     """The larger of the fetch offset and the first batch's base offset."""
     last_offset: int
-    """Of the last batch, inclusive."""
+    """Last offset of the last batch, inclusive."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Row:
     last_offset: int
 
     def extend(self, ts_ms: int, messages: int, size_bytes: int, first_offset: int, last_offset: int) -> bool:
-        """Take in one more fetch, if it goes on where the row ends, in the row's hour; else nothing happens."""
+        """Add one more fetch if it starts where the row ends, in the row's hour. Returns whether it did."""
         if first_offset != self.last_offset + 1 or ts_ms // HOUR_MS != self.head.ts_ms // HOUR_MS:
             return False
         self.last_ts_ms = ts_ms
@@ -61,7 +61,7 @@ class Row:
 
 
 def series_of(sample: Sample) -> tuple[object, ...]:
-    """What all samples of a row have in common: client, attribution and partition."""
+    """What all samples of a row share: client, attribution and partition."""
     return (
         sample.partition,
         sample.topic,
@@ -103,7 +103,7 @@ class Rollup:
         return row
 
     def take(self, row: Row) -> None:
-        """A row that others extend; no sample that is added does."""
+        """Add a row that only the caller extends; samples that are added do not."""
         self._done.append(row)
 
     def by_folder(self) -> dict[str, list[Row]]:
@@ -114,7 +114,7 @@ class Rollup:
         return folders
 
     def rows(self) -> Iterator[Row]:
-        """As they are now."""
+        """The rows as they are now."""
         yield from self._done
         yield from self._open.values()
 

@@ -1,11 +1,11 @@
 """Samples that survive SIGKILL: the store of the table ``samples``, with spools as in
 :mod:`muster.actors.tables.store`.
 
-A run of samples is one line when it begins, and a slot of counters that is kept up to date in place when it is extended
-(:mod:`muster.actors.tables.slots`); so a spool grows with runs, not with samples. A pending sample is in its spool but
-in no Parquet file until it is settled; settling appends the whole sample to the then current spool. A spool is kept
-until all its pending samples are settled, and spools go oldest first: so a pending sample never outlives its
-resolution. Spools are ``spool/gateway-<id>-<run>/``.
+A run of samples is written as one line when it begins, and has a slot of counters that is updated in place when it is
+extended (:mod:`muster.actors.tables.slots`); so a spool grows with runs, not with samples. A pending sample is in its
+spool but in no Parquet file until it is settled; settling appends the whole sample to the spool that is current then.
+A spool is kept until all its pending samples are settled, and spools are removed oldest first, so a pending sample
+never outlives its resolution. Spools are in ``spool/gateway-<id>-<run>/``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class Run(Row):
-    """Samples of one client, attribution and partition, each of which goes on where the one before it ended."""
+    """Samples of one client, attribution and partition, each of which starts where the previous one ended."""
 
     __slots__ = ("_at", "_lock", "_segment", "_slots", "_until_ms")
 
@@ -54,9 +54,9 @@ class Run(Row):
         self._until_ms = (head.ts_ms // HOUR_MS + 1) * HOUR_MS
 
     def extend(self, ts_ms: int, messages: int, size_bytes: int, first_offset: int, last_offset: int) -> bool:
-        """Count one more sample, and have it safe; False, and nothing, if it does not go on, or the run is over.
+        """Count and store one more sample. False, without effect, if it does not continue the run or the run is over.
 
-        It is over with its hour, and with a flush. All that is fetched comes by here: see ``benchmarks.fetch_cost``.
+        A run is over with its hour, and with a flush. Every fetch calls this: see ``benchmarks.fetch_cost``.
         """
         with self._lock:
             if first_offset != self.last_offset + 1 or ts_ms >= self._until_ms or not self._slots.is_open:
@@ -76,12 +76,11 @@ class SampleStore(SpooledStore[Rollup]):
 
     ``add``, ``add_pending`` and ``settle`` are for the event loop: one ``write`` to the page cache each, and they never
     raise for a full disk (the sample is then safe only once it is flushed). ``flush`` and ``close`` write files; call
-    them through an executor. All are thread-safe. Spools of dead processes of the
-    same gateway are recovered by the constructor and by every flush. OSError from the constructor when the
-    directory cannot be used.
+    them in an executor. All are thread-safe. The constructor and every flush recover spools of dead processes of the
+    same gateway. The constructor raises OSError if the directory cannot be used.
 
-    ``flush_ms`` is how often the owner means to flush; it bounds how old the table is, not what can be lost.
-    ``observe`` gets every row of this process once, when it is complete, in the thread that flushes.
+    ``flush_ms`` is how often the owner intends to flush; it bounds how old the table is, not what can be lost.
+    ``observe`` gets every row of this process once, when the row is complete, in the thread that flushes.
     """
 
     def __init__(
@@ -99,17 +98,17 @@ class SampleStore(SpooledStore[Rollup]):
         self._gateway = gateway
         self._handles = itertools.count(1)
         self._runs: dict[tuple[object, ...], Run] = {}
-        """Those of the current spool that can go on."""
+        """The runs of the current spool that can be extended."""
         self._slots: SlotFile | None = None
-        """Of the current spool, once it has a run."""
+        """The slots of the current spool, once it has a run."""
         self._pending: dict[int, tuple[Sample, Spool[Rollup]]] = {}
         self.recover()
         self._own_folder()
 
     def add(self, sample: Sample) -> Run | None:
-        """Count a sample whose attribution is final; those that follow it may extend the run that it is of.
+        """Count a sample whose attribution is final. Returns its run, which following samples may extend.
 
-        None if it is of none (full disk): it is a line by itself, or in memory only.
+        None if it belongs to no run (full disk): then it is a line of its own, or in memory only.
         """
         series = series_of(sample)
         run = self._runs.get(series)
@@ -128,7 +127,7 @@ class SampleStore(SpooledStore[Rollup]):
         return run
 
     def _begin(self, file: SpoolFile, sample: Sample) -> Run | None:
-        """Write its line; the run, if there is a slot for it and the line is whole."""
+        """Write the sample's line. Returns a run if there is a slot for it and the line is whole."""
         try:
             if self._slots is None:
                 file.beside = file.path.with_suffix(SUFFIX)
@@ -153,7 +152,7 @@ class SampleStore(SpooledStore[Rollup]):
     def settle(
         self, handle: int, *, group: str | None, member_id: str | None, evidence: str, reason: str | None
     ) -> None:
-        """Count a pending sample, attributed (or not: ``group`` None and a reason). KeyError if not pending."""
+        """Count a pending sample, attributed or not (``group`` None and a reason). KeyError if it is not pending."""
         with self._lock:
             sample = self._pending[handle][0]
             self._decide(handle, replace(sample, group=group, member_id=member_id, evidence=evidence, reason=reason))
@@ -166,7 +165,7 @@ class SampleStore(SpooledStore[Rollup]):
         held_in.pending -= 1
 
     def _decide_pending(self) -> None:
-        """With the reason that each has."""
+        """Count all pending samples, each with the reason that it has."""
         for handle, (sample, _) in list(self._pending.items()):
             self._decide(handle, sample)
 

@@ -1,12 +1,12 @@
-"""What all stores of a table have in common: a spool in front of Parquet files, so that SIGKILL loses nothing.
+"""What all stores of a table have in common: a spool in front of Parquet files, so SIGKILL loses nothing.
 
-What is added is one ``write`` to a spool file before the caller goes on; the page cache keeps it when the process is
-killed (a power loss may take the last seconds). A flush seals the spool, writes its rows as Parquet under a name made
-of the spool's, and removes it. A spool and its Parquet files therefore say the same, and whoever finds a spool (the
-next process of the same owner) can do that step again or for the first time, with the same result::
+What is added is written to a spool file with one ``write`` before the caller continues; the page cache keeps it when
+the process is killed (a power loss may lose the last seconds). A flush seals the spool, writes its rows as Parquet
+under a name derived from the spool's, and removes the spool. So a spool and its Parquet files have the same content,
+and the next process of the same owner can repeat that step, or do it for the first time, with the same result::
 
     spool/.../<owner>-<run>/lock           held (flock) as long as the process lives
-    spool/.../<owner>-<run>/00000001.jsonl, of samples 00000001.slots beside it
+    spool/.../<owner>-<run>/00000001.jsonl, for samples with 00000001.slots beside it
     <table>/date=.../hour=.../<owner>-<run>-00000001.parquet
 """
 
@@ -31,13 +31,13 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Spool(Generic[T]):
-    """A spool file, and what its lines mean."""
+    """A spool file, and the rows of its lines."""
 
     rows: T
     file: SpoolFile | None
-    """None: the disk refused it, what was added is in memory only until the next flush."""
+    """None: the disk refused the file, so what was added is in memory only until the next flush."""
     pending: int = 0
-    """Lines whose meaning is decided in a later spool: until then the file stays."""
+    """Number of lines that a later spool settles; until then the file stays."""
     written: bool = False
 
     def append(self, lines: bytes) -> None:
@@ -46,10 +46,10 @@ class Spool(Generic[T]):
 
 
 class SpooledStore(ABC, Generic[T]):
-    """``flush`` and ``close`` write files; call them through an executor. Everything is thread-safe.
+    """``flush`` and ``close`` write files; call them in an executor. All methods are thread-safe.
 
-    ``table`` is its directory, ``spools`` where the folders of this owner's processes are. Nothing is on disk until
-    something is added. Spools of dead processes of the same owner are recovered by every flush, after its own ones.
+    ``table`` is the table's directory, ``spools`` the one with the folders of this owner's processes. Nothing is on
+    disk until something is added. Every flush recovers spools of dead processes of the same owner, after its own ones.
     """
 
     def __init__(self, table: Path, spools: Path, owner: str, *, now_ms: Callable[[], int]) -> None:
@@ -58,7 +58,7 @@ class SpooledStore(ABC, Generic[T]):
         self._owner = owner
         self._now_ms = now_ms
         self._flushing = threading.Lock()
-        self._lock = threading.Lock()  # guards what adding and sealing share; held for microseconds
+        self._lock = threading.Lock()  # guards the state that adding and sealing share; held for microseconds
         self._sequence = itertools.count(1)
         self._folder: SpoolFolder | None = None
         self._current: Spool[T] | None = None
@@ -72,27 +72,27 @@ class SpooledStore(ABC, Generic[T]):
 
     @abstractmethod
     def _count(self, rows: T) -> int:
-        """How many there are."""
+        """Number of rows."""
 
     @abstractmethod
     def _write(self, name: str, rows: T) -> int:
-        """Write the table's files of that name, unless they are there; the rows written. OSError."""
+        """Write the table's files of that name, unless they exist. Returns the rows written. OSError."""
 
     @abstractmethod
     def _settle(self, folder: SpoolFolder) -> int:
-        """Write what a dead process left; the rows written. Can be done again. OSError."""
+        """Write what a dead process left. Returns the rows written. Can be repeated. OSError."""
 
     def _decide_pending(self) -> None:
-        """Before the last flush, with the lock held: nothing may be pending afterwards."""
+        """Called before the last flush, with the lock held: nothing may be pending afterwards."""
 
     def _before_seal(self) -> None:
-        """Before the current spool is sealed, with the lock held."""
+        """Called before the current spool is sealed, with the lock held."""
 
     def _on_sealed(self, rows: T) -> None:
-        """Once for every spool of this process, when nothing is added to it any more; in the thread that flushes."""
+        """Called once for every spool of this process, after the last row is added, in the thread that flushes."""
 
     def flush(self) -> int:
-        """Bring everything that is decided into the table, also what dead processes left; the rows written.
+        """Write everything that is settled, and what dead processes left, into the table. Returns the rows written.
 
         On OSError nothing is lost: the next flush tries again.
         """
@@ -100,7 +100,7 @@ class SpooledStore(ABC, Generic[T]):
             return self._flush()
 
     def close(self) -> None:
-        """Take nothing any more, flush, and remove the spool. Idempotent; after OSError it can be done again."""
+        """Accept no more rows, flush, and remove the spool. Idempotent; can be repeated after OSError."""
         with self._flushing:
             if self._removed:
                 return
@@ -114,7 +114,7 @@ class SpooledStore(ABC, Generic[T]):
             self._removed = True
 
     def recover(self) -> int:
-        """Bring what dead processes of this owner left into the table; the rows written. OSError."""
+        """Write what dead processes of this owner left into the table. Returns the rows written. OSError."""
         return recover(self._spools, self._owner, self._settle)
 
     def _writable(self) -> Spool[T]:
@@ -156,7 +156,7 @@ class SpooledStore(ABC, Generic[T]):
 
     def _name_of(self, spool: Spool[T]) -> str:
         if spool.file is None:
-            spool.file = self._open_next()  # its name is taken by nobody else, that is all it is for
+            spool.file = self._open_next()  # only to reserve its name
             os.close(spool.file.fd)
         return self._own_folder().name_of(spool.file.path)
 

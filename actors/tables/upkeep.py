@@ -1,4 +1,4 @@
-"""Compaction and retention of the tables, and what dead writers left, in a thread of its own."""
+"""Compaction and retention of the tables, and recovery of what dead writers left, in a separate thread."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _CLOSE_S = 5.0
 
 class TablesUpkeep:
     """Runs :func:`muster.actors.tables.compaction.compact` and :func:`muster.actors.tables.orphans.adopt` on
-    ``<storage>/metrics`` every five minutes, or more often if the grace is short, at the lowest priority, until
-    ``close``. What goes wrong is logged once.
+    ``<storage>/metrics`` every five minutes, or more often if the grace period is short, at the lowest priority, until
+    ``close``. Each problem is logged once.
     """
 
     def __init__(self, metrics: Path, policy: Policy, *, now_ms: Callable[[], int]) -> None:
@@ -35,19 +35,19 @@ class TablesUpkeep:
         self._thread = threading.Thread(target=self._run, name="tables-upkeep", daemon=True)
 
     def start(self) -> None:
-        """The first run is one interval from now."""
+        """Start the thread; the first run is one interval from now."""
         self._thread.start()
 
     def close(self) -> None:
-        """End after the hour that is being worked on. Blocks, for seconds at most: a merge that takes longer dies
-        with the process, which does no harm."""
+        """End after the hour in progress. Blocks for seconds at most: a merge that takes longer dies with the process,
+        which does no harm."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _IDLE)  # to Linux a thread is a process here
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _IDLE)  # on Linux this applies to the thread
         while not self._closed.wait(self._wait_s):
             try:
                 self._round()

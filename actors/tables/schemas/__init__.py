@@ -1,6 +1,6 @@
-"""The tables' schemas, under ``<storage>/metrics/<table>/date=YYYY-MM-DD/hour=HH/`` (UTC, of the time column).
+"""The schemas of the tables in ``<storage>/metrics/<table>/date=YYYY-MM-DD/hour=HH/`` (UTC, of the time column).
 
-Units and meaning of a column are in its field metadata, so a Parquet file explains itself.
+The field metadata of each column holds its unit and meaning, so a Parquet file documents itself.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
 """``group_events`` and ``registrations``: what happened to groups, and which client consumed for which group when.
 
-Who held at a time T is in ``registrations`` alone. A coordinator writes a snapshot when it begins to serve and every
-``metrics.registrations.snapshot.ms`` from then on: a ``registered`` row for each registration that holds, and then
-one ``snapshot`` row, all with the same ``ts``. For each ``offsets_partition``:
+``registrations`` alone shows which registrations held at a time T. A coordinator writes a snapshot when it begins to
+serve and every ``metrics.registrations.snapshot.ms`` after that: a ``registered`` row for each registration that holds,
+and then one ``snapshot`` row, all with the same ``ts``. For each ``offsets_partition``:
 
-1. of its ``snapshot`` rows with ``ts <= T`` take the one with the highest (``epoch``, ``ts``);
-2. of the rows of that epoch from that ``ts`` to T take, for each (``group``, ``member_id``), the one with the highest
+1. of its ``snapshot`` rows with ``ts <= T``, take the one with the highest (``epoch``, ``ts``);
+2. of the rows of that epoch from that ``ts`` to T, take, for each (``group``, ``member_id``), the one with the highest
    ``sequence``;
 3. those that are ``registered`` held at T.
 
 As intervals: a ``registered`` row holds from its ``ts`` until the next row, by (``sequence``, ``ts``), of the same
-``offsets_partition``, ``epoch``, ``group`` and ``member_id``, and at the longest until the first ``snapshot`` row of
-a higher epoch. So what a coordinator lost with its process (clients without membership, members of a generation that
-the log does not have) ends with the next coordinator's snapshot, and rows of a coordinator that is deposed and does
-not know it count for nothing. Whoever asks about times from T on reads from one snapshot interval before T.
+``offsets_partition``, ``epoch``, ``group`` and ``member_id``, and at most until the first ``snapshot`` row of a higher
+epoch. So what a coordinator lost with its process (clients without membership, members of a generation that is not in
+the log) ends with the next coordinator's snapshot, and rows of a deposed coordinator that does not know it are ignored.
+A query about times from T on reads from one snapshot interval before T.
 """
 
 from __future__ import annotations

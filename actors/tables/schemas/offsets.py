@@ -1,7 +1,7 @@
-"""``commits`` and ``end_offsets``: how far the groups are and how far the logs are. Their difference is lag.
+"""``commits`` and ``end_offsets``: the positions of groups and the ends of logs. Their difference is the lag.
 
-Both are thinned: a row says where something stood at the end of a flush window in which it was committed or moved, so
-a busy group costs one row per partition and window, not one per commit.
+Both are thinned: a row holds the value at the end of a flush window in which it was committed or moved, so a busy group
+costs one row per partition and window, not one per commit.
 """
 
 from __future__ import annotations

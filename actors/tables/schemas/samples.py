@@ -1,8 +1,8 @@
-"""``samples``: what the gateways sent, to whom, and for which group.
+"""``samples``: what the gateways sent, to which client, and for which group.
 
 One row is what one gateway sent of one topic partition to one client, with the same attribution, as one contiguous
-run of offsets within one flush window. A fetch that starts at ``last_offset + 1`` extends the row, any other offset
-begins a new one. The union of ``[first_offset, last_offset]`` over rows is therefore exactly what was sent at least
+run of offsets within one flush window. A fetch that starts at ``last_offset + 1`` extends the row; a fetch at any other
+offset begins a new one. So the union of ``[first_offset, last_offset]`` over rows is exactly what was sent at least
 once, and ``sum(messages)`` minus the size of that union is what was sent again.
 """
 
