@@ -45,7 +45,7 @@ class Outbox(Generic[K, T]):
         self._most_items = most_items
         self._lives = 1
         self._session: str | None = None
-        """The audit's process that sends requests; None: none yet."""
+        """The audit's process that sent the last request; None: there was none yet."""
         self._number = 0
         self._handed: dict[K, list[T]] = {}
         self._growing: dict[K, list[T]] = {}

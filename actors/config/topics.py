@@ -171,7 +171,7 @@ def _lags_that_leave_no_time(config: TopicConfigs) -> list[str]:
 
 
 def valid_topic_configs(stored: Mapping[str, str]) -> dict[str, str]:
-    """The stored configs without those that are invalid, which another version or another program stored."""
+    """The valid ones of the stored configs; another version or another program may have stored others."""
     return {name: value for name, value in stored.items() if topic_config_errors({name: value}) is None}
 
 

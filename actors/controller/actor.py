@@ -274,7 +274,7 @@ class Controller:
         return self._gateways()
 
     async def _first_gateway(self) -> None:
-        """Wait until the first gateway serves, where the nodes decide which gateways there are."""
+        """Wait until the first gateway serves, if each node has one."""
         if not await self._feed.until(lambda view: bool(view.brokers), _READY_S):
             raise RuntimeError("no node has a gateway that serves")
 
@@ -345,7 +345,7 @@ class Controller:
         return await (await self._topics_admin()).delete(names)
 
     async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]:
-        """Increase topics to these numbers of partitions."""
+        """Increase the numbers of partitions of topics to these totals."""
         return await (await self._topics_admin()).add_partitions(totals, validate_only)
 
     async def alter_configs(self, alterations: Sequence[Alteration], validate_only: bool) -> list[TopicOutcome]:
@@ -410,7 +410,7 @@ class Controller:
         return ControllerNode(broker_id=broker_id, timestamp_ms=now_ms(), node_id=node_id).encode()
 
     async def stop(self) -> None:
-        """Stop the actors in order: gateways, so no more requests arrive, reconciler, coordinators, standbys, logs."""
+        """Stop the actors in order: gateways (so no more requests arrive), reconciler, coordinators, standbys, logs."""
         for task in list(self._tasks):
             task.cancel()
         if self._faults is not None:

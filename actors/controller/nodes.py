@@ -121,7 +121,7 @@ class NodeMoves:
                     await self._wake.wait()
 
     async def step(self) -> bool:
-        """Look which nodes there are and do at most one thing that is due. Returns whether there was one."""
+        """Update which nodes are alive, then do at most one thing that is due. Returns whether there was one."""
         await self._look()
         settled = self._roster.settled(now_ms())
         for kind in self._per_node:

@@ -124,7 +124,7 @@ class Standbys:
         await self.on(node_id).handle.signal.remote(pid, signal_number)
 
     async def until_gone(self, node_id: str, pid: int) -> None:
-        """Returns when the process has ended, which Ray reports up to 2 s later; never where that is not known."""
+        """Returns when the process has ended, which Ray reports up to 2 s later; never if that cannot be determined."""
         while True:
             try:
                 if node_id == ray.get_runtime_context().get_node_id():

@@ -121,7 +121,7 @@ class Supervisor:
         return self.actors[name]
 
     async def alive(self, managed: Managed, timeout_s: float) -> bool:
-        """Wait until the actor serves, fails or times out. Returns whether it, or a standby in its place, serves."""
+        """Wait until the actor serves or fails, or time is up. Returns whether it, or a standby for it, serves."""
         try:
             async with asyncio.timeout(timeout_s), self._settled:
                 await self._settled.wait_for(lambda: managed.serves or managed.state == "failed")

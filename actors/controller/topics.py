@@ -66,7 +66,7 @@ class TopicsAdmin:
     def __init__(
         self, registry: TopicRegistry, configs: ConfigRegistry, config: MusterConfig, changed: Callable[[], None]
     ) -> None:
-        """``config`` is what the cluster was started with; ``changed`` is called after each new read."""
+        """``config`` is what the cluster was started with; ``changed`` is called when there is something new."""
         self.topics: Mapping[str, Topic] = {}
         self.configs = DynamicConfigs()
         self._registry = registry
@@ -123,7 +123,7 @@ class TopicsAdmin:
         return outcomes
 
     def _tell_of_one_copy(self, created: Sequence[TopicOutcome]) -> None:
-        """Log it for the first created topic whose replication factor is higher, and not again."""
+        """Warn about the first created topic with a replication factor above 1, and not again."""
         if self._has_told_of_one_copy:
             return
         for topic in (outcome.topic for outcome in created if not outcome.error):
@@ -141,7 +141,7 @@ class TopicsAdmin:
         return await self._change([(name, partial(delete, name)) for name in names], False)
 
     async def add_partitions(self, totals: dict[str, int], validate_only: bool) -> list[TopicOutcome]:
-        """Increase topics to these numbers of partitions."""
+        """Increase the numbers of partitions of topics to these totals."""
 
         def grow(name: str, total: int, registry: TopicRegistry) -> Topic:
             if validate_only:

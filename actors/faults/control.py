@@ -199,7 +199,7 @@ class FaultControl:
         return list({entry.id: entry for entry in (*self._registry.expired(), *gone)}.values())
 
     def _is_gone(self, target: Target) -> bool:
-        """Whether the process has ended; not known on other nodes. A replaced process still exists and is held."""
+        """Whether the process has ended, known on this node only. A replaced process still exists, and is held."""
         return target.node_id == self._cluster.node_id and started_of(target.pid) is None
 
     async def _end(self, entries: list[Entry]) -> None:

@@ -16,8 +16,8 @@ _COLUMNS = frozenset({"action", "actor", "api", "group", "member", "client_id"})
 class FaultHistory:
     """For the controller's event loop. ``now_ms`` is the wall clock in ms.
 
-    A request fault may act thousands of times a second: the first time is recorded at once, later ones are counted and
-    recorded by :meth:`collect`.
+    A request fault may act thousands of times a second. The first time is recorded at once; later ones are counted, and
+    :meth:`collect` records them.
     """
 
     def __init__(self, add: Add, now_ms: Callable[[], int]) -> None:

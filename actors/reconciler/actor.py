@@ -99,7 +99,7 @@ class ReconcilerActor(Actor):
         return found
 
     async def _ask(self, name: str, known: Any) -> Any:
-        """An actor's registrations, None where they are those ``known``; of a standby, by partition."""
+        """An actor's registrations, None where they are still the ``known`` ones; a standby's are by partition."""
         handle = await asyncio.to_thread(ray.get_actor, name, self.settings.namespace)
         async with asyncio.timeout(5):
             return await handle.registrations.remote(known)

@@ -286,9 +286,9 @@ class Reconciler:
     def _write(
         self, planning: Planning, trusted: tuple[int, ...], started_s: float, done: list[tuple[str, str]]
     ) -> Plan:
-        """Carry out the plan, starting with its creations while it is made; appends what was done to ``done``.
+        """Carry out the plan; creations start while it is still being made. Appends what was done to ``done``.
 
-        Removals come last, and each plan has those of at most one level of nodes.
+        Removals come last; each plan removes at most one level of nodes.
         """
         allowed = max(1, round(self._rate_limiter.per_second * _MAX_WRITING_S))
         batch = min(BATCH, self._rate_limiter.piece)
