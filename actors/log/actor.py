@@ -1,4 +1,4 @@
-"""The Ray actor ``log-<i>``, as thin as it can be."""
+"""The Ray actor ``log-<i>``: a thin shell around :class:`LogService`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from muster.placement.view import ClusterView
 
 
 class LogActor(Actor):
-    """``log-<i>``: the topic partitions that :meth:`ClusterView.log_of` gives it."""
+    """``log-<i>``: serves the topic partitions that :meth:`ClusterView.log_of` assigns to it."""
 
     def __init__(self, settings: ClusterSettings, secret: bytes, index: int) -> None:
         super().__init__(settings, secret, f"log-{index}")
@@ -70,11 +70,11 @@ class LogActor(Actor):
     async def audit_cumulative_sizes(
         self, questions: list[tuple[TopicPartition, tuple[int, ...]]]
     ) -> dict[TopicPartition, CumulativeSizes]:
-        """Bytes before offsets: see :meth:`LogService.cumulative_sizes`."""
+        """Cumulative sizes of partitions: see :meth:`LogService.cumulative_sizes`."""
         return await self._service.cumulative_sizes(questions)
 
     async def stop(self) -> None:
-        """Close the logs; nothing that was acknowledged waits for this."""
+        """Close the logs. Everything acknowledged is durable already."""
         if self._started is None:
             return
         self._follower.stop()

@@ -1,14 +1,16 @@
 """The write side of a partition's log: a queue, one commit at a time, all or nothing.
 
-**Group commit.** A write gets its place in the queue at once. One task per log takes the whole queue, writes it
-with one call, makes it durable with one ``fdatasync`` in a thread, looks whether its claim still holds, and then
-answers all of it; what is pushed meanwhile forms the next commit. The high watermark is the end of what is durable
-and acknowledged. (With flush.messages above 1 the ``fdatasync`` comes later: ``muster.actors.log.upkeep.flushing``.)
+**Group commit.** A write gets its place in the queue immediately. One task per log takes the whole queue, writes it
+with one call, makes it durable with one ``fdatasync`` in a thread, checks that its claim still holds, and then
+completes all of these writes; writes that are pushed meanwhile form the next commit. The high watermark is the end of
+what is durable and acknowledged. (With flush.messages above 1 the ``fdatasync`` comes later:
+``muster.actors.log.upkeep.flushing``.)
 
-**Failure of the disk.** A failed write or ``fdatasync`` fails every write that is not yet acknowledged. What the
-file holds behind the durable end is not trusted: after a failed ``fdatasync`` the kernel may have dropped the pages
-and forgotten the error. Nor is it cut or written over: a newer leader that we do not know of yet may have scanned it
-and count on it. The next write begins a new segment at the durable end, which ends the old one at that offset.
+**Disk failures.** A failed write or ``fdatasync`` fails every write that is not yet acknowledged. The content of the
+file behind the durable end is not trusted: after a failed ``fdatasync`` the kernel may have dropped the pages and
+forgotten the error. It is not cut or overwritten either: a newer leader that this process does not know of yet may
+have scanned it and rely on it. The next write begins a new segment at the durable end, which ends the old segment at
+that offset.
 """
 
 from __future__ import annotations
@@ -37,16 +39,16 @@ from muster.actors.log.upkeep.keeping import Keeper
 log = logging.getLogger(__name__)
 
 Done = asyncio.Future[LogError | None]
-"""None once durable and acknowledged, or why it never will be."""
+"""None once durable and acknowledged, or the reason why it never will be."""
 
 RETRY_AFTER_S = 1.0
-"""After a failure of the disk, so long writes fail without trying it."""
+"""For this long after a disk failure, writes fail without trying the disk."""
 
 _THREADS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="log-commit")
 
 
 async def acknowledged(done: Done) -> None:
-    """Wait; NotLeader or StorageError if the write failed. Any number of callers, each may be cancelled."""
+    """Wait for a write; NotLeader or StorageError if it failed. Any number of callers; each may be cancelled."""
     error = await asyncio.shield(done)
     if error is not None:
         raise error.again()
@@ -57,14 +59,14 @@ class Write:
     batch: bytearray
     header: BatchHeader
     before: ProducerEntry | None
-    """What was known of the producer before this batch."""
+    """The producer's state before this batch."""
     done: Done
     appended_ms: int | None
-    """To be kept beside the segment; None if the batch itself tells."""
+    """Stored beside the segment; None if the batch itself holds the time."""
 
 
 class Committer:
-    """For the event loop's thread. ``changed`` is called when the high watermark has grown or the log is over."""
+    """For the event loop's thread. Calls ``changed`` when the high watermark has grown or the log is over."""
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class Committer:
     ) -> None:
         self.config = config
         self.segments = segments
-        """Ascending, at least one; the last is written to. They know what is acknowledged and nothing else."""
+        """Ascending, at least one; the last is written to. They hold acknowledged batches only."""
         self.producers = producers
         self.high_watermark = segments[-1].next_offset
         self.end_offset = self.high_watermark
@@ -89,9 +91,9 @@ class Committer:
         self.began_ms: int | None = None
         """When the last segment got its first batch; None if it is empty."""
         self.last_append_ms: int | None = None
-        """When the last acknowledged batch was appended; None before the first one of this writer, or if not known."""
+        """When the last acknowledged batch was appended; None before this writer's first one, or if unknown."""
         self.over: LogError | None = None
-        """Why nothing more can be written or read: closed, deleted or fenced."""
+        """Why the log can no longer be written or read: closed, deleted or fenced."""
         self._directory = directory
         self._epoch = epoch
         self._claim = claim
@@ -114,15 +116,15 @@ class Committer:
 
     @property
     def commit_s(self) -> float:
-        """For how long the commit that runs has been with the disk, in seconds; 0 if none runs.
+        """How long the current commit has been waiting for the disk, in seconds; 0 if no commit is running.
 
-        The thread that commits tells, so an event loop that is late is not taken for a disk that is.
+        The committing thread sets it, so a slow event loop is not mistaken for a slow disk.
         """
         began_s = self._commit_began_s
         return 0.0 if began_s is None else time.monotonic() - began_s
 
     def push(self, batch: bytearray, appended_ms: int | None) -> Write:
-        """Queue a batch that is stamped with ``end_offset``. StorageError shortly after the disk failed."""
+        """Queue a batch stamped with ``end_offset``. StorageError shortly after a disk failure."""
         header = read_header(batch)
         loop = asyncio.get_running_loop()
         if self.keeper.refusal is not None:
@@ -138,7 +140,7 @@ class Committer:
         return write
 
     async def roll(self) -> None:
-        """Begin a new segment, if the last one holds anything. NotLeader or StorageError if that fails."""
+        """Begin a new segment unless the last one is empty. NotLeader or StorageError if that fails."""
         if self.over is not None:
             raise self.over.again()
         if self._rolling is None:
@@ -155,16 +157,16 @@ class Committer:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def unacknowledged(self, base_offset: int) -> Done | None:
-        """The outcome of the batch at that offset, if it is still to come."""
+        """The outcome of the batch at that offset, if still pending."""
         write = self._unacknowledged.get(base_offset)
         return write.done if write is not None else None
 
     def last_unacknowledged(self) -> Done | None:
-        """The outcome of everything that was pushed so far, if it is still to come."""
+        """The outcome of everything pushed so far, if still pending."""
         return next(reversed(self._unacknowledged.values())).done if self._unacknowledged else None
 
     def end(self, reason: LogError) -> None:
-        """Let nobody begin anything any more."""
+        """Refuse every later operation with this reason."""
         self.over = reason
         self._changed()
 
@@ -201,7 +203,7 @@ class Committer:
                 except Exception as error:
                     if not isinstance(error, OSError):
                         log.exception("%s: commit failed", self._directory)
-                    self._flushing.synced()  # what the disk refused, it has given up
+                    self._flushing.synced()  # the kernel may have dropped what failed
                     self._retry_at_s = loop.time() + RETRY_AFTER_S
                     self._failure = self._storage_error(error)
                     self._fail_all(self._failure)
@@ -214,7 +216,7 @@ class Committer:
             self._task = None
 
     def _take(self, roll: bool) -> tuple[list[Write], bool]:
-        """What goes into one segment, and whether that is a new one. At least one write unless it is to roll."""
+        """The writes that go into one segment, and whether it is a new one. At least one write unless rolling."""
         used = self.segments[-1].size_bytes
         if not self._queue:
             return [], roll and used > 0
@@ -232,12 +234,12 @@ class Committer:
         return taken, begin_segment
 
     def _is_old(self, write: Write) -> bool:
-        """By the timestamps, as Kafka rolls: a segment's records are then of one ``segment.ms``."""
+        """By timestamps, as Kafka rolls: the records of a segment then lie within one ``segment.ms``."""
         first_ms = self._first_timestamp_ms
         return first_ms != NO_TIMESTAMP and write.header.max_timestamp_ms - first_ms > self.config.roll_ms
 
     def _commit(self, batches: list[bytearray], begin_segment: bool) -> Segment:
-        """:meth:`_write_durably`, but whoever is no longer the leader hears that rather than what it led to."""
+        """:meth:`_write_durably`; a writer that is no longer the leader gets NotLeader instead of the disk's error."""
         self._commit_began_s = time.monotonic()
         try:
             return self._write_durably(batches, begin_segment)
@@ -249,9 +251,9 @@ class Committer:
             self._commit_began_s = None
 
     def _write_durably(self, batches: list[bytearray], begin_segment: bool) -> Segment:
-        """Write, make durable, and only then look whether we are still the leader. In a thread.
+        """Write, make durable, and only then check that this process is still the leader. Runs in a thread.
 
-        Returns the segment; its index does not know the batches yet.
+        Returns the segment; its index does not contain the batches yet.
         """
         if begin_segment and self._flushing.is_behind:
             self._disk.sync(self.segments[-1].fd)
@@ -283,7 +285,7 @@ class Committer:
         return Segment.create(self._directory, name, self.config.index_interval_bytes, self._disk)
 
     def _remove_abandoned(self) -> None:
-        """A newer segment is in place and the claim held after that: no later opener reads these."""
+        """A newer segment is in place and the claim held after that, so no later opener reads these."""
         while self._abandoned:
             with suppress(OSError):
                 self._abandoned.pop().unlink()
@@ -321,7 +323,7 @@ class Committer:
         self._changed()
 
     def _acknowledged_producers(self) -> dict[int, ProducerEntry]:
-        """What is known of producers by what is acknowledged."""
+        """The producers' states as of the acknowledged batches."""
         known = ProducerStates()
         known.restore_all(self.producers.entries())
         for write in reversed(self._unacknowledged.values()):
@@ -329,7 +331,7 @@ class Committer:
         return known.entries()
 
     def _fail_all(self, error: LogError) -> None:
-        """Nothing that is not acknowledged has happened."""
+        """Undo everything that is not acknowledged, and fail it."""
         failed = list(self._unacknowledged.values())
         self._queue.clear()
         for write in reversed(failed):

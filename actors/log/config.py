@@ -1,4 +1,4 @@
-"""What can be set on a log. Names and defaults are those of Kafka's topic configuration."""
+"""The configuration of a log. Names and defaults are those of Kafka's topic configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TYPES: Mapping[str, type] = {"int": int, "float": float, "bool": bool, "str": s
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     segment_bytes: int = 1 << 30
-    """segment.bytes: a segment file is closed before it would grow beyond this."""
+    """segment.bytes: a segment file is closed before it grows beyond this size."""
     max_message_bytes: int = 1_048_588
     """max.message.bytes: largest record batch, headers included."""
     message_timestamp_type: str = CREATE_TIME
@@ -28,15 +28,15 @@ class LogConfig:
     compression_type: str = PRODUCER
     """compression.type: the codec of the batches that are stored, or producer."""
     index_interval_bytes: int = 4096
-    """index.interval.bytes: one index entry per so many bytes of log."""
+    """index.interval.bytes: there is one index entry for each interval of this size."""
     own_codec: int = NO_COMPRESSION
-    """offsets.topic.compression.codec: of the batches that are built by the log's owner, not by a producer."""
+    """offsets.topic.compression.codec: for batches that are built by the log's owner, not by a producer."""
     load_buffer_bytes: int = 256 << 10
     """offsets.load.buffer.size: how much ``replay`` reads at a time; a larger batch is read whole."""
     flush_messages: int = 1
-    """flush.messages: after so many records what was written is synced. 1: always, before it is acknowledged."""
+    """flush.messages: sync after this many records. 1: sync before every acknowledgement."""
     flush_ms: int = _MAX_LONG
-    """flush.ms: after so long what was written is synced."""
+    """flush.ms: sync after this much time."""
     cleanup_policy: str = "delete"
     """cleanup.policy: delete, compact, or both with a comma."""
     retention_ms: int = 7 * _DAY_MS
@@ -44,21 +44,21 @@ class LogConfig:
     retention_bytes: int = -1
     """retention.bytes, with the policy delete; -1: no limit."""
     segment_ms: int = 7 * _DAY_MS
-    """segment.ms: a segment that began longer ago is closed, so that it can be removed or cleaned."""
+    """segment.ms: a segment that began longer ago is closed, to make it removable or cleanable."""
     delete_retention_ms: int = _DAY_MS
     """delete.retention.ms: for how long the cleaner keeps a tombstone that it has seen."""
     min_cleanable_dirty_ratio: float = 0.5
-    """min.cleanable.dirty.ratio: above it, by bytes, a log is cleaned."""
+    """min.cleanable.dirty.ratio: a log is cleaned above this ratio, by bytes."""
     min_compaction_lag_ms: int = 0
     """min.compaction.lag.ms: younger records are not cleaned."""
     max_compaction_lag_ms: int = _MAX_LONG
-    """max.compaction.lag.ms: with older records a log is cleaned whatever its ratio is."""
+    """max.compaction.lag.ms: a log with older records is cleaned regardless of its ratio."""
     log_retention_check_interval_ms: int = 300_000
     log_cleaner_enable: bool = True
     log_cleaner_backoff_ms: int = 15_000
-    """How often the cleaner looks for something to do."""
+    """How often the cleaner looks for logs to clean."""
     log_cleaner_dedupe_buffer_size: int = 128 << 20
-    """How much memory the cleaner's map of keys may take."""
+    """The memory limit of the cleaner's map of keys."""
     producer_id_expiration_ms: int = _DAY_MS
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class LogConfig:
 
     @property
     def deletes(self) -> bool:
-        """Whether records go by age and size, and may be deleted."""
+        """Whether records expire by age and size, and may be deleted."""
         return "delete" in self.cleanup_policy
 
     @property
@@ -85,21 +85,21 @@ class LogConfig:
 
     @property
     def codec(self) -> int | None:
-        """Of the batches that are stored; None: each as its producer compressed it."""
+        """The codec of stored batches; None if each keeps its producer's."""
         return CODEC_OF.get(self.compression_type)
 
     @property
     def roll_ms(self) -> int:
-        """How old a segment may become before the next begins."""
+        """The age at which a segment is closed and the next begins."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
 
     @property
     def max_batch_bytes(self) -> int:
-        """Largest record batch that is accepted and fits into a segment."""
+        """The largest record batch that is accepted and fits into a segment."""
         return min(self.max_message_bytes, self.segment_bytes)
 
     def override(self, topic: Mapping[str, str]) -> Self:
-        """This, with what is set on the topic; properties of other parts are passed over. ValueError."""
+        """This configuration with the topic's overrides; properties of other components are ignored. ValueError."""
         changes: dict[str, Any] = {}
         for declared in dataclasses.fields(self):
             text = topic.get(declared.name.replace("_", "."))

@@ -1,4 +1,4 @@
-"""How many bytes a log holds before an offset, out of its index, for the audit (``muster.actors.audit``)."""
+"""How many bytes a log holds before an offset, from its index, for the audit (``muster.actors.audit``)."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class CumulativeSizes:
-    """Of one partition, all of one moment."""
+    """The sizes of one partition, all from the same moment."""
 
     topic_id: UUID
     log_start_offset: int
     end_offset: int
     """The high watermark."""
     bytes_before: dict[int, int]
-    """Bytes of the batches whose last offset is before the offset, from the first batch of the log that is on the
-    disk. Offsets before the log start count as the log start, those behind the end as the end. Of these two, too."""
+    """By offset: size of the batches whose last offset is before it, from the log's first batch on the disk. Offsets
+    before the log start count as the log start, those behind the end as the end. Also holds these two offsets."""
 
 
 async def cumulative_sizes(
     questions: Iterable[tuple[TopicPartition, tuple[int, ...]]], log_of: LogOf[str]
 ) -> dict[TopicPartition, CumulativeSizes]:
-    """Of each partition for these offsets; without those that cannot be read now."""
+    """Sizes of each partition for these offsets; partitions that cannot be read now are left out."""
     found: dict[TopicPartition, CumulativeSizes] = {}
     for (topic, partition), offsets in questions:
         try:
             found[topic, partition] = measure(await log_of(topic, partition), offsets)
         except LogError:
             continue
-        await asyncio.sleep(0)  # one question may be about thousands of partitions
+        await asyncio.sleep(0)  # one query may cover thousands of partitions
     return found
 
 
 def measure(log: PartitionLog, offsets: Iterable[int]) -> CumulativeSizes:
-    """LogError if the log cannot be read there. One short read for each offset."""
+    """One short read per offset. LogError if the log cannot be read there."""
     ends = (log.log_start_offset, log.high_watermark)
     return CumulativeSizes(
         topic_id=log.topic_id,

@@ -1,4 +1,4 @@
-"""Everything the log refuses, each with the Kafka error code that a client gets for it."""
+"""The errors of the log, each with the Kafka error code that a client gets."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from kio.schema.errors import ErrorCode
 
 
 class LogError(Exception):
-    """Base. ``code`` is what goes into the response; the message says what happened, for the operator."""
+    """Base. ``code`` goes into the response; the message tells the operator what happened."""
 
     code: ClassVar[ErrorCode] = ErrorCode.unknown_server_error
 
     def again(self) -> LogError:
-        """A fresh exception that says the same, for the next caller that failed of the same cause."""
+        """A new exception with the same content, for the next caller that fails for the same reason."""
         copy = type(self)(*self.args)
         copy.__cause__ = self.__cause__
         return copy
 
 
 class CorruptMessage(LogError):
-    """The bytes are no whole, undamaged record batch."""
+    """The bytes are not one whole, undamaged record batch."""
 
     code = ErrorCode.corrupt_message
 
@@ -38,13 +38,13 @@ class UnsupportedCompression(LogError):
 
 
 class InvalidRecord(LogError):
-    """Whole and undamaged, but no client may send it."""
+    """A whole and undamaged batch that clients may not send."""
 
     code = ErrorCode.invalid_record
 
 
 class InvalidTimestamp(LogError):
-    """The timestamp type is the broker's to choose."""
+    """Only the broker may choose the timestamp type."""
 
     code = ErrorCode.invalid_timestamp
 
@@ -86,13 +86,13 @@ class OffsetOutOfRange(LogError):
 
 
 class PolicyViolation(LogError):
-    """Records of a topic that is compacted only are not deleted by offset."""
+    """Records of a topic that is only compacted cannot be deleted by offset."""
 
     code = ErrorCode.policy_violation
 
 
 class NotLeader(LogError):
-    """This process does not, or no longer, own the partition."""
+    """This process does not own the partition, or no longer owns it."""
 
     code = ErrorCode.not_leader_or_follower
 
@@ -114,13 +114,13 @@ class UnknownLeaderEpoch(LogError):
 
 
 class StorageError(LogError):
-    """The disk refused, or holds what cannot be right."""
+    """The disk failed, or its content is invalid."""
 
     code = ErrorCode.kafka_storage_error
 
 
 class CorruptSegment(StorageError):
-    """A segment that is set aside: the offsets in it are not served."""
+    """A segment is set aside: its offsets are not served."""
 
 
 class UnknownTopicId(LogError):

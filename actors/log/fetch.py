@@ -1,10 +1,10 @@
-"""Fetch v16 and ListOffsets v10 over whatever logs the caller has: log actors and offsets actors alike.
+"""Fetch v16 and ListOffsets v10 over the logs of the caller: log actors and offsets actors alike.
 
-The caller gives a function from (topic id or name, partition) to the log, which may take its time (opening) and
-raises LogError if there is none. Requests are kio entities, answers the dicts that
+The caller provides an asynchronous function from (topic id or name, partition) to the log. It may take time (to open
+the log), and raises LogError if there is no log. Requests are kio entities, responses the dicts that
 ``muster.actors.wire.codec.encode_response`` takes.
 
-There are no transactions yet: both isolation levels see the same, and the last stable offset is the high
+Transactions are not supported yet: both isolation levels see the same records, and the last stable offset is the high
 watermark. There are no fetch sessions: every request names all its partitions.
 """
 
@@ -37,7 +37,7 @@ LogOf = Callable[[Key, int], Awaitable[PartitionLog]]
 
 
 class _Wanted:
-    """A partition of a Fetch request: its log, or why there is none."""
+    """A partition of a Fetch request: its log, or the error why there is none."""
 
     __slots__ = ("error", "log", "request", "topic_id")
 
@@ -57,7 +57,7 @@ class _Wanted:
             self.error = error
 
     def bytes_available(self) -> int:
-        """How much of this partition the answer could hold; a failure is kept in ``error``."""
+        """How many bytes of this partition the response could hold; a failure is kept in ``error``."""
         if self.log is None or self.error is not None:
             return 0
         try:
@@ -92,7 +92,7 @@ class _Wanted:
 
 
 def check_leader_epoch(log: PartitionLog, known: int) -> None:
-    """What the client believes the leader epoch to be; -1 if it does not say (KIP-320)."""
+    """Check the leader epoch that the client knows; -1 if it sends none (KIP-320)."""
     if known == _NO_EPOCH or known == log.epoch:
         return
     message = f"{log.directory.name}: the client knows leader epoch {known}, it is {log.epoch}"
@@ -100,10 +100,10 @@ def check_leader_epoch(log: PartitionLog, known: int) -> None:
 
 
 async def fetch(entity: Any, log_of: LogOf[UUID]) -> dict[str, Any]:
-    """Answer as soon as ``min_bytes`` are there, a partition has an error, or ``max_wait`` is over.
+    """Respond as soon as ``min_bytes`` are available, a partition has an error, or ``max_wait`` has passed.
 
-    ``max_bytes`` holds for the whole answer, ``partition_max_bytes`` for each partition, except that the first
-    partition that has anything gives at least one batch (KIP-74).
+    ``max_bytes`` limits the whole response and ``partition_max_bytes`` each partition, except that the first
+    partition with any records returns at least one batch (KIP-74).
     """
     topics = [(topic.topic_id, [_Wanted(topic.topic_id, part) for part in topic.partitions]) for topic in entity.topics]
     wanted = [partition for _, partitions in topics for partition in partitions]
@@ -146,7 +146,7 @@ def _is_enough(wanted: list[_Wanted], min_bytes: int) -> bool:
 
 
 async def list_offsets(entity: Any, log_of: LogOf[str]) -> dict[str, Any]:
-    """Offsets by time, and the special ones: latest, earliest, of the largest timestamp; none is tiered."""
+    """Offsets by time, and the special ones: latest, earliest, that of the largest timestamp; none is tiered."""
     topics = []
     for topic in entity.topics:
         answers = [await _list_offset(topic.name, partition, log_of) for partition in topic.partitions]
@@ -170,7 +170,7 @@ async def _list_offset(topic: str, request: Any, log_of: LogOf[str]) -> dict[str
 
 
 def _epoch_at(log: PartitionLog, offset: int) -> int:
-    """Not known where the record cannot be read."""
+    """-1 if the record cannot be read."""
     try:
         return log.epoch_at(offset)
     except StorageError:

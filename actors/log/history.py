@@ -1,7 +1,8 @@
-"""The table ``end_offsets``: where the partitions of one log actor stand, a row whenever one has moved.
+"""The table ``end_offsets``: the positions of one log actor's partitions, with a row for each change.
 
-A log says that it moved by a callback, so a round looks at no partition that did not, and a row costs no read: only
-for the first one of a log its last append is looked up on the disk, if nothing was appended before it is written.
+A log reports changes through a callback, so a round skips unchanged partitions, and a row needs no read. The
+exception is the first row of a log: it reads the time of the last append from the disk, unless a record was appended
+before the row is written.
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ from muster.placement.view import ClusterView
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 50
-"""Partitions between which requests are served, but for first ones, which read: a millisecond together at most."""
+"""Requests are served after this many partitions (at most a millisecond), and after each first row, which reads."""
 
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """An open log and what was told of it last."""
+    """An open log and what was last reported of it."""
 
     topic: str
     partition: int
     log: PartitionLog
     told: tuple[int, int, int] | None = None
-    """Log start, log end, size; None: nothing yet."""
+    """Log start, log end, size; None before the first report."""
     appended_ms: int | None = None
-    """When the last record was appended before this log was opened."""
+    """When the last record before this log's opening was appended."""
 
 
 class LogHistory:
-    """For the event loop of a log actor. Make it before the logs are opened; ``start`` and ``close`` it with them."""
+    """For the event loop of a log actor. Create it before the logs are opened; ``start`` and ``close`` it with them."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class LogHistory:
         topics: Callable[[], ClusterView],
         now_ms: Callable[[], int],
     ) -> None:
-        """``index``: of the log actor. ``flush_ms``: how often a row is written of what has moved."""
+        """``index``: of the log actor. ``flush_ms``: how often rows of changed positions are written."""
         self._index = index
         self._topics = topics
         self._now_ms = now_ms
@@ -61,13 +62,13 @@ class LogHistory:
         self.start = self._writer.start
 
     def opened(self, topic: str, partition: int, partition_log: PartitionLog) -> None:
-        """Tell of the log from now on: once soon, then whenever it has moved."""
+        """Report the log from now on: once soon, then whenever it has changed."""
         known = _Known(topic, partition, partition_log)
         self._moved[known] = None
         partition_log.watch(lambda: self._moved.setdefault(known))
 
     async def round(self) -> None:
-        """Add a row for each log that has moved since the last one; requests are served in between."""
+        """Add a row for each log that has changed since the last round; requests are served in between."""
         moved, self._moved = self._moved, {}
         rows = []
         for number, known in enumerate(moved, start=1):
@@ -80,7 +81,7 @@ class LogHistory:
             await asyncio.to_thread(self._writer.add_all, rows)
 
     async def close(self) -> None:
-        """After the logs are closed: their last rows, and everything into the table."""
+        """Call after the logs are closed. Adds their last rows, and writes everything to the table."""
         await self._writer.close()
 
     def _news_of(self, known: _Known) -> Row | None:
@@ -106,7 +107,7 @@ class LogHistory:
 
 
 def _last_append_ms(partition_log: PartitionLog) -> int | None:
-    """From the disk; None if nobody knows."""
+    """From the disk; None if unknown."""
     try:
         return partition_log.append_time_ms(partition_log.high_watermark - 1)
     except LogError as error:

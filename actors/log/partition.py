@@ -1,50 +1,53 @@
-"""The log of one partition: append with group commit, read what is durable, one writer at a time.
+"""The log of one partition: group commit, reads of durable records only, and one writer at a time.
 
-An append is checked, gets its offsets and joins the queue of ``muster.actors.log.commit`` at once, in the order of the
-calls. Readers see what is below the high watermark, and nothing is acknowledged before it is there.
+An append is checked, gets its offsets and joins the queue of ``muster.actors.log.commit`` immediately, in call order.
+Readers see records below the high watermark. No record is acknowledged before it is below the high watermark.
 
-**One writer.** Two copies of an actor can run at once, one of them paused or cut off without knowing it. Whoever
-opens the log with leader epoch E does, in this order:
+**One writer.** Two copies of an actor can run at once, one of them paused or partitioned without knowing it. To open
+the log with leader epoch E, a writer does the following, in this order:
 
-1. takes the claim of E and removes all lower ones (``muster.actors.log.files.directory.Claim``);
-2. finds the highest manifest and loads what it lists, and the open part of its epoch, up to the first batch that is
-   not whole; makes that durable; the log's end L is now known;
-3. writes the manifest of E: the segments that hold something, each with the offset at which it ends, and L;
+1. takes the claim of E and removes all lower claims (``muster.actors.log.files.directory.Claim``);
+2. finds the highest manifest, loads the segments that it lists and the open part of its epoch, up to the first
+   incomplete batch, and makes that durable; the log's end L is now known;
+3. writes the manifest of E: the segments that are not empty, each with the offset at which it ends, and L;
 4. creates its own first segment at L;
-5. looks whether its claim is still there; only then it serves, and tidies up what the manifest does not list.
+5. checks that its claim is still there. Only then does it serve, and remove what the manifest does not list.
 
 A writer acknowledges only after (a) its bytes are durable and then (b) its claim is still there. Therefore:
 
-* nothing acknowledged is lost: if (b) of an older writer succeeded, its bytes were written before step 1 removed
+* no acknowledged record is lost: if (b) of an older writer succeeded, its bytes were written before step 1 removed
   its claim, and step 2 sees them;
 * nothing that an older writer adds later is kept: it is never acknowledged, because (b) fails, and never read. In a
-  file that it has open it can only write behind the bytes that were scanned, and those end where the manifest says;
-  files that it creates are not in the manifest. No two epochs write to one file, and no byte is written twice;
-* claims only move up, and manifests and segments are ordered by epoch, so an opener that was paused between any two
-  of the steps is as harmless as a writer: what it makes late is lower than the manifest that counts;
-* what is removed or cut in step 5 nobody can count on: the claim was there after the manifest was durable, so every
-  later opener begins with this manifest or with one that came from it.
+  file that it has open, an older writer can only write behind the bytes that were scanned, and those end where the
+  manifest says; files that it creates are not in the manifest. No two epochs write to the same file, and no byte is
+  written twice;
+* claims only increase, and manifests and segments are ordered by epoch. An opener that was paused between any two
+  steps is therefore as harmless as a writer: whatever it creates late is lower than the manifest that counts;
+* nothing that step 5 removes or cuts can be in use: the claim was there after the manifest was durable, so every
+  later opener begins with this manifest or with one derived from it.
 
-**Taking away.** Retention, DeleteRecords and the cleaner remove closed segments, replace them and move the log start.
-All of it goes through ``muster.actors.log.upkeep.segment_replacement``: new files are made whole and durable under
-names that mean nothing yet; then the epoch's own manifest is replaced, atomically and durably; then the claim is
-looked at; only if it holds, memory follows and files are removed, and only then DeleteRecords is answered. Appends
-and reads go on meanwhile. Therefore:
+**Removal.** Retention, DeleteRecords and the cleaner remove closed segments, replace them and move the log start.
+All of it goes through ``muster.actors.log.upkeep.segment_replacement``. First, new files are completed and made
+durable under names that do not count yet. Then the epoch's own manifest is replaced, atomically and durably. Then the
+claim is checked. Only if it holds are memory updated and files removed, and only then is DeleteRecords answered.
+Appends and reads continue meanwhile. Therefore:
 
-* if the claim held after the manifest was durable, every later opener begins with this manifest or one that came from
-  it (it takes its claim before it reads the manifest), so nobody will ever look for what is removed;
-* if it did not hold, nothing is removed. The newer leader read the manifest before or after it was replaced: both
-  describe the same acknowledged records, all files of both are in place, and what is in neither it tidies up;
-* if replacing failed, nobody knows which of the two is on the disk: the same holds, and files of both stay until a
-  later change has come to its end;
-* a manifest is a whole: it lists all closed segments, those of its own epoch too, and says from which serial on
-  segments of its epoch count that it does not list. An opener lists the directory before it reads the manifest: what of
-  these it does not see was made after it took its claim, so nothing in it was ever acknowledged;
-* a cleaned segment has a name of its own kind, which counts only where a manifest lists it. It ends at the offset at
-  which what it replaces ended, and holds the last batch of that, if only as a header: a cleaned log ends where it did;
-* one change at a time, each decided when its turn comes, from what memory holds then.
+* if the claim held after the manifest was durable, every later opener begins with this manifest or one derived from
+  it (an opener takes its claim before it reads the manifest), so no process will ever look for what is removed;
+* if the claim did not hold, nothing is removed. The newer leader read the manifest before or after it was replaced:
+  both versions describe the same acknowledged records, all files of both are in place, and the newer leader removes
+  what is in neither;
+* if the replacement failed, it is unknown which of the two manifests is on the disk: the same holds, and the files of
+  both stay until a later change completes;
+* a manifest is complete: it lists all closed segments, including those of its own epoch, and the serial from which
+  unlisted segments of its epoch count. An opener lists the directory before it reads the manifest: any such segment
+  that it does not see was created after it took its claim, so nothing in that segment was ever acknowledged;
+* a cleaned segment has a name of a separate kind, which counts only where a manifest lists it. It ends at the same
+  offset as the segments that it replaces, and holds their last batch, if only as a header: cleaning does not change
+  where a log ends;
+* changes are made one at a time, and each is decided when its turn comes, from the state in memory at that moment.
 
-All methods but :meth:`PartitionLog.open` and :meth:`PartitionLog.replay` are for the event loop's thread.
+Call all methods on the event loop's thread, except :meth:`PartitionLog.open` and :meth:`PartitionLog.replay`.
 """
 
 from __future__ import annotations
@@ -81,10 +84,10 @@ from muster.actors.log.upkeep.compaction import check_keys
 from muster.actors.log.upkeep.segment_replacement import SegmentReplacer
 
 HIGH_WATERMARK = -1
-"""Instead of an offset, in DeleteRecords."""
+"""In DeleteRecords, in place of an offset."""
 NO_TIMESTAMP = -1
 MAX_UNWRITTEN_BYTES = 64 << 20
-"""With more than this in the queue, appends that do not ask for durability wait for it all the same."""
+"""With more than this in the queue, even appends that do not require durability wait for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +97,11 @@ class AppendResult:
     """-1 with message.timestamp.type=CreateTime."""
     log_start_offset: int
     duplicate: bool = False
-    """The batch had been appended before; the offset is that of the first time."""
+    """The batch had been appended before; ``base_offset`` is the original one."""
 
 
 class Append:
-    """An append that has its place in the log but is perhaps not durable yet."""
+    """An append that has its place in the log but may not be durable yet."""
 
     __slots__ = ("_done", "result")
 
@@ -107,7 +110,7 @@ class Append:
         self._done = done
 
     async def durable(self) -> AppendResult:
-        """The result, once acknowledged. NotLeader or StorageError if it never will be."""
+        """The result, once acknowledged. NotLeader or StorageError if the append failed."""
         if self._done is not None:
             await acknowledged(self._done)
         return self.result
@@ -152,10 +155,10 @@ class PartitionLog(LogReader):
         now_ms: Callable[[], int],
         disk: Disk = DISK,
     ) -> PartitionLog:
-        """Take over the directory, made if needed, and recover what it holds. Blocks.
+        """Take over the directory, creating it if needed, and recover its content. Blocks.
 
-        ``epoch`` is one that no other activation of this partition has: FencedEpoch if the directory saw it or a
-        higher one. A directory of another topic id is set aside. StorageError for everything else.
+        No other activation of this partition may have the same ``epoch``: FencedEpoch if the directory has seen this
+        or a higher one. A directory of another topic id is set aside. StorageError for all other failures.
         """
         try:
             directories.prepare(directory, topic_id, epoch)
@@ -167,7 +170,7 @@ class PartitionLog(LogReader):
 
     @property
     def config(self) -> LogConfig:
-        """May be replaced at any time; what has been written stays as it is."""
+        """May be replaced at any time; what has already been written is not changed."""
         return self._writer.config
 
     @config.setter
@@ -176,13 +179,13 @@ class PartitionLog(LogReader):
 
     @property
     def commit_s(self) -> float:
-        """For how long the disk has been at the commit that runs, in seconds; 0 if none runs."""
+        """How long the current commit has been waiting for the disk, in seconds; 0 if no commit is running."""
         return self._writer.commit_s
 
     async def append(self, records: bytes, *, acks_durable: bool = True) -> AppendResult:
         """Append the one batch of a Produce request and wait until it is durable.
 
-        Without ``acks_durable`` (acks=0) it returns when the batch has its place. LogError: see
+        Without ``acks_durable`` (acks=0) it returns as soon as the batch has its place. LogError: see
         :meth:`enqueue` and :meth:`Append.durable`.
         """
         return await self.finish(self.enqueue(records), acks_durable=acks_durable)
@@ -194,9 +197,9 @@ class PartitionLog(LogReader):
         return append.result
 
     def enqueue(self, records: bytes) -> Append:
-        """Check a client's batch and give it its place; the order of the calls is the order in the log.
+        """Check a client's batch and assign its offsets. The order of the calls is the order in the log.
 
-        LogError if it may not be written: those of ``batch.check_client_batch`` and ``ProducerStates.check``.
+        LogError if the batch is refused: those of ``batch.check_client_batch`` and ``ProducerStates.check``.
         """
         self._check_leader()
         header = check_client_batch(records, self.config.max_message_bytes)
@@ -215,9 +218,9 @@ class PartitionLog(LogReader):
         return Append(self._result(write.header.base_offset, timestamp_ms), write.done)
 
     async def append_records(self, records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int) -> int:
-        """Append pairs of key and value as one batch, all or nothing; its base offset, once durable.
+        """Append key-value pairs as one batch, all or nothing. Returns its base offset, once durable.
 
-        With no records: the log's end, once everything that was appended before is durable. NotLeader,
+        Without records: returns the log end offset, once everything appended before is durable. NotLeader,
         StorageError, MessageTooLarge.
         """
         self._check_leader()
@@ -232,10 +235,10 @@ class PartitionLog(LogReader):
         return append.header.base_offset
 
     def enqueue_records(self, records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int) -> Write:
-        """As :meth:`append_records`, for at least one record, without waiting for it."""
+        """Like :meth:`append_records` for at least one record, but does not wait."""
         self._check_leader()
         batch = build_batch(records, timestamp_ms, self._writer.end_offset, self.epoch, self.config.own_codec)
-        if len(batch) > self.config.max_batch_bytes:  # what is random already, a codec makes a little larger
+        if len(batch) > self.config.max_batch_bytes:  # a codec makes random data slightly larger
             batch = build_batch(records, timestamp_ms, self._writer.end_offset, self.epoch)
         if len(batch) > self.config.max_message_bytes:
             raise MessageTooLarge(f"{len(records)} records of {len(batch)} bytes in one batch")
@@ -243,9 +246,9 @@ class PartitionLog(LogReader):
         return self._writer.push(batch, None)
 
     async def delete_records(self, before_offset: int) -> int:
-        """Move the log start to that offset, -1: the high watermark, for good; the log start, never lower than before.
+        """Move the log start to that offset (-1: the high watermark), for good. Returns the log start; it never falls.
 
-        OffsetOutOfRange, PolicyViolation if records only go by compaction (as Kafka's
+        OffsetOutOfRange, PolicyViolation if records are only removed by compaction (as Kafka's
         Partition.deleteRecordsOnLeader), NotLeader, StorageError.
         """
         self._check_leader()
@@ -259,9 +262,9 @@ class PartitionLog(LogReader):
         return self.log_start_offset
 
     async def apply_retention(self) -> int:
-        """Remove closed segments that are too old or too many, by the configuration; how many. NotLeader, StorageError.
+        """Remove closed segments beyond the configured age or size. Returns how many. NotLeader, StorageError.
 
-        The last segment is closed first if it is too old. Producers that write no more are forgotten.
+        The last segment is closed first if it is too old. Inactive producers are forgotten.
         """
         self._check_leader()
         now_ms = self._now_ms()
@@ -274,7 +277,7 @@ class PartitionLog(LogReader):
         return len(change.removed) if change is not None else 0
 
     async def clean(self) -> CleanResult | None:
-        """Compact what can be compacted, if it is time; None if it is not. One run at a time. As Kafka's log cleaner.
+        """Compact if a run is due, else return None. One run at a time. As Kafka's log cleaner.
 
         NotLeader, StorageError, CorruptMessage.
         """
@@ -284,7 +287,7 @@ class PartitionLog(LogReader):
 
     @contextmanager
     def watching(self, callback: Callable[[], None]) -> Iterator[None]:
-        """Within, ``callback`` runs whenever the high watermark has grown or the log is over."""
+        """Call ``callback`` within the context whenever the high watermark has grown or the log is over."""
         self._watchers.add(callback)
         try:
             yield
@@ -292,14 +295,14 @@ class PartitionLog(LogReader):
             self._watchers.discard(callback)
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` run whenever high watermark, log start or segments are others, or the log is over.
+        """Call ``callback`` whenever the high watermark, log start or segments have changed, or the log is over.
 
-        For as long as the log is there; it may not raise.
+        It stays registered for the life of the log, and must not raise.
         """
         self._watchers.add(callback)
 
     async def close(self) -> None:
-        """Let what has been appended become durable, then close the files. May be called again."""
+        """Wait until everything appended is durable, then close the files. May be called again."""
         if self._writer.over is None:
             self._writer.end(NotLeader(f"{self.directory.name} is closed"))
         await self._cleaner.stop()
@@ -307,7 +310,7 @@ class PartitionLog(LogReader):
         await self._writer.close()
 
     async def delete(self) -> None:
-        """Close, and remove the directory if it is still this topic's. StorageError."""
+        """Close the log, and remove the directory if it still belongs to this topic. StorageError."""
         await self.close()
         try:
             await asyncio.get_running_loop().run_in_executor(None, directories.remove, self.directory, self.topic_id)
@@ -315,7 +318,7 @@ class PartitionLog(LogReader):
             raise StorageError(f"{self.directory} cannot be removed: {error}") from error
 
     def _in_own_codec(self, records: bytes, header: BatchHeader) -> bytearray:
-        """The client's batch as compression.type wants it, if it is not too large then."""
+        """The client's batch in the codec of compression.type. MessageTooLarge if that makes it too large."""
         codec = self.config.codec
         if codec is None or codec == header.codec:
             self._check_segment_holds(header)

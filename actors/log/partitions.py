@@ -1,4 +1,4 @@
-"""The partitions that one log actor has open, each opened on its first use."""
+"""The open partitions of one log actor. Each is opened on first use."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ T = TypeVar("T")
 Key = tuple[UUID, int]
 """Topic id and partition."""
 OnOpen = Callable[[str, int, PartitionLog], None]
-"""Hears of each log that is open now, with topic and partition, before anything is done with it. It may not raise."""
+"""Called with the topic, partition and log of each newly opened log, before the log is used. Must not raise."""
 
 
 class _Partition:
-    """``log`` once it is open; until then, what is to be done with it, in order."""
+    """``log`` once it is open; until then, the actions that wait for it, in order."""
 
     __slots__ = ("log", "opening", "waiting")
 
@@ -41,7 +41,7 @@ class _Partition:
 
 
 class _Failed:
-    """A partition that the disk kept from opening: so soon it is not tried again."""
+    """A partition that could not be opened because of the disk. Opening is not retried immediately."""
 
     __slots__ = ("error", "retry_at_s", "trouble")
 
@@ -69,9 +69,9 @@ class Partitions:
     ) -> None:
         self._logs = logs
         self.config = config
-        """What a topic obeys on which nothing was set. :meth:`reconfigure` follows."""
+        """The configuration of topics without overrides. :meth:`reconfigure` applies a change."""
         self._topics: dict[UUID, Topic] = {}
-        """As the newest view has them."""
+        """As in the newest view."""
         self._next_epoch = next_epoch
         self._now_ms = now_ms
         self._on_open = on_open
@@ -81,9 +81,9 @@ class Partitions:
         self._is_closed = False
 
     def use(self, topic: Topic, partition: int, action: Callable[[PartitionLog], T]) -> asyncio.Future[T]:
-        """Call ``action`` with the log: now if it is open, else when it is, in the order of the calls.
+        """Call ``action`` with the log: now if it is open, else once it is open, in the order of the calls.
 
-        The future gets what the action returns or the LogError that it or the opening raised.
+        The future gets the action's result, or the LogError that the action or the opening raised.
         """
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -96,7 +96,7 @@ class Partitions:
                 outcome.set_result(action(found))
             except LogError as error:
                 outcome.set_exception(error)
-                outcome.exception()  # so that asyncio does not report it if the caller was cancelled meanwhile
+                outcome.exception()  # keeps asyncio from reporting it if the caller was cancelled meanwhile
 
         failed = self._failed.get((topic.topic_id, partition))
         if failed is not None and failed.error is not None and asyncio.get_running_loop().time() < failed.retry_at_s:
@@ -169,14 +169,14 @@ class Partitions:
         for name, text in newest.config.items():
             try:
                 config = config.override({name: text})
-            except ValueError as error:  # the others hold: without its retention.ms a topic would lose records
+            except ValueError as error:  # the others apply: without its retention.ms a topic would lose records
                 self._limited_log.warning(
                     "config", topic.name, "%s of topic %s is left out: %s", name, topic.name, error
                 )
         return config
 
     async def open_stored(self, topic: Topic, partition: int) -> None:
-        """Open the log if its directory is there. What cannot be opened is left for the next time."""
+        """Open the log if its directory exists. On failure it is left for the next call."""
         entry = self._partitions.get((topic.topic_id, partition))
         is_stored = (self._logs / directories.name_of(topic.name, partition)).is_dir()
         if is_stored and (entry is None or entry.log is None):
@@ -184,11 +184,11 @@ class Partitions:
                 await self.use(topic, partition, lambda log: log)
 
     def open_logs(self) -> list[PartitionLog]:
-        """Those that are open now."""
+        """The logs that are open now."""
         return [entry.log for entry in self._partitions.values() if entry.log is not None and not entry.log.is_over]
 
     def reconfigure(self, topics: Iterable[Topic]) -> None:
-        """Let the partitions follow the configurations of these topics, which are all that there are."""
+        """Apply the configurations of these topics, which are all topics that exist."""
         self._topics = {topic.topic_id: topic for topic in topics}
         configs: dict[UUID, LogConfig] = {}
         for (topic_id, _), entry in self._partitions.items():
@@ -198,7 +198,7 @@ class Partitions:
                 entry.log.config = configs[topic_id]
 
     async def delete(self, topic: Topic, partition: int) -> None:
-        """Close the partition if it is open and remove its directory if there is one. Failures are logged."""
+        """Close the partition if it is open, and remove its directory if it exists. Failures are logged."""
         path = self._logs / directories.name_of(topic.name, partition)
         try:
             self._failed.pop((topic.topic_id, partition), None)
@@ -208,7 +208,7 @@ class Partitions:
             log.error("%s cannot be removed: %s", path, error)
 
     async def close(self) -> None:
-        """Make durable what has been appended, close all. Every later use gets NotLeader."""
+        """Make everything appended durable, and close all logs. Every later use gets NotLeader."""
         self._is_closed = True
         partitions = list(self._partitions.values())
         self._partitions.clear()

@@ -1,8 +1,8 @@
-"""What a partition remembers of idempotent producers, to write each batch once.
+"""A partition's state of idempotent producers, to write each batch only once.
 
-The rules are those of Kafka's ProducerStateManager and ProducerAppendInfo: per producer id the current epoch and
-the last five batches (a producer has at most five requests in flight). A batch that is among them is a retry and
-is answered with what it got the first time.
+The rules are those of Kafka's ProducerStateManager and ProducerAppendInfo: for each producer id, the current epoch and
+the last five batches (a producer has at most five requests in flight). A batch that matches one of them is a retry and
+gets the original result.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class ProducerEntry(NamedTuple):
 
 
 class ProducerStates:
-    """Entries are immutable, so that :meth:`restore` takes back what :meth:`update` did."""
+    """Entries are immutable, which lets :meth:`restore` undo :meth:`update`."""
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
 
     def entries(self) -> dict[int, ProducerEntry]:
-        """A copy of all of them, by producer id."""
+        """A copy of all entries, by producer id."""
         return dict(self._entries)
 
     def restore_all(self, entries: Mapping[int, ProducerEntry]) -> None:
-        """Begin with what was known at some offset."""
+        """Start with the entries as of some offset."""
         self._entries = dict(entries)
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
@@ -50,8 +50,8 @@ class ProducerStates:
     def check(self, header: BatchHeader) -> WrittenBatch | None:
         """None if the batch may be written, or the batch that it repeats.
 
-        InvalidProducerEpoch for an older epoch, OutOfOrderSequence for a gap. A producer of whom nothing is known
-        may start anywhere: what was known of it may have expired.
+        InvalidProducerEpoch for an older epoch, OutOfOrderSequence for a gap. An unknown producer may start with any
+        sequence: its state may have expired.
         """
         entry = self._entries.get(header.producer_id) if header.producer_id != NO_PRODUCER else None
         if entry is None:
@@ -82,7 +82,7 @@ class ProducerStates:
         return None
 
     def update(self, header: BatchHeader) -> ProducerEntry | None:
-        """Remember a batch with its offsets. Returns what to :meth:`restore` if it does not come to be written."""
+        """Record a batch with its offsets. Returns the entry for :meth:`restore` in case the write fails."""
         before = self._entries.get(header.producer_id)
         if header.producer_id == NO_PRODUCER or header.is_control:
             return before
@@ -100,11 +100,11 @@ class ProducerStates:
         return before
 
     def batch_offsets(self) -> frozenset[int]:
-        """Base offsets of the batches that are remembered."""
+        """Base offsets of the recorded batches."""
         return frozenset(batch.base_offset for entry in self._entries.values() for batch in entry.batches)
 
     def expire(self, before_ms: int, below_offset: int) -> None:
-        """Forget who wrote last before that time, in a batch below that offset (producer.id.expiration.ms)."""
+        """Forget producers whose last batch is older than that and below that offset (producer.id.expiration.ms)."""
         old = [
             producer_id
             for producer_id, entry in self._entries.items()
@@ -114,7 +114,7 @@ class ProducerStates:
             del self._entries[producer_id]
 
     def restore(self, producer_id: int, before: ProducerEntry | None) -> None:
-        """Take one update back; several are taken back in reverse order."""
+        """Undo one update. Undo several in reverse order."""
         if before is None:
             self._entries.pop(producer_id, None)
         else:

@@ -1,4 +1,4 @@
-"""How far readers are behind, over whatever logs the caller has: log actors and offsets actors alike."""
+"""How far readers are behind, over the logs of the caller: log actors and offsets actors alike."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from muster.actors.log.fetch import LogOf
 
 
 async def append_times(question: dict[str, Any], log_of: LogOf[str], now_ms: Callable[[], int]) -> dict[str, Any]:
-    """Answer the question ``append_times``, whose ``partitions`` is a list of [topic, partition, offset].
+    """Handle the query ``append_times``, whose ``partitions`` is a list of [topic, partition, offset].
 
-    The answer has ``now_ms`` (of the clock that the append times are of) and ``partitions``, one object for each:
+    The response has ``now_ms`` (by the clock of the append times) and ``partitions``, one object for each:
     ``end_offset`` (the high watermark) and ``append_time_ms`` of the record at the offset, null if unknown; or
-    ``error``, Kafka's name of it.
+    ``error``, the name of Kafka's error.
     """
     asked = [(str(topic), int(partition), int(offset)) for topic, partition, offset in question["partitions"]]
     answers = []
     for topic, partition, offset in asked:
         answers.append(await _append_time(log_of, topic, partition, offset))
-        await asyncio.sleep(0)  # one question may be about thousands
+        await asyncio.sleep(0)  # one query may cover thousands
     return {"now_ms": now_ms(), "partitions": answers}
 
 

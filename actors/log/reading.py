@@ -1,7 +1,7 @@
 """The read side of a partition's log: what is durable, from the log start to the high watermark.
 
-Between the two, offsets may be missing where the cleaner removed records. What is asked of such an offset is answered
-from the next record that there is.
+Offsets in between may be missing where the cleaner removed records. A lookup of such an offset uses the next record
+that exists.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class LogReader:
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that is served: what was before was deleted or is too old."""
+        """The first offset that is served; earlier records were deleted or have expired."""
         return self._replacer.log_start_offset
 
     @property
     def high_watermark(self) -> int:
-        """The end of what is durable and can be read."""
+        """The end of the durable, readable records."""
         return self._writer.high_watermark
 
     @property
@@ -43,28 +43,28 @@ class LogReader:
 
     @property
     def last_append_ms(self) -> int | None:
-        """When the last append since the log was opened was, ms since 1970 by this node's clock; None if none was."""
+        """Time of the last append since the log was opened, ms since 1970 by this node's clock; None without one."""
         return self._writer.last_append_ms
 
     @property
     def size_bytes(self) -> int:
-        """Of its segments, without their indexes."""
+        """Size of the segments, without their indexes."""
         return sum(segment.size_bytes for segment in self._writer.segments)
 
     @property
     def is_over(self) -> bool:
-        """Closed, deleted or fenced: every further call raises NotLeader."""
+        """Whether the log is closed, deleted or fenced: every further call raises NotLeader."""
         return self._writer.over is not None
 
     @property
     def corrupt_segments(self) -> int:
-        """How many of its segments are set aside or missing."""
+        """The number of its segments that are set aside or missing."""
         return self._writer.keeper.corrupt_segments
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> bytes:
-        """Whole batches below the high watermark, from the one that holds the offset on.
+        """Whole batches below the high watermark, starting with the one that holds the offset.
 
-        At most ``max_bytes``; with ``at_least_one`` the first batch comes even if it is larger. Empty at the
+        At most ``max_bytes``; with ``at_least_one`` the first batch is returned even if it is larger. Empty at the
         high watermark. OffsetOutOfRange.
         """
         self._check_offset(offset)
@@ -82,7 +82,7 @@ class LogReader:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def bytes_available(self, offset: int) -> int:
-        """How many bytes a read without limit would give. OffsetOutOfRange."""
+        """The size of an unlimited read from that offset. OffsetOutOfRange."""
         self._check_offset(offset)
         if offset >= self._writer.high_watermark:
             return 0
@@ -92,9 +92,9 @@ class LogReader:
         return first + sum(segment.size_bytes for segment in self._writer.segments[index + 1 :])
 
     def bytes_before(self, offset: int) -> int:
-        """Bytes of the batches whose last offset is before it, from the first batch on the disk.
+        """Size of the batches whose last offset is before ``offset``, from the first batch on the disk.
 
-        An offset before the log start counts as the log start, one behind the high watermark as that.
+        Offsets before the log start count as the log start, those behind the high watermark as the high watermark.
         """
         self._check_leader()
         offset = min(max(offset, self.log_start_offset), self._writer.high_watermark)
@@ -104,13 +104,13 @@ class LogReader:
         return within + sum(segment.size_bytes for segment in self._writer.segments[:index])
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch under which the record at that offset was written; the log's own at its end."""
+        """The leader epoch under which the record at that offset was written; at the log's end, the log's own epoch."""
         with self._errors(f"offset {offset} cannot be read"):
             found = self._find(offset)
         return found[1].partition_leader_epoch if found is not None else self._writer.segments[-1].epoch
 
     def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with that timestamp or a later one; None if there is none.
+        """(offset, timestamp) of the first record with that timestamp or a later one; None without such a record.
 
         CorruptMessage.
         """
@@ -126,7 +126,7 @@ class LogReader:
     def append_time_ms(self, offset: int) -> int | None:
         """When the record at that offset was appended, ms since 1970 by this node's clock.
 
-        None if nobody knows, or if there is no such record (yet). The time of a batch is that of its records.
+        None if the time is unknown, or if there is no such record (yet). All records of a batch have its time.
         """
         self._check_leader()
         if not self.log_start_offset <= offset < self._writer.high_watermark:
@@ -157,7 +157,7 @@ class LogReader:
     def replay(self) -> Iterator[Record]:
         """All records up to the high watermark, in order. Blocks. CorruptMessage.
 
-        For the coordinator that loads before it serves: nothing is appended meanwhile.
+        For a coordinator that loads before it serves: nothing is appended meanwhile.
         """
         with self._errors("it cannot be replayed"):
             for segment in list(self._writer.segments):
@@ -174,7 +174,7 @@ class LogReader:
         return max(records, key=lambda record: record.timestamp_ms, default=None)
 
     def _records(self, header: BatchHeader, batch: bytes) -> Iterator[Record]:
-        """Those of a batch that were not deleted."""
+        """The records of a batch that were not deleted."""
         if header.last_offset < self.log_start_offset:
             return
         for record in read_records(batch, header):
@@ -182,7 +182,7 @@ class LogReader:
                 yield record
 
     def _find(self, offset: int) -> tuple[Segment, BatchHeader] | None:
-        """The batch that holds the offset, or the next that there is. OSError."""
+        """The batch that holds the offset, or the next one that exists. OSError."""
         for segment in self._writer.segments[self._segment_index(offset) :]:
             if (header := segment.header_of(offset)) is not None:
                 return segment, header
@@ -198,7 +198,7 @@ class LogReader:
     def _check_offset(self, offset: int) -> None:
         self._check_leader()
         if not self.log_start_offset <= offset <= self._writer.end_offset:
-            if self._writer.keeper.refusal is not None:  # nobody knows where the log ends
+            if self._writer.keeper.refusal is not None:  # the end of the log is unknown
                 raise self._writer.keeper.refusal.again()
             raise OffsetOutOfRange(
                 f"{self.directory.name}: offset {offset} is not in {self.log_start_offset} to {self._writer.end_offset}"

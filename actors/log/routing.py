@@ -1,7 +1,7 @@
-"""Which partitions are this log actor's, by the cluster view.
+"""Which partitions this log actor owns, according to the cluster view.
 
-A gateway may have heard of a topic before this actor has: views reach every actor by itself. What is unknown here is
-therefore waited for, :data:`LATE_S` at most, before it is refused: librdkafka takes UNKNOWN_TOPIC_ID as final.
+Views reach each actor independently, so a gateway may know a topic before this actor does. Requests for an unknown
+topic therefore wait for at most :data:`LATE_S` before they are refused: librdkafka treats UNKNOWN_TOPIC_ID as final.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from muster.actors.log.errors import NotLeader, UnknownTopicId, UnknownTopicOrPa
 from muster.placement.view import ClusterView, Topic
 
 LATE_S = 5.0
-"""How long a view may be under way to one actor when another has it."""
+"""How long one actor may still lack a view that another actor already has."""
 MAY_COME = (UnknownTopicId, UnknownTopicOrPartition)
-"""What a newer view may mend."""
+"""Errors that a newer view may resolve."""
 
 
 class Routing:
-    """Follows the view that ``view_of`` gives; for one event loop."""
+    """Follows the view that ``view_of`` returns. For one event loop."""
 
     def __init__(self, view_of: Callable[[], ClusterView], index: int) -> None:
         self._view_of = view_of
@@ -30,12 +30,12 @@ class Routing:
         self._changed = asyncio.Event()
 
     def changed(self) -> None:
-        """A newer view is there."""
+        """A newer view has arrived."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     def view(self) -> ClusterView:
-        """The current view; what was derived from the one before is forgotten."""
+        """The current view. State derived from an earlier view is dropped."""
         view = self._view_of()
         if view is not self._routed_by:
             self._routed_by = view
@@ -43,10 +43,10 @@ class Routing:
         return view
 
     def topic(self, topic_id: UUID | None, partition: int) -> Topic:
-        """The topic of a partition that is this actor's.
+        """The topic of a partition that this actor owns.
 
         :raises UnknownTopicId, UnknownTopicOrPartition: the view does not have it, or not yet.
-        :raises NotLeader: it is another actor's.
+        :raises NotLeader: another actor owns it.
         """
         view = self.view()
         if topic_id is None:
@@ -64,7 +64,7 @@ class Routing:
         return topic
 
     async def soon(self, find: Callable[[], Topic]) -> Topic:
-        """What ``find`` gives, now or with one of the next views; after LATE_S what it raises."""
+        """The result of ``find``, with this view or one of the next; after LATE_S the error that it raises."""
         try:
             async with asyncio.timeout(LATE_S):
                 while True:

@@ -1,4 +1,4 @@
-"""The internal listener of a log actor: Produce, Fetch, ListOffsets and DeleteRecords frames in, answers out."""
+"""The internal listener of a log actor: Produce, Fetch, ListOffsets and DeleteRecords frames in, responses out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Serve = Callable[[Any], Awaitable[dict[str, Any]]]
 
 
 class LogServer:
-    """A :class:`muster.actors.wire.server.Handler`. Requests start in the order in which they come."""
+    """A :class:`muster.actors.wire.server.Handler`. Requests start in the order in which they arrive."""
 
     def __init__(self, service: LogService) -> None:
         self._serve: dict[int, _Serve] = {
@@ -36,11 +36,11 @@ class LogServer:
 
     @property
     def answers(self) -> dict[str, Answer]:
-        """What it tells beside Kafka's APIs, by the question's name; to be added to."""
+        """Handlers of queries other than Kafka's APIs, by name; callers may add to it."""
         return self._questions.answers
 
     def joined(self, peer: Peer) -> None:
-        """Nothing to say to a gateway."""
+        """A new gateway gets no initial message."""
 
     def left(self, peer: Peer) -> None:
         for key in [key for key in self._running if key[0] is peer]:
@@ -51,7 +51,7 @@ class LogServer:
         self._questions.query(peer, token, question)
 
     def cancel(self, peer: Peer, token: int) -> None:
-        """Only a waiting Fetch or question is given up; what writes goes on to its end."""
+        """Cancel a waiting Fetch or query; a request that writes always completes."""
         self._questions.cancel(peer, token)
         task = self._running.get((peer, token))
         if task is not None and task.get_name() == "1":

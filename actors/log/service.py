@@ -1,7 +1,7 @@
 """A log actor's requests: Produce v13, Fetch v16, ListOffsets v10, DeleteRecords v2, as gateways send them.
 
-Gateways translate every client's version to these. Requests are kio entities, answers the dicts that
-``muster.actors.wire.codec.encode_response`` takes; every error is in the answer, none is raised.
+Gateways translate every client's version to these. Requests are kio entities, responses the dicts that
+``muster.actors.wire.codec.encode_response`` takes. Errors are always in the response, never raised.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _now_ms() -> int:
 
 
 class LogService:
-    """The partitions of one log actor, each opened on its first use. For one event loop."""
+    """The partitions of one log actor, each opened on first use. For one event loop."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class LogService:
         now_ms: Callable[[], int] = _now_ms,
         on_open: OnOpen = lambda *_: None,
     ) -> None:
-        """``index`` is the log actor's own; ``next_epoch(topic, partition)`` never gives an epoch twice.
+        """``index`` is this log actor's; ``next_epoch(topic, partition)`` never returns the same epoch twice.
 
-        ``on_open`` hears of each log that is opened.
+        ``on_open`` is called for each log that is opened.
         """
         self._index = index
         self._routing = Routing(topics, index)
@@ -62,10 +62,10 @@ class LogService:
             cleaner_interval_ms=config.log_cleaner_backoff_ms,
         )
         self._late: dict[tuple[UUID | None, int], _Submitting] = {}
-        """The last Produce of each partition that waits for a view."""
+        """The last Produce of each partition that is waiting for a view."""
 
     def configure(self, config: LogConfig) -> None:
-        """Follow another configuration: what was set on a topic goes before it."""
+        """Apply another configuration. Overrides of a topic take precedence."""
         if config == self._partitions.config:
             return
         self._upkeep.configure(
@@ -76,13 +76,13 @@ class LogService:
         self._partitions.reconfigure(self._seen.topics.values())
 
     def start_upkeep(self) -> None:
-        """Begin to remove and compact what the configuration says, now and then."""
+        """Begin periodic retention and compaction, as configured."""
         self._upkeep.start()
 
     async def produce(self, entity: Any) -> dict[str, Any]:
-        """Produce v13. Batches get their place in the order in which this was called, partition by partition.
+        """Produce v13. In each partition, batches get their places in the order of the calls.
 
-        Answers when all that was accepted is durable; with acks=0 at once.
+        Responds when all accepted batches are durable; with acks=0 immediately.
         """
         pending = [
             (
@@ -118,7 +118,7 @@ class LogService:
         return self._partitions.use(topic, part.index, lambda log: (log, log.enqueue(records)))
 
     def _submit_late(self, key: tuple[UUID | None, int], part: Any) -> _Submitting:
-        """Once the view has the partition, and after those of the same partition that wait already."""
+        """Submit once the view has the partition, after requests for the same partition that already wait."""
 
         async def submit(before: _Submitting | None) -> tuple[PartitionLog, Append]:
             if before is not None:
@@ -147,7 +147,7 @@ class LogService:
         return await fetching.list_offsets(entity, self._log_by_name)
 
     async def delete_records(self, entity: Any) -> dict[str, Any]:
-        """DeleteRecords v2. What is answered is durable."""
+        """DeleteRecords v2. The deletion is durable when this responds."""
         topics = []
         for topic in entity.topics:
             deletions = (self._delete_records(topic.name, partition) for partition in topic.partitions)
@@ -174,13 +174,13 @@ class LogService:
 
     @property
     def corrupt_segments(self) -> int:
-        """How many segments of the open partitions are set aside or missing."""
+        """The number of segments of open partitions that are set aside or missing."""
         return sum(log.corrupt_segments for log in self._partitions.open_logs())
 
     async def view_changed(self, view: ClusterView) -> None:
-        """Remove the partitions of topics that are gone since the last view; follow the configuration of the others.
+        """Remove partitions of topics deleted since the last view, and apply the configuration of the others.
 
-        What was deleted while this actor was not running is not noticed.
+        A topic that was deleted while this actor was not running is not noticed.
         """
         before = self._seen
         if view.order <= before.order:
@@ -195,12 +195,12 @@ class LogService:
                     await self._partitions.delete(topic, partition)
 
     async def close(self) -> None:
-        """Make durable what was accepted and close all partitions. Later requests get NOT_LEADER_OR_FOLLOWER."""
+        """Make accepted batches durable and close all partitions. Later requests get NOT_LEADER_OR_FOLLOWER."""
         await self._upkeep.stop()
         await self._partitions.close()
 
     async def _stored_logs(self) -> list[PartitionLog]:
-        """Those of this actor that are on the disk; what nobody has asked for yet is opened, since it grows old too."""
+        """This actor's logs on the disk. Opens those that no client has used yet, because they age, too."""
         view = self._routing.view()
         owned = [
             (topic, partition)
@@ -209,7 +209,7 @@ class LogService:
             if not topic.internal and view.log_of(topic, partition) == self._index
         ]
         for topic, partition in owned:
-            if self._routing.view().topic_by_id(topic.topic_id) is not None:  # opening takes its time
+            if self._routing.view().topic_by_id(topic.topic_id) is not None:  # the view may change during an opening
                 await self._partitions.open_stored(topic, partition)
         return self._partitions.open_logs()
 

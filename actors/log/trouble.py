@@ -1,4 +1,4 @@
-"""Trouble with the disk, told once when it begins, when it becomes another, and when it is over."""
+"""Disk trouble, logged once when it begins, when it changes, and when it is over."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ log = logging.getLogger(__name__)
 
 
 class Trouble:
-    """Of one thing that is tried again and again. ``what`` names it in the log."""
+    """The trouble of one operation that is retried. ``what`` names it in the log."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -18,17 +18,17 @@ class Trouble:
         self._failures = 0
 
     def failed(self, error: BaseException | str) -> None:
-        """It was tried, in vain."""
+        """An attempt failed."""
         if self._began_s is None:
             self._began_s = time.monotonic()
         self._failures += 1
-        kind = error.errno if isinstance(error, OSError) else str(error)  # the text names another file each time
+        kind = error.errno if isinstance(error, OSError) else str(error)  # the text names a different file each time
         if kind != self._told:
             self._told = kind
             log.error("%s: %s; it is tried again, and refused with KAFKA_STORAGE_ERROR until then", self._what, error)
 
     def over(self) -> None:
-        """It was tried and done."""
+        """An attempt succeeded."""
         if self._began_s is None:
             return
         lasted_s = time.monotonic() - self._began_s

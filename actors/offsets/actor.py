@@ -1,4 +1,4 @@
-"""The Ray actor ``offsets-<p>``, as thin as it can be."""
+"""The Ray actor ``offsets-<p>``: a thin shell around :class:`PartitionHost`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from muster.placement.view import ClusterView
 
 
 class NotServing(RuntimeError):
-    """An offsets actor's partition is served by somebody else, or by nobody yet."""
+    """Another process serves this offsets actor's partition, or no process serves it yet."""
 
 
 class OffsetsActor(Actor):
@@ -33,7 +33,10 @@ class OffsetsActor(Actor):
         self._host = PartitionHost(settings, secret, self._listen, fail=lambda: os._exit(1))
 
     async def prepare(self) -> Started | None:
-        """Do all that needs no epoch, so that :meth:`take_over` is short. What it said if it serves already."""
+        """Do everything that needs no epoch, to keep :meth:`take_over` short.
+
+        Returns the result of ``take_over`` if this actor already serves.
+        """
         if self._ready is None or (self._ready.done() and self._ready.exception()):
             self._ready = asyncio.ensure_future(self._prepare())
         await asyncio.shield(self._ready)
@@ -50,28 +53,28 @@ class OffsetsActor(Actor):
         self._host.follow(view)
 
     async def take_over(self, epoch: int, predecessor: Any = None) -> Started:
-        """Serve under a leader epoch that nobody else has: see :meth:`PartitionHost.serve`."""
+        """Start serving under a leader epoch that no other process has: see :meth:`PartitionHost.serve`."""
         await self.prepare()
         return await self._host.serve(self._partition, epoch, self._view, predecessor)
 
     async def hand_over(self, partition: int, epoch: int | None = None) -> None:
-        """Serve it no more: see :meth:`PartitionHost.hand_over`."""
+        """Stop serving the partition: see :meth:`PartitionHost.hand_over`."""
         await self._host.hand_over(partition, epoch)
 
     async def registrations(self, known: Version | None = None) -> tuple[Registration, ...] | None:
-        """Who consumes for which group; None if that is what is ``known``. NotServing while a standby serves."""
+        """Which client consumes for which group, or None if ``known`` is current. NotServing while a standby serves."""
         if self._partition not in self._host.started:
             raise NotServing(f"{self.name} does not serve")
         return news(self._host.registrations()[self._partition], known)
 
     async def audit_steps(self, session: str, received: int) -> Batch[CommitKey, Step]:
-        """What commits were seen: see :meth:`Outbox.take`. NotServing while a standby serves."""
+        """The commits that were seen: see :meth:`Outbox.take`. NotServing while a standby serves."""
         if self._partition not in self._host.started:
             raise NotServing(f"{self.name} does not serve")
         return self._host.audit_steps(self._partition, session, received)
 
     async def stop(self) -> None:
-        """Answer what waits, write what is pending, close the log. No registration is removed."""
+        """Answer waiting requests, write what is pending, and close the log. Registrations stay in place."""
         if self._ready is None:
             return
         self._follower.stop()

@@ -1,1 +1,1 @@
-"""The files of one partition's log, and how they are read back after a crash."""
+"""The files of one partition's log, and their recovery after a crash."""

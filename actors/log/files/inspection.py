@@ -1,6 +1,6 @@
-"""Reading the files of a partition without owning it: for ``muster log verify``, ``dump`` and ``replay``.
+"""Reads the files of a partition without owning it, for ``muster log verify``, ``dump`` and ``replay``.
 
-Nothing is written, and no file has to be whole. While a log is served, the end of its last segment moves.
+Nothing is written, and files may be incomplete. While a log is served, the end of its last segment moves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Batch:
     header: BatchHeader
     content: bytes
     damage: str | None = None
-    """What is wrong with it, though it can be walked over."""
+    """What is wrong with the batch, if it can still be skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class Finding:
     path: Path
     what: str
     is_damage: bool = True
-    """False for what a crash leaves behind and the next opening puts right."""
+    """False for traces of a crash that the next opening repairs."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What a partition holds and what is wrong with it."""
+    """The content of a partition and what is wrong with it."""
 
     directory: Path
     segments: int = 0
@@ -58,7 +58,7 @@ class Report:
 
 
 def read_batches(path: Path) -> Iterator[Batch]:
-    """The batches of a segment file up to the first byte at which none begins. OSError."""
+    """The batches of a segment file, up to the first byte where no batch begins. OSError."""
     position = 0
     with path.open("rb") as file:
         while len(head := file.read(HEADER_BYTES)) == HEADER_BYTES:
@@ -74,7 +74,7 @@ def read_batches(path: Path) -> Iterator[Batch]:
 
 
 def segment_files(directory: Path) -> list[Path]:
-    """The files that hold what counts, in order; also those that are set aside. OSError, LogError."""
+    """The segment files that count, in order, including those that are set aside. OSError, LogError."""
     manifest, point = _manifest(directory)
     ends = loading.counting(manifest, [entry.name for entry in directory.iterdir()], point) if manifest else {}
     return [path for name in ends if (path := _file_of(directory, name)) is not None]
@@ -83,8 +83,8 @@ def segment_files(directory: Path) -> list[Path]:
 def counting_batches(directory: Path) -> Iterator[tuple[Path, Batch]]:
     """Each batch that counts, with its segment file, in order of offsets: what an opening keeps.
 
-    Where there is damage, also what is whole behind it. Of a directory without a manifest, such as Apache Kafka's, all
-    batches of all segment files. OSError, LogError.
+    Also includes the whole batches behind damage. In a directory without a manifest, such as Apache Kafka's, these are
+    all batches of all segment files. OSError, LogError.
     """
     manifest, point = _manifest(directory)
     if manifest is None:
@@ -99,9 +99,9 @@ def counting_batches(directory: Path) -> Iterator[tuple[Path, Batch]]:
         for batch in read_batches(path):
             header = batch.header
             if end is not None and header.next_offset > end:
-                break  # of a writer that failed or was fenced
+                break  # written by a writer that failed or was fenced
             if batch.damage is not None and (known_end is None or header.base_offset >= known_end):
-                break  # the tail is cut there
+                break  # the tail is cut here
             if batch.damage is None and header.last_offset >= next_offset:
                 next_offset = header.next_offset
                 yield path, batch
@@ -121,7 +121,7 @@ def _manifest(directory: Path) -> tuple[Manifest | None, RecoveryPoint | None]:
 
 
 def verify(directory: Path) -> Report:
-    """Read everything in a partition's directory and compare it: CRCs, order, offsets, manifest, indexes, claim."""
+    """Read everything in a partition's directory and compare: CRCs, order, offsets, manifest, indexes, claim."""
     report = Report(directory)
     try:
         _verify_ownership(report)
@@ -168,7 +168,7 @@ def _verify_segment(report: Report, name: SegmentName, end: int | None, known_en
     for batch in read_batches(path):
         header = batch.header
         if end is not None and header.next_offset > end:
-            break  # of a writer that failed or was fenced
+            break  # written by a writer that failed or was fenced
         problem = batch.damage
         if problem is None and header.base_offset < next_offset:
             problem = f"a batch with offset {header.base_offset} where {next_offset} or more should be"

@@ -1,10 +1,10 @@
-"""One segment file: its batches, found by its index (``muster.actors.log.files.index``), each checked before it is
-given away.
+"""One segment file. Batches are found through its index (``muster.actors.log.files.index``) and checked before they
+are returned.
 
-The name is ``<base offset, 20 digits>.<leader epoch>.<serial>.log``: Kafka's tools, which take the digits before the
-first dot, read it. The serial counts the segments of one leader epoch, so that no name is ever used twice. All
-batches of a segment carry the leader epoch in its name, except in ``<...>.<serial>.cleaned.log``: what the cleaner
-of that epoch made of older segments, with a serial of its own count.
+The name is ``<base offset, 20 digits>.<leader epoch>.<serial>.log``. Kafka's tools, which take the digits before the
+first dot, can read it. The serial counts the segments of one leader epoch, so no name is ever used twice. All batches
+of a segment carry the leader epoch in its name, except in ``<...>.<serial>.cleaned.log``: there the cleaner of that
+epoch has compacted older segments, and counts serials separately.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class SegmentName:
 def walk(
     fd: int, start: int, end: int, *, verify: bool = False, chunk_bytes: int = _LOOKUP_BYTES
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of the batches between two positions, up to the first that is not whole.
+    """(position, header) of the batches between two positions, up to the first incomplete one.
 
-    With ``verify`` also up to the first whose CRC does not match. Reads ``chunk_bytes`` at a time and only what
-    holds headers, unless it verifies. OSError.
+    With ``verify`` also up to the first whose CRC does not match. Reads ``chunk_bytes`` at a time, and without
+    ``verify`` only the parts that hold headers. OSError.
     """
     position = chunk_start = start
     chunk = b""
@@ -78,10 +78,10 @@ def walk(
 
 
 class Segment:
-    """Durable batches only: the writer adds a batch here when it is on disk.
+    """Durable batches only: the writer adds a batch here once it is on disk.
 
-    It has an index entry per ``index_interval_bytes``. Reads raise OSError and CorruptSegment. Not safe for use by two
-    threads, but that a closed one may be read by any number of them.
+    There is an index entry per ``index_interval_bytes``. Reads raise OSError and CorruptSegment. Not thread-safe,
+    except that any number of threads may read a closed segment.
     """
 
     __slots__ = (
@@ -111,12 +111,12 @@ class Segment:
         self.max_timestamp_ms = NO_TIMESTAMP
         self.max_timestamp_position = 0
         self.corrupt: str | None = None
-        """What is wrong with it; None if nothing is known to be."""
+        """What is wrong with it; None without known damage."""
         self.on_corrupt: Callable[[Segment], None] = _report
         self._interval_bytes = index_interval_bytes
         self._index: SparseIndex | None = SparseIndex()
         self._head: Head | None = None
-        """Of the index file, which then holds the index."""
+        """Of the index file, which holds the index in this case."""
 
     @classmethod
     def create(cls, directory: Path, name: SegmentName, index_interval_bytes: int, disk: Disk) -> Segment:
@@ -135,9 +135,9 @@ class Segment:
         index_interval_bytes: int,
         on_batch: Callable[[BatchHeader], object] | None = None,
     ) -> Segment:
-        """Scan a file up to its first batch that is torn, out of order or at ``limit`` (an offset). OSError.
+        """Scan a file up to the first batch that is torn, out of order or at ``limit`` (an offset). OSError.
 
-        ``verify`` checks every CRC. ``on_batch`` gets each header in order.
+        ``verify`` checks every CRC. ``on_batch`` is called with each header, in order.
         """
         path = directory / str(name)
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -159,10 +159,10 @@ class Segment:
     def open_indexed(
         cls, directory: Path, name: SegmentName, *, end: int | None, index_interval_bytes: int
     ) -> Segment | None:
-        """The segment as its index file has it, without reading it; None if that file does not vouch for it. OSError.
+        """Load the segment from its index file, without scanning it; None if that file is not valid for it. OSError.
 
-        ``end`` is the offset at which the segment ends. None: nobody else knows, so that the index has to tell of
-        every byte of the file. The first and the last batch are read and checked.
+        ``end`` is the offset at which the segment ends. If None, the end is not known from elsewhere, and the index
+        must cover every byte of the file. The first and the last batch are read and checked.
         """
         path = directory / str(name)
         head = Head.read(path.with_suffix(indexes.SUFFIX))
@@ -188,7 +188,7 @@ class Segment:
 
     @classmethod
     def lost(cls, directory: Path, name: SegmentName, next_offset: int, reason: str | None) -> Segment:
-        """One whose offsets are known, and that cannot be read; without a reason, an empty one."""
+        """A segment whose offsets are known but which cannot be read; without a reason, an empty one."""
         segment = cls(directory / str(name), name, -1, 1)
         segment.next_offset = next_offset
         segment.corrupt = reason
@@ -204,11 +204,11 @@ class Segment:
 
     @property
     def is_indexed(self) -> bool:
-        """Whether the index file tells of every batch."""
+        """Whether the index file covers every batch."""
         return self._head is not None
 
     def add(self, header: BatchHeader) -> None:
-        """The batch that lies at ``size_bytes`` is there now."""
+        """Add the batch that lies at ``size_bytes``."""
         index = self._growing_index()
         if index.is_due(self.size_bytes, self._interval_bytes):
             index.add(header.base_offset, self.size_bytes, self.max_timestamp_ms)
@@ -220,7 +220,7 @@ class Segment:
         self.next_offset = header.next_offset
 
     def keep_index(self, disk: Disk) -> None:
-        """Write the index file if it is not there; nothing is added any more. OSError: the index stays in memory."""
+        """Write the index file if it does not exist; no batch may follow. OSError: the index stays in memory."""
         index = self._index
         if index is None or not self.size_bytes or self.corrupt is not None:
             return
@@ -254,7 +254,7 @@ class Segment:
         return found[0] if found else self.size_bytes
 
     def header_of(self, offset: int) -> BatchHeader | None:
-        """Of the first batch that ends at or after the offset; None if there is none."""
+        """Header of the first batch that ends at or after the offset; None if there is none."""
         self._check_sound()
         found = self._find(offset)
         return found[1] if found else None
@@ -266,9 +266,9 @@ class Segment:
         return next((found for found in batches if found[1].last_offset >= offset), None)
 
     def read(self, start: int, max_bytes: int, *, at_least_one: bool) -> bytes:
-        """Whole batches from the one at that position on, together at most ``max_bytes``.
+        """Whole batches from the one at that position on, at most ``max_bytes`` in total.
 
-        With ``at_least_one`` the first comes also if it alone is larger.
+        With ``at_least_one`` the first batch is returned even if it is larger.
         """
         self._check_sound()
         end = self._cut(start, max_bytes, at_least_one)
@@ -277,7 +277,7 @@ class Segment:
         return content
 
     def _cut(self, start: int, max_bytes: int, at_least_one: bool) -> int:
-        """Where the last batch ends that fits."""
+        """Where the last batch that fits ends."""
         bound = start + max(max_bytes, 0)
         if bound >= self.size_bytes:
             return self.size_bytes
@@ -290,12 +290,12 @@ class Segment:
         return end
 
     def headers(self) -> Iterator[BatchHeader]:
-        """Of every batch; what is behind the headers is not read."""
+        """Headers of all batches; record data is not read."""
         self._check_sound()
         return (header for _, header in self._walk(0, _SCAN_BYTES))
 
     def batches(self, buffer_bytes: int) -> Iterator[tuple[BatchHeader, bytes]]:
-        """Every batch, whole. One read takes in as many as fit into the buffer, or one that is larger."""
+        """Every batch, whole. One read covers as many as fit into the buffer, or a single larger one."""
         self._check_sound()
         buffer_bytes = max(buffer_bytes, HEADER_BYTES)
         position, wanted_bytes = 0, buffer_bytes
@@ -347,7 +347,7 @@ class Segment:
         indexes.CACHE.forget(self.path)
 
     def _growing_index(self) -> SparseIndex:
-        """For a segment that is written to again."""
+        """For a segment that will be written to again."""
         if self._index is None:
             self._index, self._head = self._indexed(), None
             indexes.CACHE.forget(self.path)
@@ -393,7 +393,7 @@ class Segment:
         return last[0] + last[1].size_bytes == self.size_bytes and last[1].next_offset == self.next_offset
 
     def _walk(self, start: int, chunk_bytes: int = _LOOKUP_BYTES) -> Iterator[tuple[int, BatchHeader]]:
-        """:func:`walk` to the end of the segment. CorruptSegment if that is not reached."""
+        """:func:`walk` to the end of the segment. CorruptSegment if it stops before."""
         position = start
         for position, header in walk(self.fd, start, self.size_bytes, chunk_bytes=chunk_bytes):
             yield position, header
@@ -402,7 +402,7 @@ class Segment:
             raise self._found_corrupt(position, "no batch begins there")
 
     def _check_batches(self, content: bytes, start: int, end: int) -> None:
-        """That the bytes between two positions are whole batches of this segment, in order."""
+        """Check that the bytes between two positions are whole batches of this segment, in order."""
         if len(content) != end - start:
             raise self._found_corrupt(start + len(content), "the file is shorter than it was")
         damage = find_damage(content, self.base_offset, self.next_offset)

@@ -1,1 +1,1 @@
-"""Record batches: format, checks, codecs. No files here."""
+"""Record batches: format, checks, codecs. Nothing here touches files."""

@@ -1,1 +1,1 @@
-"""What is done with a log beside serving it: flushing, retention, compaction."""
+"""Background work on a log: flushing, retention, compaction."""

@@ -1,14 +1,13 @@
-"""The log cleaner: of each key the last record stays, and everything goes on meanwhile.
+"""The log cleaner keeps the last record of each key. Appends and reads continue meanwhile.
 
-A run reads the keys of what is new since the last one (the dirty part), as many as fit into
-log.cleaner.dedupe.buffer.size, then copies the closed segments below, group by group, without what later records
-supersede. A group is as many neighbours as make one segment. Each becomes part of the log by itself
-(``muster.actors.log.upkeep.segment_replacement``), from the oldest on: whatever a run leaves undone, no record is
-removed before its successor is in place, and no tombstone before its predecessors. The last one also says how far the
-log is clean.
+A run reads the keys of what is new since the last run (the dirty part), as many as fit into
+log.cleaner.dedupe.buffer.size. It then copies the closed segments below, group by group, without the records that
+later ones supersede. A group is as many neighbours as make one segment. Each copy becomes part of the log by itself
+(``muster.actors.log.upkeep.segment_replacement``), oldest first. Wherever a run stops, no record is removed before its
+successor is in place, and no tombstone before its predecessors. The last change also records how far the log is clean.
 
-The work is done in one thread per process, which rests for as long as it works: the event loop shares the
-interpreter with it. It reads through file descriptors of its own.
+The work is done in one thread per process, which sleeps for as long as it works, because it shares the interpreter
+with the event loop. The thread reads through its own file descriptors.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ _READ_BYTES = 256 << 10
 _WRITE_BYTES = 1 << 20
 _MAX_LONG = 2**63 - 1
 _WORK_S = 0.005
-"""After so long at work, as long a rest."""
+"""After working for this long, the thread sleeps for as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanResult:
     cleaned_offset: int
-    """Below it no key comes twice."""
+    """Below it, no key occurs twice."""
     bytes_before: int
     bytes_after: int
     segments_before: int
@@ -59,18 +58,18 @@ class CleanResult:
 
 
 class _Stopped(Exception):
-    """The log is being closed, or its segments went."""
+    """The log is being closed, or its segments were removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
     segments: tuple[Segment, ...]
-    """To be cleaned, ascending."""
+    """The segments to clean, ascending."""
     first_dirty_offset: int
 
 
 class Cleaner:
-    """Of one log. For the event loop's thread."""
+    """The cleaner of one log. For the event loop's thread."""
 
     def __init__(
         self,
@@ -92,7 +91,7 @@ class Cleaner:
         self._running = asyncio.Lock()
 
     async def run(self) -> CleanResult | None:
-        """One run, if it is time for one; it goes on if the caller is cancelled. LogError, OSError."""
+        """Run once, if a run is due. The run continues if the caller is cancelled. LogError, OSError."""
         return await asyncio.shield(asyncio.ensure_future(self._run_if_due()))
 
     async def _run_if_due(self) -> CleanResult | None:
@@ -109,7 +108,7 @@ class Cleaner:
                 return None
 
     async def stop(self) -> None:
-        """End the run that is under way, and wait for that."""
+        """End the current run, and wait until it has ended."""
         self._stopping.set()
         async with self._running:
             pass
@@ -143,7 +142,7 @@ class Cleaner:
         return result
 
     async def _clean_group(self, group: Sequence[Segment], compactor: Compactor, until: int) -> Sequence[Segment]:
-        """What is in the group's place then."""
+        """Clean a group. Returns the segments that are then in its place."""
         self._check_held(group)
         name = SegmentName(self._epoch, self._serial, group[0].base_offset, cleaned=True)
         self._serial += 1
@@ -162,7 +161,7 @@ class Cleaner:
         return [made]
 
     def _holds(self, segments: Sequence[Segment]) -> bool:
-        """Whether they are all part of the log: records may be deleted while the cleaner runs."""
+        """Whether all of them are part of the log: records may be deleted while the cleaner runs."""
         return {id(segment) for segment in segments} <= {id(segment) for segment in self._writer.segments}
 
     def _check_held(self, segments: Sequence[Segment]) -> None:
@@ -173,7 +172,7 @@ class Cleaner:
         return await asyncio.get_running_loop().run_in_executor(_THREAD, work)
 
     def _read_keys(self, readers: Sequence[Segment], keys: KeyMap, first_dirty_offset: int) -> int:
-        """Fill the map; the offset up to which it knows all keys, from the first dirty one on."""
+        """Fill the map. Returns the offset up to which it holds all keys, starting with the first dirty one."""
         for reader in readers:
             for header, batch in self._batches(reader):
                 if header.last_offset >= first_dirty_offset and not keys.add_batch(batch, header):
@@ -181,7 +180,7 @@ class Cleaner:
         return readers[-1].next_offset
 
     def _copy(self, readers: Sequence[Segment], name: SegmentName, compactor: Compactor, until: int) -> Segment | None:
-        """A new segment, durable, of what stays of the given ones; None if one alone stays as it is."""
+        """A new, durable segment of the records that stay; None if a single segment needs no change."""
         end = readers[-1].next_offset
 
         def compacted(reader: Segment) -> Iterator[tuple[BatchHeader, bytes, bytes | None]]:
@@ -211,7 +210,7 @@ class Cleaner:
         return self._writer.config.index_interval_bytes
 
     def _batches(self, reader: Segment) -> Iterator[tuple[BatchHeader, bytes]]:
-        """Those of a segment, at the rate of this thread. _Stopped, CorruptSegment, OSError."""
+        """The batches of a segment, at the rate of this thread. _Stopped, CorruptSegment, OSError."""
         began_s = time.monotonic()
         for found in reader.batches(_READ_BYTES):
             yield found
@@ -245,7 +244,7 @@ class _Output:
         self._buffer.clear()
 
     def finish(self, sources: Sequence[Segment]) -> None:
-        """Make it durable, with the files that lie beside it: these may fail."""
+        """Make the segment durable, and write the files beside it. Failures of the latter are logged."""
         self._flush()
         self._disk.sync(self.segment.fd)
         try:
@@ -259,7 +258,7 @@ class _Output:
 
 
 def plan_run(segments: Sequence[Segment], first_dirty_offset: int, config: LogConfig, now_ms: int) -> _Plan | None:
-    """What a run would clean; None if it is not time for one. By Kafka's LogCleanerManager. OSError, CorruptSegment."""
+    """What a run would clean; None if no run is due. As Kafka's LogCleanerManager. OSError, CorruptSegment."""
     if not config.compacts or not config.log_cleaner_enable:
         return None
     sound = [segment for segment in segments[:-1] if segment.size_bytes and segment.corrupt is None]
@@ -277,7 +276,7 @@ def plan_run(segments: Sequence[Segment], first_dirty_offset: int, config: LogCo
 
 
 def _is_late(dirty: Sequence[Segment], oldest_ms: int) -> bool:
-    """Whether a segment begins with a record that is older than that."""
+    """Whether a segment begins with a record older than that."""
     if oldest_ms < 0:
         return False
     firsts = (segment.header_of(segment.base_offset) for segment in dirty)
@@ -285,7 +284,7 @@ def _is_late(dirty: Sequence[Segment], oldest_ms: int) -> bool:
 
 
 def groups(segments: Sequence[Segment], segment_bytes: int) -> list[list[Segment]]:
-    """Neighbours that together are not larger than one segment may be."""
+    """Neighbours that together do not exceed the size limit of one segment."""
     found: list[list[Segment]] = []
     size_bytes = 0
     for segment in segments:
@@ -299,7 +298,7 @@ def groups(segments: Sequence[Segment], segment_bytes: int) -> list[list[Segment
 
 @contextmanager
 def _readers(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
-    """The same segments with file descriptors of their own, for another thread."""
+    """The same segments with separate file descriptors, for another thread."""
     readers: list[Segment] = []
     try:
         for segment in segments:
@@ -317,6 +316,6 @@ def _readers(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
 
 
 def _remove(path: Path, disk: Disk) -> None:
-    """A segment that no manifest lists, and what lies beside it. OSError."""
+    """Remove a segment that no manifest lists, and the files beside it. OSError."""
     for entry in sorted(path.parent.glob(f"{path.stem}.*"), key=lambda entry: entry == path):
         disk.unlink(entry)
