@@ -1,7 +1,7 @@
-"""From the records of the coordinator's steps to batches of its log.
+"""Packs the records of the coordinator's steps into batches of its log.
 
-The records of one step are atomic: they land in one batch. With ``group.coordinator.append.linger.ms`` several steps
-share one.
+The records of one step are atomic: they are in one batch. With ``group.coordinator.append.linger.ms``, several steps
+share a batch.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _BATCH_OVERHEAD_BYTES = 128
 
 
 def batches(records: Sequence[Record], limit_bytes: int) -> list[Batch] | None:
-    """One batch, as an operation is atomic; None if it is larger than the log takes.
+    """One batch, since a step is atomic; None if it exceeds the log's limit.
 
-    Tombstones alone (expiry, deletion of topics and groups) may be split, as in Kafka.
+    A step of tombstones only (expiry, deletion of topics and groups) may be split, as in Kafka.
     """
     packed = _pack(([record] for record in records), limit_bytes)
     may_split = all(record.value is None for record in records)
@@ -30,7 +30,7 @@ def batches(records: Sequence[Record], limit_bytes: int) -> list[Batch] | None:
 
 
 def size_bytes(records: Iterable[Record]) -> int:
-    """Upper bound of a batch of these records, not compressed."""
+    """Upper bound of the size of an uncompressed batch of these records."""
     return _BATCH_OVERHEAD_BYTES + sum(_size_bytes(record) for record in records)
 
 
@@ -39,7 +39,7 @@ def _size_bytes(record: Record) -> int:
 
 
 def _pack(parts: Iterable[Batch], limit_bytes: int) -> list[Batch]:
-    """The parts one after the other in as few batches as their order allows; no part is split."""
+    """The parts in as few batches as their order allows. No part is split."""
     packed: list[Batch] = [[]]
     size = _BATCH_OVERHEAD_BYTES
     for part in parts:
@@ -53,9 +53,9 @@ def _pack(parts: Iterable[Batch], limit_bytes: int) -> list[Batch]:
 
 
 class Lingering:
-    """Holds batches back until ``linger_ms`` after the first one, or until they are ``limit_bytes`` together.
+    """Holds batches back until ``linger_ms`` after the first one, or until their total size is ``limit_bytes``.
 
-    Up to 0 nothing is held back. ``write`` gets the first and the last write and their batches.
+    With ``linger_ms`` of 0 or less nothing is held back. ``write`` gets the first and the last write and the batches.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Lingering:
         self._timer: Any = None
 
     def add(self, write: WriteId, parts: list[Batch]) -> None:
-        """Write these batches after all earlier ones, with them if they fit into one."""
+        """Write these batches after all earlier ones, in the same batch if they fit."""
         self._writes.append(write)
         self._held += parts
         self._held_bytes += sum(map(size_bytes, parts))
@@ -80,7 +80,7 @@ class Lingering:
             self._timer = asyncio.get_running_loop().call_later(self._linger_s, self.flush)
 
     def flush(self) -> None:
-        """Write what is held back."""
+        """Write the batches that are held back."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,8 +1,8 @@
-"""Writes one coordinator's registrations to ZooKeeper, behind: nobody ever waits for it.
+"""Writes one coordinator's registrations to ZooKeeper in the background: nothing ever waits for it.
 
-What is not written yet is kept as the newest state per node, so a long outage of ZooKeeper costs memory for
-the members there are, not for all that happened. KoP's flat nodes are not written here: whether a group is
-the only candidate for a client is known to no single coordinator, only to the reconciler.
+For each node only the newest unwritten state is kept: in a long outage of ZooKeeper, memory grows with the number of
+members, not of changes. KoP's flat nodes are not written here: no single coordinator knows whether a group is the only
+candidate for a client, only the reconciler does.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class _Removal:
 
 
 _Work = dict[str, Registration | _Removal]
-"""The newest state of each node, or that it should not be."""
+"""The newest state of each node, or its removal."""
 
 
 class MappingWriter:
-    """The ``sink`` of one offsets partition. Starts at once; ZooKeeper need not be there yet.
+    """The ``sink`` of one offsets partition. Starts immediately, even if ZooKeeper is not available yet.
 
-    ``zk_hosts`` is a connect string (ZooKeeperUnreachable if it is none).
+    ``zk_hosts`` is a connect string (ZooKeeperUnreachable if it is not one).
     """
 
     def __init__(self, zk_hosts: str) -> None:
@@ -56,10 +56,10 @@ class MappingWriter:
         self._thread.start()
 
     def put(self, updates: Iterable[Change]) -> None:
-        """Have the updates written, in their order. Returns at once.
+        """Queue the updates in their order. Returns immediately.
 
-        A Withdrawal names no client; it removes the node that this writer wrote for the member. The node of a
-        member that only an earlier coordinator registered is left to the reconciler.
+        A Withdrawal does not name the client; it removes the node that this writer wrote for the member. The node of
+        a member that only an earlier coordinator registered is left to the reconciler.
         """
         with self._changed:
             for update in updates:
@@ -67,12 +67,12 @@ class MappingWriter:
             self._changed.notify_all()
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until everything is written. False if it is not after ``timeout_s``."""
+        """Wait until everything is written. Returns False if that takes longer than ``timeout_s``."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._backlog(), timeout_s)
 
     def close(self, flush_s: float) -> None:
-        """Write what is pending, for at most ``flush_s``, and end. No registration is removed by that."""
+        """Write what is pending, for at most ``flush_s``, and stop. This removes no registration."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -85,12 +85,12 @@ class MappingWriter:
 
     @property
     def backlog(self) -> int:
-        """Nodes that are not yet as they should be."""
+        """Nodes that are not up to date yet."""
         with self._changed:
             return self._backlog()
 
     def status(self) -> dict[str, int | bool]:
-        """Backlog, updates written, updates given up, and whether ZooKeeper is connected."""
+        """Backlog, updates written, updates that failed, and whether ZooKeeper is connected."""
         return {
             "backlog": self.backlog,
             "written": self._written,
@@ -129,7 +129,7 @@ class MappingWriter:
             self._zk.shut()
 
     def _next(self) -> _Work:
-        """What to write next; nothing when it is time to end."""
+        """The next updates to write; empty when it is time to stop."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending or self._closing)
             if self._abandoned:
@@ -139,13 +139,13 @@ class MappingWriter:
             return self._in_flight
 
     def _carry_out(self, work: _Work) -> _Work:
-        """Write; gives what is worth another try: ZooKeeper is away, or others wrote too often meanwhile."""
+        """Write. Returns what to retry: ZooKeeper was unavailable, or other writers intervened too often."""
         try:
             outcomes = self._nodes.apply(_change(path, wanted) for path, wanted in work.items())
         except ZooKeeperUnreachable:
             return work
         except Exception:
-            if len(work) > 1:  # one of them must not cost the others
+            if len(work) > 1:  # one failure must not affect the others
                 alone = (self._carry_out({path: wanted}) for path, wanted in work.items())
                 return {path: wanted for undone in alone for path, wanted in undone.items()}
             log.exception("cannot write %s; left to the reconciler", *work)
@@ -167,7 +167,7 @@ def _change(path: str, wanted: Registration | _Removal) -> WriteIf:
 
 
 def _newer(path: str, node: Node, ours: _Removal) -> bool:
-    """Whether the node holds a later update than ours; what cannot be read is no update."""
+    """Whether the node holds a later update than ours. An unreadable node does not count as an update."""
     try:
         held = decode_registration(path, node.data)
     except Malformed:

@@ -1,7 +1,7 @@
-"""What an offsets partition counts of its groups, and the snapshot of it that gateways scrape.
+"""The counts that an offsets partition keeps of its groups, and their snapshot that gateways scrape.
 
-:class:`GroupCounts` is fed with the core's events and holds what only they tell. The rest is read from the core when it
-is asked for. Counts begin with the actor and go with their group.
+:class:`GroupCounts` holds what only the core's events show. Everything else is read from the core on request. Counts
+start with the actor and are dropped with their group.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from muster.actors.runtime.process import now_ms
 from muster.placement.mapping.registration import Kind
 
 REBALANCE_BUCKETS_MS = (10, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000)
-"""Upper bounds; one more bucket is for what took longer."""
+"""Upper bounds; one more bucket holds longer rebalances."""
 
 _CHUNK_GROUPS = 250
-"""Rows made, or read, in one turn of an event loop: a few milliseconds."""
+"""Rows written or read in one turn of an event loop: a few milliseconds."""
 
 
 class GroupRow(NamedTuple):
-    """One group in a snapshot. Counts are since the actor started."""
+    """One group in a snapshot. Counts start with the actor."""
 
     group: str
     state: str
@@ -52,13 +52,13 @@ class GroupRow(NamedTuple):
     generation: int
     members: int
     pending_members: int
-    """Member ids handed out whose JoinGroup is awaited (KIP-394)."""
+    """Member ids that were handed out and whose JoinGroup is still awaited (KIP-394)."""
     assigned_partitions: int | None
-    """None where no member's assignment could be read."""
+    """None if no member's assignment could be read."""
     offsets: int
     """Committed offsets that the group holds."""
     rebalancing_ms: int | None
-    """How long the rebalance that runs has been running; None without one."""
+    """Duration of the current rebalance so far; None without one."""
     joins: int
     syncs: int
     leaves: int
@@ -68,7 +68,7 @@ class GroupRow(NamedTuple):
     offset_deletions: int
     rebalances_completed: int
     rebalances_ms: int
-    """Duration of all that are completed."""
+    """Total duration of completed rebalances."""
     rebalances_started: dict[str, int]
     """By ``muster.actors.group.events.Cause``."""
     expiries: dict[str, int]
@@ -77,20 +77,20 @@ class GroupRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What one offsets partition says in a scrape."""
+    """The content of one offsets partition in a scrape."""
 
     partition: int
     epoch: int
     load_ms: int
-    """From the start of replaying the log until the partition was active."""
+    """From the start of the log replay until the partition was active."""
     rebalance_buckets: tuple[int, ...]
-    """Rebalances completed by duration, not cumulated; one more than REBALANCE_BUCKETS_MS."""
+    """Completed rebalances by duration, not cumulative; one more than REBALANCE_BUCKETS_MS."""
     rebalances_ms: int
     chunks: tuple[str, ...]
-    """The rows, as JSON in parts that can be read one at a time."""
+    """The rows, as JSON in parts that can be parsed one at a time."""
 
     def rows(self) -> Iterator[GroupRow]:
-        """Every group. ValueError or TypeError if a chunk is not what this version writes."""
+        """Every group. ValueError or TypeError if this version cannot read a chunk."""
         for chunk in self.chunks:
             for row in json.loads(chunk):
                 yield GroupRow(*row)
@@ -100,7 +100,7 @@ class Snapshot:
 
     @classmethod
     def from_answer(cls, answer: dict[str, Any]) -> Snapshot:
-        """KeyError or TypeError if it is not what this version writes."""
+        """KeyError or TypeError if this version cannot read it."""
         lists = {name: tuple(answer[name]) for name in ("rebalance_buckets", "chunks")}
         return cls(**(answer | lists))
 
@@ -121,7 +121,7 @@ class _Counts:
 
 
 class GroupCounts:
-    """Folds events. Times are ms since the Unix epoch."""
+    """Counts events. Times are ms since the Unix epoch."""
 
     def __init__(self) -> None:
         self._groups: dict[str, _Counts] = {}
@@ -175,12 +175,12 @@ class GroupCounts:
         self.rebalances_ms += duration_ms
 
     def keep(self, core: Coordinator) -> None:
-        """Forget groups that the coordinator does not have: those that never came to be, too."""
+        """Drop groups that the coordinator does not have, including those that were never created."""
         for group in self._groups.keys() - core.groups.keys():
             del self._groups[group]
 
     def row(self, group: Group, offsets: int, assigned_partitions: int | None, now_ms: int) -> GroupRow:
-        """What is told of the group."""
+        """The row of the group."""
         counts = self._groups.get(group.id) or _NOTHING
         since_ms = counts.rebalancing_since_ms
         return GroupRow(
@@ -209,7 +209,7 @@ _NOTHING = _Counts()
 
 
 class PartitionMetrics:
-    """Answers the question ``metrics`` for one offsets partition."""
+    """Handles the query ``metrics`` for one offsets partition."""
 
     def __init__(self, partition: int, epoch: int, core: Coordinator) -> None:
         self._partition = partition
@@ -221,11 +221,11 @@ class PartitionMetrics:
         self.observe = self._counts.observe
 
     def active(self) -> None:
-        """The log was replayed; it took since this was made."""
+        """The log was replayed, in the time since this object was created."""
         self._load_ms = now_ms() - self._made_ms
 
     async def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        """A snapshot as JSON. Each group is of one moment; other work goes on between some hundreds of them."""
+        """A snapshot as JSON. Each row is consistent; other work runs after every few hundred groups."""
         self._counts.keep(self._core)
         assigned = self._assigned_partitions()
         groups = iter([*self._core.groups])
@@ -243,7 +243,7 @@ class PartitionMetrics:
         ).to_answer()
 
     def _row(self, group_id: GroupId, assigned: Counter[str]) -> GroupRow | None:
-        """None for a group that is gone meanwhile, or that the log does not have yet."""
+        """None for a group that was removed meanwhile, or that is not in the log yet."""
         group = self._core.groups.get(group_id)
         if group is None or group.creation_pending:
             return None
@@ -251,7 +251,7 @@ class PartitionMetrics:
         return self._counts.row(group, offsets, assigned.get(group_id), now_ms())
 
     def _assigned_partitions(self) -> Counter[str]:
-        """Partitions that the members of each group hold; during a rebalance, those that they had before."""
+        """Partitions that the members of each group hold; during a rebalance, those held before it."""
         assigned: Counter[str] = Counter()
         for registration in self._core.registrations():
             if registration.kind is Kind.MEMBER and registration.partitions is not None:

@@ -1,8 +1,8 @@
 """The shell around one ``__consumer_offsets`` partition: socket and log outside, the pure core inside.
 
-It reads a request, lets the core decide, appends the core's records, waits until they are durable, lets
-the answers go. It knows no rule of the group protocol. If the log fails, the process ends after its
-clients were told: whoever comes next replays the log, which is the only recovery there is.
+The shell reads a request, lets the core decide, appends the core's records, waits until they are durable, and sends
+the responses. It contains no rules of the group protocol. If the log fails, the process informs its clients and exits.
+The successor replays the log, which is the only form of recovery.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ FETCH, LIST_OFFSETS = 1, 2
 
 
 class UpdateSink(Protocol):
-    """Where registrations go besides the gateways (ZooKeeper, behind; the table ``registrations``). Never raises."""
+    """Where registrations go besides the gateways: ZooKeeper (write-behind), table ``registrations``. Never raises."""
 
     def put(self, updates: tuple[Change, ...]) -> None: ...
 
@@ -76,13 +76,13 @@ class OffsetsPartition:
         topic_id: UUID,
         fail: Callable[[], None],
     ) -> None:
-        """``fail`` is called, soon after, when the log or a step has failed and a successor has to replay it."""
+        """``fail`` is called shortly after the log or a step has failed. A successor must then replay the log."""
         self.partition = partition
         self.epoch = epoch
         self._log = partition_log
         self._core = Coordinator(partition=partition, epoch=epoch, config=config, new_id=lambda: str(uuid.uuid4()))
         self.sinks: list[UpdateSink] = [sink]
-        """Where changes of registrations go besides the gateways. Add before ``activate``."""
+        """Where registration changes go besides the gateways. Add before ``activate``."""
         self._topics: Mapping[str, Topic] = {}
         self._places = {(topic_id, partition), (OFFSETS_TOPIC, partition)}
         self._fail = fail
@@ -93,7 +93,7 @@ class OffsetsPartition:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms: int | None = None
         self._appending: dict[Done, asyncio.TimerHandle] = {}
-        """What the log has not made durable yet, and when that is too late."""
+        """Appends that are not durable yet, and the timer that declares each one late."""
         self._failed = False
         self._limited_log = LimitedLog(log)
         self._lingering = Lingering(
@@ -103,7 +103,7 @@ class OffsetsPartition:
         self.events: Counter[str] = Counter()
         self._metrics = PartitionMetrics(partition, epoch, self._core)
         self.observe: list[Callable[[Event, int], None]] = [self._metrics.observe]
-        """Called with every event of the core and the time, ms since the Unix epoch. Add before ``activate``."""
+        """Called with every event of the core and its time, ms since the Unix epoch. Add before ``activate``."""
         self._upkeep = Upkeep(
             self._logs,
             retention_interval_ms=partition_log.config.log_retention_check_interval_ms,
@@ -116,11 +116,11 @@ class OffsetsPartition:
 
     @property
     def answers(self) -> dict[str, Answer]:
-        """What it tells beside Kafka's APIs, by the question's name; to be added to."""
+        """Handlers of queries other than Kafka's APIs, by name; callers may add to it."""
         return self._questions.answers
 
     def configure(self, config: GroupConfig, log_config: LogConfig) -> None:
-        """Obey other configurations from now on. The linger stays as it is."""
+        """Apply other configurations from now on. The linger does not change."""
         self._core.configure(config)
         self._commit_timeout_s = config.offsets_commit_timeout_ms / 1000
         self._log.config = log_config
@@ -130,9 +130,9 @@ class OffsetsPartition:
         )
 
     def load(self) -> int:
-        """Replay the log into the core; blocking. The number of records in the log.
+        """Replay the log into the core. Blocks. Returns the number of records in the log.
 
-        Of each key the core gets the last record only, which is what a compacted log would hold.
+        The core gets only the last record of each key, which is what a compacted log would hold.
         """
         count = 0
         latest: dict[bytes, LogRecord] = {}
@@ -145,18 +145,18 @@ class OffsetsPartition:
         return count
 
     def activate(self) -> None:
-        """Begin to serve: members get a full session timeout from now."""
+        """Start serving: members get a full session timeout from now."""
         self._apply(self._core.loaded(now_ms()))
         self._metrics.active()
         self._upkeep.start()
 
     @property
     def coordinator(self) -> Coordinator:
-        """The core, to be read only."""
+        """The core. Read only."""
         return self._core
 
     def registrations(self) -> tuple[Registration, ...]:
-        """Who consumes for which group, as this coordinator knows it now."""
+        """Which client consumes for which group, as this coordinator knows it now."""
         return self._core.registrations()
 
     def joined(self, peer: Peer) -> None:
@@ -248,7 +248,7 @@ class OffsetsPartition:
 
     def _apply(self, outcome: Outcome) -> None:
         fits = outcome.write is None or self._begin_write(outcome.records, outcome.write)
-        if outcome.updates:  # before the answers: nobody acts on one that the gateways have not been told of
+        if outcome.updates:  # before the responses: no client acts on one before the gateways have the update
             self._tell(outcome.updates)
         for token, response in outcome.replies:
             asked = self._asked.pop(token, None)
@@ -256,12 +256,12 @@ class OffsetsPartition:
                 self._answer(asked, response)
         self._report(outcome.events)
         if outcome.write is not None and not fits:
-            # A refusal, not a failure of the log: nothing later depends on this step yet.
+            # A refused write, not a failed log: no later step depends on this one yet.
             self._apply(self._core.write_failed(outcome.write, ErrorCode.message_too_large, now_ms()))
         self._arm()
 
     def _report(self, events: Iterable[Event]) -> None:
-        """Tell of what one step did: all of it happened at once."""
+        """Report the events of one step, all with the same time."""
         happened_ms = now_ms()
         for event in events:
             self.events[type(event).__name__] += 1
@@ -273,7 +273,7 @@ class OffsetsPartition:
                     log.exception("partition %d: %s is not counted", self.partition, event)
 
     def _begin_write(self, records: Sequence[Record], write: WriteId) -> bool:
-        """Hand the records to the log, in the order of the core's steps. False if the log takes no batch so large."""
+        """Pass the records to the log, in the order of the core's steps. False if the batch exceeds the log's limit."""
         limit_bytes = self._log.config.max_batch_bytes
         chunks = batches(records, limit_bytes)
         if chunks is None:
@@ -284,9 +284,9 @@ class OffsetsPartition:
         return True
 
     def _start_write(self, first: WriteId, last: WriteId, chunks: list[Batch]) -> None:
-        """Hand the batches to the log; what becomes of the last one became of all.
+        """Pass the batches to the log. The outcome of the last one is that of all.
 
-        No tasks: a burst of requests makes every turn of the event loop long, and each task adds turns.
+        Uses no tasks: in a burst of requests every turn of the event loop is long, and each task adds turns.
         """
         if self._failed:
             return
@@ -322,12 +322,12 @@ class OffsetsPartition:
     def _append_failed(self, first: WriteId, error: Exception) -> None:
         code = error.code if isinstance(error, LogError) else ErrorCode.not_coordinator
         trace = None if isinstance(error, LogError) else error
-        if not self._failed:  # the other writes under way fail too
+        if not self._failed:  # the other pending writes fail, too
             log.error("partition %d: append failed, the actor ends: %s", self.partition, error, exc_info=trace)
         self._give_up(first, code)
 
     def _append_is_late(self, first: WriteId, done: Done) -> None:
-        """Give up if the disk takes too long; what has only not been heard of in a burst of requests is not late."""
+        """Give up if the disk takes too long. Waiting for the event loop in a burst of requests does not count."""
         left_s = self._commit_timeout_s - self._log.commit_s
         if left_s > 0:
             self._watch(first, done, left_s)
@@ -336,7 +336,7 @@ class OffsetsPartition:
         self._give_up(first, ErrorCode.request_timed_out)
 
     def _guarded(self, step: Callable[[], Outcome]) -> None:
-        """Apply a step that no request asked for. If it fails nobody can be told: the actor ends, as with its log."""
+        """Apply a step without a request to answer. If it fails, no client can be informed: the actor exits."""
         try:
             self._apply(step())
         except Exception:
@@ -344,7 +344,7 @@ class OffsetsPartition:
             self._give_up(None, ErrorCode.not_coordinator)
 
     def _give_up(self, write: WriteId | None, error: ErrorCode) -> None:
-        """What memory holds may be ahead of the log: answer everybody, then let a successor replay it."""
+        """The core's state may be ahead of the log: answer all requests, then let a successor replay the log."""
         if self._failed:
             return
         self._failed = True
@@ -375,7 +375,7 @@ class OffsetsPartition:
         self._guarded(lambda: self._core.tick(now_ms()))
 
     def follow(self, view: ClusterView) -> None:
-        """Offsets of topics that were in the last view and are in this one no more, or anew, go."""
+        """Delete the offsets of topics that were deleted or recreated since the last view."""
         gone = {
             name
             for name, topic in self._topics.items()
@@ -386,9 +386,9 @@ class OffsetsPartition:
             self._guarded(lambda: self._core.topics_deleted(gone, now_ms()))
 
     async def stop(self) -> None:
-        """Answer everything that waits with NOT_COORDINATOR, write what is pending, close the log.
+        """Answer all waiting requests with NOT_COORDINATOR, write what is pending, close the log.
 
-        After its log has failed there is nothing to answer or to write.
+        After a failure of the log, there is nothing left to answer or write.
         """
         if self._timer is not None:
             self._timer.cancel()
@@ -407,6 +407,6 @@ class OffsetsPartition:
 
 @cache
 def _heartbeat_tail(api_version: int, response: HeartbeatResponse) -> bytes:
-    """The answer to a heartbeat without its correlation id: there are only as many as errors and versions."""
+    """A heartbeat response without its correlation id: there are only as many as errors and versions."""
     frame = codec.encode_response(adapters.HEARTBEAT, api_version, 0, adapters.encode(api_version, response))
     return frame[4:]

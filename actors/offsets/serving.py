@@ -1,8 +1,8 @@
 """The partitions of ``__consumer_offsets`` that one process serves: their logs, their groups, their listeners.
 
-``offsets-<p>`` serves one; a standby any number. A partition changes hands in this order: the one that comes has
-its leader epoch, asks the one that goes to resign, opens the log with the epoch, replays it and listens. Asking is a
-courtesy that keeps the gap short: the epoch fences whoever was not asked, did not hear it, or does not believe it.
+``offsets-<p>`` serves one, a standby any number. To take over a partition, the successor gets a leader epoch, requests
+the predecessor to resign, opens the log with the epoch, replays it, and listens. The request is optional and keeps the
+gap short: the epoch fences a predecessor that was not reached or does not resign.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from muster.placement.view import OFFSETS_TOPIC, ClusterView, Topic
 log = logging.getLogger(__name__)
 
 _HAND_OVER_S = 5.0
-"""How long a predecessor may take to resign; it also waits that long for its own disk."""
+"""How long a predecessor may take to resign. It waits that long for its own disk, too."""
 _FLUSH_S = 2.0
 
 Listen = Callable[[Server, str, int], Awaitable[Started]]
-"""Has a server listen for gateways, under a name that no other listener of the process has, for a leader epoch."""
+"""Makes a server listen for gateways, for a leader epoch, under a name that no other listener of the process has."""
 
 
 @dataclass(slots=True)
@@ -56,25 +56,25 @@ class _Served:
     started: Started | None = None
 
     async def close(self) -> None:
-        """What is left after the core has stopped; nobody waits for it."""
+        """The work that remains after the core has stopped. No client waits for it."""
         await self.history.close()
         await self.groups.close()
         await asyncio.to_thread(self.writer.close, _FLUSH_S)
 
 
 def offsets_configs(config: MusterConfig, view: ClusterView) -> tuple[GroupConfig, LogConfig]:
-    """What a coordinator and its log obey by that view in a cluster that was started with ``config``."""
+    """The configurations of a coordinator and its log, by that view, in a cluster that was started with ``config``."""
     held = in_force(config, view.configs)
     return group_config(held), offsets_log_config(held, view.topics[OFFSETS_TOPIC].config)
 
 
 class PartitionHost:
-    """Serves partitions until they are handed over, or their log fails. For one event loop."""
+    """Serves partitions until they are handed over or their log fails. For one event loop."""
 
     def __init__(
         self, settings: ClusterSettings, secret: bytes, listen: Listen, fail: Callable[[], None] | None = None
     ) -> None:
-        """``fail`` is what happens when the log of a partition fails; without it only that partition ends."""
+        """``fail`` is called when the log of a partition fails; without it, only that partition ends."""
         self._settings = settings
         self._secret = secret
         self._listen = listen
@@ -87,15 +87,15 @@ class PartitionHost:
 
     @property
     def started(self) -> dict[int, Started]:
-        """What is served now, by partition."""
+        """The partitions that are served now."""
         return {partition: served.started for partition, served in self._served.items() if served.started}
 
     def registrations(self) -> dict[int, tuple[Registration, ...]]:
-        """Who consumes for which group, by partition."""
+        """Which client consumes for which group, by partition."""
         return {partition: self._served[partition].core.registrations() for partition in self.started}
 
     def audit_steps(self, partition: int, session: str, received: int) -> Batch[Key, Step]:
-        """What a partition that is served here has collected for the audit."""
+        """The audit steps that a partition served here has collected."""
         return self._served[partition].steps.take(session, received)
 
     def follow(self, view: ClusterView) -> None:
@@ -105,7 +105,7 @@ class PartitionHost:
             served.core.follow(view)
 
     async def serve(self, partition: int, epoch: int, view: ClusterView, predecessor: Any = None) -> Started:
-        """Take the partition over with a leader epoch of its own. What was served of it here before is let go.
+        """Take over the partition with its own leader epoch. An instance already served here is stopped first.
 
         ``predecessor`` is the Ray handle of an actor that has ``hand_over``. LogError if the log cannot be opened,
         FencedEpoch if a higher epoch was there.
@@ -140,7 +140,7 @@ class PartitionHost:
         return PartitionLog.open(folder, topic_id=topic.topic_id, epoch=epoch, config=config, now_ms=now_ms)
 
     def _configs(self) -> tuple[GroupConfig, LogConfig]:
-        """What a coordinator and its log obey now."""
+        """The current configurations of a coordinator and its log."""
         assert self._view is not None
         return offsets_configs(self._settings.config, self._view)
 
@@ -169,7 +169,7 @@ class PartitionHost:
         return _Served(core, history, groups, writer, Server(core, self._secret), steps)
 
     def _failed(self, partition: int, core: OffsetsPartition) -> None:
-        """The log of one partition failed, most likely because a newer epoch has it: that partition ends here."""
+        """Stop serving the partition whose log failed, most likely because a newer epoch owns it."""
 
         async def end() -> None:
             async with self._changing[partition]:
@@ -180,9 +180,9 @@ class PartitionHost:
         self._spawn(end())
 
     async def hand_over(self, partition: int, epoch: int | None = None) -> None:
-        """Serve it no more: answer what waits with NOT_COORDINATOR, write what is pending, close the log.
+        """Stop serving: answer waiting requests with NOT_COORDINATOR, write what is pending, close the log.
 
-        With an epoch, only if it is served under that one. Nothing happens when the partition is not served here.
+        With an epoch, only if the partition is served under that one. Does nothing if it is not served here.
         """
         async with self._changing[partition]:
             served = self._served.get(partition)
@@ -203,7 +203,7 @@ class PartitionHost:
         log.info("offsets-%d: epoch %d is served here no more", partition, served.core.epoch)
 
     async def until_over(self, partition: int, epoch: int) -> None:
-        """Returns when the partition is not served here under that epoch."""
+        """Return when the partition is not served here under that epoch."""
 
         def over() -> bool:
             served = self._served.get(partition)
@@ -213,7 +213,7 @@ class PartitionHost:
             await self._ended.wait_for(over)
 
     async def stop(self) -> None:
-        """Hand everything over to nobody."""
+        """Stop serving all partitions, without a successor."""
         await asyncio.gather(*(self.hand_over(partition) for partition in list(self._served)))
         while self._tasks:
             await asyncio.wait(list(self._tasks))

@@ -1,8 +1,8 @@
-"""The Ray actor ``standby-<n>``: one warm process on each node that serves what a dead offsets actor served.
+"""The Ray actor ``standby-<n>``: one warm process per node that takes over the partitions of a dead offsets actor.
 
-Ray needs a second and more to start a process that has everything imported. This one waits with everything
-imported and connected, so a partition is without a coordinator only while its log is opened. It also sends signals
-to the processes of its node, where nobody else of the cluster can.
+Ray takes more than a second to start a process that has everything imported. This process waits with all imports and
+connections in place, so a partition lacks a coordinator only while its log is opened. It also sends signals to the
+processes of its node, which nothing else in the cluster can do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from muster.placement.view import ClusterView
 
 
 class StandbyActor(Actor):
-    """See the module. ``start`` is called whenever the process is new, and perhaps more than once."""
+    """See the module. ``start`` is called for every new process, possibly more than once."""
 
     def __init__(self, settings: ClusterSettings, secret: bytes, number: int) -> None:
         super().__init__(settings, secret, f"standby-{number}")
@@ -40,43 +40,43 @@ class StandbyActor(Actor):
         self._host.follow(view)
 
     async def take_over(self, partition: int, epoch: int, predecessor: Any = None) -> Started:
-        """Serve a partition of ``__consumer_offsets`` under a leader epoch that nobody else has.
+        """Serve a partition of ``__consumer_offsets`` under a leader epoch that no other process has.
 
-        ``predecessor``, an actor's handle, is asked to hand it over first. LogError if the log cannot be opened.
+        ``predecessor``, an actor handle, is requested to hand over first. LogError if the log cannot be opened.
         """
         await self.start()
         return await self._host.serve(partition, epoch, self._view, predecessor)
 
     async def hand_over(self, partition: int, epoch: int | None = None) -> None:
-        """Serve it no more: see :meth:`PartitionHost.hand_over`."""
+        """Stop serving the partition: see :meth:`PartitionHost.hand_over`."""
         await self._host.hand_over(partition, epoch)
 
     async def standing_in(self) -> dict[int, Started]:
-        """What is served here now, by partition; for a new controller."""
+        """The partitions that are served here now; for a new controller."""
         return self._host.started
 
     async def until_over(self, partition: int, epoch: int) -> None:
-        """Returns when the partition is not served here under that epoch: handed over, or its log failed."""
+        """Return when the partition is not served here under that epoch: handed over, or its log failed."""
         await self._host.until_over(partition, epoch)
 
     async def registrations(
         self, known: Mapping[int, Version] | None = None
     ) -> dict[int, tuple[Registration, ...] | None]:
-        """Who consumes for which group, by partition; None where that is what is ``known``."""
+        """Which client consumes for which group, by partition; None where ``known`` is current."""
         versions = known or {}
         held = self._host.registrations()
         return {partition: news(some, versions.get(partition)) for partition, some in held.items()}
 
     async def signal(self, pid: int, signal_number: int) -> None:
-        """Send a signal to an actor's process on this node, which may be this one. NotAnActor, PermissionError."""
+        """Send a signal to an actor's process on this node, possibly this one. NotAnActor, PermissionError."""
         signal_process(pid, signal_number)
 
     async def until_process_ends(self, pid: int) -> None:
-        """Returns when a process of this node has ended. OSError if the kernel cannot tell."""
+        """Return when a process of this node has ended. OSError if the kernel cannot tell."""
         await until_process_ends(pid)
 
     async def stop(self) -> None:
-        """Hand over what is served here to nobody."""
+        """Stop serving all partitions, without a successor."""
         if self._started is None:
             return
         self._follower.stop()

@@ -3,18 +3,18 @@
 The timestamps inside a batch are the producer's (message.timestamp.type=CreateTime), so the log keeps its own. An
 entry is 16 bytes, big-endian: base offset i64, append time i64, in ms since 1970. Entries of acknowledged batches
 are written a moment later, many at once, since a write per commit was measured to cost Produce a tenth of its
-speed; and they are never synced. After a crash some may be missing, anywhere: a missing one means "unknown".
+speed; and they are never synced. After a crash some may be missing, anywhere: a missing entry means "unknown".
 
-It is never wrong, for what is looked up is the base offset of a batch that the log holds, in the file of the
-segment that holds it, and
+A time is never wrong. A lookup takes the base offset of a batch that the log holds, in the file of the segment that
+holds it, and
 
 * the segment is found by the offset and the manifests, as for a read: an entry of a batch that was lost, or of a
-  fenced writer, is at an offset that this segment does not hold;
-* no name of a segment is used twice, and in one segment an offset is written once (``muster.actors.log.commit``): what
-  takes the offset of a lost batch is in another segment;
+  fenced writer, has an offset that this segment does not hold;
+* no segment name is used twice, and in one segment an offset is written once (``muster.actors.log.commit``): a batch
+  that takes the offset of a lost batch is in another segment;
 * an entry lies within one disk sector, so it is there as a whole or as zeros, and no batch was appended in 1970.
 
-A batch with LogAppendTime tells by itself, and needs no entry.
+A batch with LogAppendTime holds its own time, and needs no entry.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ log = logging.getLogger(__name__)
 ENTRY = struct.Struct(">qq")
 SUFFIX = ".appended"
 WRITE_AFTER_S = 0.25
-"""What a killed actor may forget."""
+"""How much a killed actor may lose."""
 
 Entries = dict[int, int]
 """Base offset -> append time in ms, ascending."""
 
 
 def path_of(segment: Path) -> Path:
-    """The file of that segment file."""
+    """The ``.appended`` file of that segment file."""
     return segment.with_suffix(SUFFIX)
 
 
 class AppendTimes:
-    """Of one log. For the event loop's thread. A failure of the disk costs entries only."""
+    """The append times of one log. For the event loop's thread. A disk failure only loses entries."""
 
     def __init__(self, disk: Disk, threads: Executor) -> None:
         self._disk = disk
@@ -60,13 +60,13 @@ class AppendTimes:
         self._end = 0
 
     def add(self, segment: Path, entries: Iterable[tuple[int, int]]) -> None:
-        """Remember when batches of the segment were appended, ascending, behind what was added before."""
+        """Record when batches of the segment were appended, in ascending order after earlier entries."""
         self._unwritten.setdefault(segment, {}).update(entries)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(WRITE_AFTER_S, self._write_soon)
 
     def look_up(self, segment: Path, base_offset: int) -> int | None:
-        """When the batch of the segment with that base offset was appended; None if nobody knows."""
+        """When the batch of the segment with that base offset was appended; None if unknown."""
         for entries in (self._unwritten, self._writing):
             if (appended_ms := entries.get(segment, {}).get(base_offset)) is not None:
                 return appended_ms
@@ -86,7 +86,7 @@ class AppendTimes:
         self._writing = {}
 
     async def flush(self) -> None:
-        """Write now what was added."""
+        """Write what was added, now."""
         while self._writer is not None or self._timer is not None:
             if self._writer is not None:
                 await asyncio.wait([self._writer])
@@ -123,7 +123,7 @@ class AppendTimes:
 
 
 def carry_over(segments: Iterable[Path], target: Path, base_offsets: Iterable[int], disk: Disk) -> None:
-    """Begin the file of a segment that holds batches of the given ones; base offsets ascend. In a thread. OSError."""
+    """Create the file of a segment that holds batches of the given ones; base offsets ascend. In a thread. OSError."""
     wanted = iter(base_offsets)
     offset = next(wanted, None)
     content = bytearray()
@@ -160,7 +160,7 @@ def _look_up(segment: Path, base_offset: int) -> int | None:
 
 
 def _search(fd: int, base_offset: int) -> int | None:
-    """By halves. Zeros in between may hide an entry, but cannot make one up."""
+    """Binary search. Zeros in between may hide an entry, but cannot invent one."""
     low, high = 0, os.fstat(fd).st_size // ENTRY.size
     while low < high:
         middle = (low + high) // 2

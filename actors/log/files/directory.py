@@ -1,4 +1,4 @@
-"""The directory of one partition: whose it is (partition.metadata) and which leader epoch may write (the claim).
+"""The directory of one partition: its topic (partition.metadata) and the leader epoch that may write (the claim).
 
 ``partition.metadata`` is Kafka's file of that name: version and topic id.
 """
@@ -22,12 +22,12 @@ _NAME_MAX_BYTES = 255
 
 
 def name_of(topic: str, partition: int) -> str:
-    """The directory's name, as Kafka's."""
+    """The directory's name, as in Kafka."""
     return f"{topic}-{partition}"
 
 
 def prepare(directory: Path, topic_id: UUID, epoch: int) -> None:
-    """Make the directory that of the topic. One that belongs to another topic of that name is set aside."""
+    """Prepare the directory for the topic. A directory of another topic with the same name is set aside."""
     owner = topic_of(directory)
     if owner is not None and owner != topic_id:
         set_aside(directory, owner)
@@ -39,7 +39,7 @@ def prepare(directory: Path, topic_id: UUID, epoch: int) -> None:
 
 
 def topic_of(directory: Path) -> UUID | None:
-    """The topic id in partition.metadata, None if there is no such file. StorageError if it makes no sense."""
+    """The topic id in partition.metadata; None without such a file. StorageError if it is malformed."""
     try:
         text = (directory / _METADATA).read_text(encoding="utf-8")
         fields = dict(line.split(": ", 1) for line in text.splitlines() if line)
@@ -55,12 +55,12 @@ def _metadata(topic_id: UUID) -> bytes:
 
 
 def claims(directory: Path) -> list[int]:
-    """The leader epochs that have a claim there, ascending. OSError."""
+    """The leader epochs with a claim in the directory, ascending. OSError."""
     return sorted(int(match[1]) for entry in directory.iterdir() if (match := _CLAIM.fullmatch(entry.name)))
 
 
 def set_aside(directory: Path, topic_id: UUID) -> Path:
-    """Rename to ``<name>.<topic id>-delete``, Kafka's form for what is to be deleted; the new path."""
+    """Rename to ``<name>.<topic id>-delete``, Kafka's form for pending deletion. Returns the new path."""
     suffix = f".{topic_id}-delete"
     aside = directory.with_name(directory.name[: _NAME_MAX_BYTES - len(suffix)] + suffix)
     directory.rename(aside)
@@ -69,7 +69,7 @@ def set_aside(directory: Path, topic_id: UUID) -> Path:
 
 
 def remove(directory: Path, topic_id: UUID) -> None:
-    """Remove the directory if it is that topic's; it is out of the way at once, and gone on return. OSError."""
+    """Remove the directory if it belongs to that topic. It is renamed immediately, and deleted on return. OSError."""
     if topic_of(directory) == topic_id:
         shutil.rmtree(set_aside(directory, topic_id))
 
@@ -77,10 +77,10 @@ def remove(directory: Path, topic_id: UUID) -> None:
 class Claim:
     """The right of one leader epoch to acknowledge appends in a directory.
 
-    A claim is an empty file named by its epoch. Taking one removes all lower ones; only the highest counts. So
-    claims only ever move up, whatever the order in which two processes come to run, and a writer has lost its
-    claim exactly if its own file is gone. It needs a file system on which a removed name is seen to be gone by the
-    next open of it anywhere (local ones; NFS mounted with ``lookupcache=none``).
+    A claim is an empty file named after its epoch. Taking one removes all lower ones; only the highest counts.
+    Claims therefore only increase, whatever the order in which two processes run, and a writer has lost its claim
+    exactly if its own file is gone. This requires a file system on which a removed name is seen as removed by the
+    next open anywhere (local ones; NFS mounted with ``lookupcache=none``).
     """
 
     def __init__(self, path: Path) -> None:
@@ -104,7 +104,7 @@ class Claim:
         return claim
 
     def check(self) -> None:
-        """NotLeader if a newer epoch has taken the directory since, or it was removed. OSError if nobody can say."""
+        """NotLeader if a newer epoch has taken the directory, or it was removed. OSError if that is unknown."""
         try:
             os.close(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The calls that change the disk. Every other file of the log only reads, so that a test can fail or delay these."""
+"""The calls that change the disk. All other modules of the log only read, which lets tests fail or delay these."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Disk:
     """All methods block and raise OSError."""
 
     def create(self, path: Path) -> int:
-        """A new file under a name that none has, durably listed in its directory. Returns the file descriptor."""
+        """Create a file under an unused name, durably listed in its directory. Returns the file descriptor."""
         fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644)
         try:
             sync_directory(path.parent)
@@ -20,7 +20,7 @@ class Disk:
         return fd
 
     def create_unsynced(self, path: Path) -> int:
-        """The same, but a power failure may take the name away, with or without the content."""
+        """Like :meth:`create`, but a power failure may lose the name, with or without the content."""
         return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644)
 
     def write(self, fd: int, content: bytes, position: int) -> None:
@@ -37,7 +37,7 @@ class Disk:
         os.ftruncate(fd, size_bytes)
 
     def rename(self, path: Path, target: Path) -> None:
-        """Put a file in the place of another, or of none, durably: a reader sees the one or the other."""
+        """Move a file to ``target``, durably, replacing any file there. A reader sees either the old or the new."""
         path.replace(target)
         sync_directory(target.parent)
 
@@ -46,7 +46,7 @@ class Disk:
         path.unlink(missing_ok=True)
 
     def replace_unsynced(self, path: Path, content: bytes, temporary_suffix: str) -> None:
-        """A reader sees the old content or the new. After a power failure it may be neither: for what has a CRC."""
+        """A reader sees the old or the new content. After a power failure it may be neither: for content with a CRC."""
         temporary = path.with_name(f"{path.name}.{temporary_suffix}.tmp")
         fd = os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_RDWR | os.O_CLOEXEC, 0o644)
         try:
@@ -63,7 +63,7 @@ DISK = Disk()
 
 
 def sync_directory(directory: Path) -> None:
-    """Make names that were created, renamed or removed in a directory durable."""
+    """Make the names that were created, renamed or removed in a directory durable."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -72,7 +72,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes, temporary_suffix: str) -> None:
-    """A reader sees the old content or the new, also after a power failure."""
+    """A reader sees the old or the new content, even after a power failure."""
     temporary = path.with_name(f"{path.name}.{temporary_suffix}.tmp")
     with temporary.open("wb") as file:
         file.write(content)

@@ -1,7 +1,7 @@
 """The sparse index of a segment, in memory and in a file ``<name of the segment>.index`` beside it.
 
-An entry per ``index.interval.bytes``: offset and position of a batch, and the largest timestamp of the batches before
-it. One file serves for what Kafka keeps in ``.index`` and ``.timeindex``.
+There is one entry per ``index.interval.bytes``: offset and position of a batch, and the largest timestamp of the
+batches before it. One file holds what Kafka keeps in ``.index`` and ``.timeindex``.
 
 **The file** is written when its segment is closed, and never synced. All numbers are big-endian::
 
@@ -10,12 +10,12 @@ it. One file serves for what Kafka keeps in ``.index`` and ``.timeindex``.
     largest timestamp i64 | its position i64 | entries i64 | crc of the entries u32 | crc of all before u32
     offsets i64 * entries | positions i64 * entries | timestamps i64 * entries
 
-It is believed only if both CRC-32Cs match and it is that of the segment whose name it has: no name of a segment is
-used twice and no byte of a segment is written twice, so what a whole index says of the first ``size`` bytes is true
-for ever. The head is read when a log is opened, the entries when they are first needed.
+The file is valid only if both CRC-32Cs match and it belongs to the segment whose name it has. No segment name is used
+twice and no byte of a segment is written twice, so what a whole index says about the first ``size`` bytes stays true.
+The head is read when a log is opened, the entries when they are first needed.
 
 **Memory.** The segment that is written to has its index in memory, 24 bytes per entry. All others share
-:data:`CACHE`, which forgets the one that was not used for longest.
+:data:`CACHE`, which evicts the least recently used one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 
 class SparseIndex:
-    """Entries ascend. The first is that of the first batch."""
+    """Entries ascend. The first entry is that of the first batch."""
 
     __slots__ = ("_before_ms", "_offsets", "_positions")
 
@@ -74,13 +74,13 @@ class SparseIndex:
         return not self._positions or position - self._positions[-1] >= interval_bytes
 
     def add(self, offset: int, position: int, before_ms: int) -> None:
-        """``before_ms``: the largest timestamp of the batches before."""
+        """``before_ms``: the largest timestamp of the batches before this one."""
         self._offsets.append(offset)
         self._positions.append(position)
         self._before_ms.append(before_ms)
 
     def at_offset(self, offset: int) -> int:
-        """Position from which on to look for the batch that holds the offset. IndexError if empty, as the others."""
+        """Where to start looking for the batch that holds the offset. IndexError if empty, like the other lookups."""
         return self._positions[max(bisect_right(self._offsets, offset) - 1, 0)]
 
     def at_position(self, position: int) -> int:
@@ -115,14 +115,14 @@ def _big_endian(column: array[int]) -> array[int]:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What an index file says of its segment."""
+    """What an index file records of its segment."""
 
     cleaned: bool
     epoch: int
     serial: int
     base_offset: int
     size_bytes: int
-    """Up to where the segment is told of."""
+    """How much of the segment the index covers."""
     next_offset: int
     last_position: int
     """Of the last batch."""
@@ -133,7 +133,7 @@ class Head:
 
     @classmethod
     def read(cls, path: Path) -> Head | None:
-        """None if there is no such file, or one that is not whole. OSError for everything else."""
+        """None if the file does not exist or is not whole. OSError for all other failures."""
         try:
             with path.open("rb") as file:
                 content = file.read(HEAD_BYTES)
@@ -163,7 +163,7 @@ class Head:
 
 
 def read_entries(path: Path, head: Head) -> SparseIndex | None:
-    """The entries that belong to the head; None if they are not there or damaged. OSError."""
+    """The entries that belong to the head; None if they are missing or damaged. OSError."""
     try:
         with path.open("rb") as file:
             file.seek(HEAD_BYTES)
@@ -176,12 +176,12 @@ def read_entries(path: Path, head: Head) -> SparseIndex | None:
 
 
 def write(path: Path, head: Head, entries: bytes, disk: Disk) -> None:
-    """Put the file there, whole or not at all unless the power fails. ``entries``: as ``head`` counts them. OSError."""
+    """Write the whole file, or nothing unless the power fails. ``entries``: as many as ``head`` counts. OSError."""
     disk.replace_unsynced(path, head.to_bytes() + entries, f"{os.getpid()}")
 
 
 class IndexCache:
-    """Indexes of closed segments by path, together at most so many bytes. For any thread."""
+    """Indexes of closed segments by path, up to ``max_bytes`` in total. For any thread."""
 
     def __init__(self, max_bytes: int = CACHE_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -194,7 +194,7 @@ class IndexCache:
         return self._bytes
 
     def get(self, path: Path, load: Callable[[], SparseIndex]) -> SparseIndex:
-        """The index of that path, loaded if it is not held."""
+        """The index of that path, loaded if it is not cached."""
         with self._lock:
             held = self._held.get(path)
             if held is not None:
@@ -210,7 +210,7 @@ class IndexCache:
         return loaded
 
     def forget(self, path: Path) -> None:
-        """Its segment is closed or set aside."""
+        """Drop the index of a segment that was closed or set aside."""
         with self._lock:
             self._drop(path)
 

@@ -1,4 +1,4 @@
-"""The segments that count, from their files: by their indexes where those can be believed, else read.
+"""Loads the segments that count: from their index files where those are valid, else by reading the segments.
 
 ======================================  ===============================================================================
 segment                                 what is checked when the log is opened
@@ -6,14 +6,15 @@ segment                                 what is checked when the log is opened
 with an index file that is whole        the length of the file; the first and the last batch with their CRCs
 without one                             every batch: CRC, order, and that the next segment begins where it ends
 the one that was written to last        the same, but it may end earlier: torn, if nothing before the recovery point
+the one that was written to last        the same, but it may end earlier: torn, if nothing before the recovery point
                                         (``muster.actors.log.files.recovery_point``) is missing; else it is damaged
 ======================================  ===============================================================================
 
-What is damaged is a :meth:`Segment.lost`: its offsets are known and not served. Its file is renamed to
-``<name>.log.corrupt`` and is never removed. If an operator renames it to ``<name>.log.lost``, the loss is accepted: the
-segment is a hole, as the cleaner leaves them, and readers go on behind it.
+A damaged segment becomes a :meth:`Segment.lost`: its offsets are known and not served. Its file is renamed to
+``<name>.log.corrupt`` and never removed. If an operator renames it to ``<name>.log.lost``, the loss is accepted: the
+segment is a hole, like those that the cleaner leaves, and readers continue behind it.
 
-Producers come from the newest snapshot that can be believed and the batches behind it.
+Producer states come from the newest valid snapshot and the batches behind it.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from muster.actors.log.format.batch import BatchHeader
 from muster.actors.log.producers import ProducerStates
 
 SET_ASIDE = ".corrupt"
-"""Behind the name of a segment file that is set aside."""
+"""Suffix of a segment file that is set aside."""
 ACCEPTED = ".lost"
-"""Behind the name of one whose loss is accepted."""
+"""Suffix of a segment file whose loss is accepted."""
 
 _UNFINISHED = re.compile(r".+\.(index|snapshot)\.\d+\.tmp")
 
@@ -50,10 +51,10 @@ Ends = Mapping[SegmentName, int | None]
 @dataclass(slots=True)
 class Loaded:
     segments: list[Segment] = field(default_factory=list)
-    """Ascending; some may be empty, some corrupt."""
+    """Ascending; some may be empty or corrupt."""
     producers: ProducerStates = field(default_factory=ProducerStates)
     refusal: str | None = None
-    """Why nothing may be appended: the end of the log is not known."""
+    """Why appends are refused: the end of the log is unknown."""
 
     def close(self) -> None:
         for segment in self.segments:
@@ -61,12 +62,12 @@ class Loaded:
 
 
 def is_leftover(file: str) -> bool:
-    """Whether it is an index or a snapshot that did not come to be whole."""
+    """Whether it is an index or a snapshot that was never completed."""
     return _UNFINISHED.fullmatch(file) is not None
 
 
 def segment_name(file: str) -> SegmentName | None:
-    """Of a segment file, also of one that is set aside or given up; None if it is no segment file."""
+    """The name of a segment file, even if set aside or accepted as lost; None for any other file."""
     return SegmentName.parse(file.removesuffix(SET_ASIDE).removesuffix(ACCEPTED))
 
 
@@ -77,7 +78,7 @@ def load(
     index_interval_bytes: int,
     loaded: Loaded,
 ) -> None:
-    """Fill ``loaded``, which the caller closes if this raises. ``ends``: as ``Manifest.counting`` gives it. OSError."""
+    """Fill ``loaded``, which the caller closes if this raises. ``ends``: from ``Manifest.counting``. OSError."""
     by_index = {
         name: segment
         for name, end in ends.items()
@@ -103,15 +104,15 @@ def load(
 
 
 def _tell(segment: Segment, on_batch: Callable[[BatchHeader], object]) -> None:
-    """Of the headers up to the end, or up to where the segment turns out to be corrupt."""
-    segment.on_corrupt = lambda _: None  # it is set aside with the others
+    """Call ``on_batch`` with the headers, up to the end or to the first corrupt batch."""
+    segment.on_corrupt = lambda _: None  # it is set aside with the other corrupt segments
     with suppress(CorruptSegment):
         for header in segment.headers():
             on_batch(header)
 
 
 def _gap(directory: Path, before: Segment, end: int) -> Segment:
-    """What should follow on a segment that is whole, as far as it goes: probably a file of its own."""
+    """The gap between the end of a whole segment and ``end``: probably a missing file."""
     name = SegmentName(before.epoch, before.name.serial + 1, before.next_offset)
     return _missing(directory, name, end)
 
@@ -124,7 +125,7 @@ def _indexed(directory: Path, name: SegmentName, end: int | None, index_interval
 
 
 def _restore_producers(by_index: Mapping[SegmentName, Segment], ends: Ends, producers: ProducerStates) -> int:
-    """From the newest snapshot; the offset from which on batches still have to be told of."""
+    """Restore from the newest snapshot. Returns the offset from which batches must still be replayed."""
     for name in reversed(list(ends)):
         segment = by_index.get(name)
         if segment is None:
@@ -177,7 +178,7 @@ def _missing(directory: Path, name: SegmentName, next_offset: int) -> Segment:
 
 
 def set_aside(segment: Segment, disk: Disk) -> None:
-    """Rename the file of a corrupt segment and say so. For who holds the claim. Failures are logged."""
+    """Rename the file of a corrupt segment, and log it. For the holder of the claim. Failures are logged."""
     aside = segment.path.with_name(segment.path.name + SET_ASIDE)
     try:
         disk.rename(segment.path, aside)
@@ -192,7 +193,7 @@ def set_aside(segment: Segment, disk: Disk) -> None:
 
 
 def counting(manifest: Manifest, files: Iterable[str], point: RecoveryPoint | None) -> Ends:
-    """As ``Manifest.counting``; what is set aside counts, and so does what only the recovery point tells of."""
+    """Like ``Manifest.counting``, and counts segments that are set aside or named only by the recovery point."""
     names = {name for file in files if (name := segment_name(file)) is not None}
     if point is not None:
         names.add(point.segment)
@@ -200,7 +201,7 @@ def counting(manifest: Manifest, files: Iterable[str], point: RecoveryPoint | No
 
 
 def keep(segment: Segment, producers: snapshot.Entries, disk: Disk) -> None:
-    """Write index and snapshot of a segment that is closed. In a thread. Failures only make the next opening slow."""
+    """Write index and snapshot of a closed segment. In a thread. Failures only slow down the next opening."""
     if not segment.size_bytes or segment.corrupt is not None:
         return
     try:
@@ -211,7 +212,7 @@ def keep(segment: Segment, producers: snapshot.Entries, disk: Disk) -> None:
 
 
 def keep_all(segments: list[Segment], producers: ProducerStates, disk: Disk) -> None:
-    """Write the indexes that are missing, and the one snapshot that counts: that of the last segment."""
+    """Write the missing indexes, and the one snapshot that counts: that of the last segment."""
     sound = [segment for segment in segments if segment.corrupt is None]
     for segment in sound[:-1]:
         with suppress(OSError):

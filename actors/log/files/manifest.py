@@ -1,4 +1,4 @@
-"""The manifest of a leader epoch: which files are the log.
+"""The manifest of a leader epoch lists the files that are the log.
 
 ``segments-<epoch>`` is written when the epoch begins and rewritten, by its own writer only, whenever segments are
 removed or replaced or the log start moves. One value per line: the offset at which the epoch's open part begins,
@@ -7,7 +7,7 @@ segment, ascending, where the end is the offset behind its last batch.
 
 What the epoch wrote behind that is found in the directory: the segments that carry its number and a serial of at
 least ``first-serial``. A cleaned segment (see :class:`muster.actors.log.files.segment.SegmentName`) counts only where
-it is listed. Why all of this is safe: ``muster.actors.log.partition``.
+it is listed. ``muster.actors.log.partition`` explains why all of this is safe.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _LOG_START, _CLEANED, _FIRST_SERIAL = "log-start-offset", "cleaned-offset", "fir
 class Manifest:
     epoch: int
     base_offset: int
-    """Where the open part begins: the log ends here or later."""
+    """Where the open part begins. The log ends here or later."""
     ends: dict[SegmentName, int]
-    """Where each closed segment ends, ascending. Between two of them offsets may be missing: they were cleaned."""
+    """Where each closed segment ends, ascending. Offsets between two segments may be missing after cleaning."""
     log_start_offset: int = 0
-    """Nothing below it is read, even if the first segment holds it."""
+    """No offset below it is read, even if the first segment holds it."""
     cleaned_offset: int = 0
-    """Below it no key comes twice: the cleaner has been here."""
+    """No key occurs twice below it: the cleaner has processed that part."""
     first_serial: int = 0
-    """Segments of the epoch with a lower serial do not count unless they are listed."""
+    """Segments of the epoch with a lower serial count only if they are listed."""
 
     @classmethod
     def read(cls, path: Path, epoch: int) -> Manifest:
-        """OSError; StorageError if it makes no sense."""
+        """OSError; StorageError if the file is malformed."""
         try:
             first, *lines = path.read_text(encoding="ascii").splitlines()
             numbers = {_LOG_START: 0, _CLEANED: 0, _FIRST_SERIAL: 0}
@@ -59,7 +59,7 @@ class Manifest:
             raise StorageError(f"{path} is not readable: {error}") from error
 
     def write(self, directory: Path, disk: Disk) -> None:
-        """Durable on return, and a reader sees the one before or this one. OSError: nobody knows which."""
+        """Durable on return; a reader sees either the previous manifest or this one. OSError: unknown which."""
         lines = [
             str(self.base_offset),
             f"{_LOG_START} {self.log_start_offset}",
@@ -90,7 +90,7 @@ class Manifest:
             if name.epoch == self.epoch and name.serial >= self.first_serial and not name.cleaned and name not in ends
         )
         for name, following in pairwise(own):
-            if following.base_offset > name.base_offset:  # else it was given up before it held anything
+            if following.base_offset > name.base_offset:  # else it was abandoned while still empty
                 ends[name] = following.base_offset
         if own:
             ends[own[-1]] = None

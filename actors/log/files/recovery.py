@@ -1,7 +1,7 @@
-"""From the files in a partition's directory to the log in memory.
+"""Builds the log in memory from the files in a partition's directory.
 
-What counts is in the highest manifest (``muster.actors.log.files.manifest``); what its epoch wrote after that is
-scanned. Why: see ``muster.actors.log.partition``.
+The highest manifest lists what counts (``muster.actors.log.files.manifest``); what its epoch wrote after that is
+scanned. ``muster.actors.log.partition`` explains why.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class Recovered:
     log_start_offset: int
     cleaned_offset: int
     refusal: str | None = None
-    """Why nothing may be appended: nobody knows where the log ends. Then no segment is new."""
+    """Why appends are refused: the end of the log is unknown. In this case no segment is new."""
 
 
 _NO_MANIFEST = Manifest(-1, 0, {})
 
 
 def recover(directory: Path, epoch: int, claim: Claim, index_interval_bytes: int, disk: Disk) -> Recovered:
-    """Steps 2 to 5 of taking a log over.
+    """Steps 2 to 5 of opening a log.
 
-    Damaged segments are set aside, the tail ends where it is torn: see ``muster.actors.log.files.loading``. If the tail
-    is damaged, the log stays with the epoch before, so that the next opener finds it as this one did. FencedEpoch if
-    a newer epoch came in between. StorageError. OSError.
+    Damaged segments are set aside, and the tail is cut where it is torn: see ``muster.actors.log.files.loading``. If
+    the tail is damaged, the log stays with the previous epoch, so the next opener finds it in the same state.
+    FencedEpoch if a newer epoch intervened. StorageError. OSError.
     """
     files = _file_names(directory)  # before the manifests: an epoch writes its manifest before its first segment
     found = manifests(directory)
@@ -99,7 +99,7 @@ def _file_names(directory: Path) -> list[str]:
 
 
 def _is_dead(file: str, kept: set[str], epoch: int) -> bool:
-    """A segment that does not count, or what lies beside one; a manifest of before."""
+    """Whether it is a segment that does not count, a file beside one, or an earlier manifest."""
     stem = Path(file).stem
     return (
         is_leftover(file, epoch)
@@ -110,7 +110,7 @@ def _is_dead(file: str, kept: set[str], epoch: int) -> bool:
 
 
 def _tidy(directory: Path, segments: list[Segment], dead: Iterable[str], disk: Disk) -> None:
-    """Only once the claim was seen to hold after the manifest was written. What fails is left for the next time."""
+    """Call only if the claim still held after the manifest was written. What fails is left for the next opening."""
     if segments and segments[-1].corrupt is None:
         with suppress(OSError):
             _cut(segments[-1], disk)

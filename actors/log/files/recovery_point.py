@@ -1,12 +1,12 @@
 """How far the open part of a log is known to be durable: ``recovery-point-<leader epoch>``.
 
-Behind the recovery point a tail may be torn, and is cut. Before it everything has been synced, so what is missing
-there is damage, not the trace of a crash. After each commit, before it acknowledges, the writer puts its segment, the
-segment's size and the log's end there. That is one small write in place and never synced: exact after a process was
+Behind the recovery point the tail may be torn, and is cut. Before it everything has been synced, so anything missing
+there is damage, not the trace of a crash. After each commit, before it acknowledges, the writer records its segment,
+the segment's size and the log's end. That is one small write in place, never synced. It is exact after a process was
 killed, and up to some seconds old after a power failure, which makes more of the tail count as torn, never less.
 
-Each epoch writes a file of its own, since a writer that was fenced may write once more. Big-endian: magic "MRCP",
-leader epoch i64, serial i64, base offset i64, size in bytes i64, next offset i64, CRC-32C of all that u32.
+Each epoch writes its own file, since a fenced writer may write once more. Big-endian: magic "MRCP", leader epoch i64,
+serial i64, base offset i64, size in bytes i64, next offset i64, CRC-32C of all that u32.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RecoveryPoint:
 
     @classmethod
     def read(cls, directory: Path, epoch: int) -> RecoveryPoint | None:
-        """That of the epoch; None if there is none or it is torn. OSError."""
+        """The recovery point of the epoch; None if there is none or it is torn. OSError."""
         try:
             content = path_of(directory, epoch).read_bytes()
         except FileNotFoundError:
@@ -72,7 +72,7 @@ def is_leftover(name: str, epoch: int) -> bool:
 
 
 class RecoveryPointFile:
-    """Of one writer; made at its first commit. A failure of the disk costs the recovery point only."""
+    """The file of one writer, created at its first commit. A disk failure only loses the recovery point."""
 
     def __init__(self, directory: Path, epoch: int, disk: Disk) -> None:
         self._path = path_of(directory, epoch)
@@ -81,7 +81,7 @@ class RecoveryPointFile:
         self._failed = False
 
     def move(self, point: RecoveryPoint) -> None:
-        """For one thread at a time."""
+        """Call from one thread at a time."""
         try:
             if self._fd < 0:
                 self._fd = self._disk.create_unsynced(self._path)

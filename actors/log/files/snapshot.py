@@ -1,8 +1,8 @@
-"""What is known of idempotent producers at the end of a segment: ``<name of the segment>.snapshot`` beside it.
+"""The state of idempotent producers at the end of a segment: ``<name of the segment>.snapshot`` beside it.
 
-It stands for the headers of all batches up to that offset, so that opening a log reads only what came after. Written
-when the segment is closed, never synced, and believed only if its CRC-32C matches and its offset is the one at which
-the segment ends. Big-endian::
+It replaces the headers of all batches up to that offset, so opening a log only reads what came after. It is written
+when the segment is closed, never synced, and valid only if its CRC-32C matches and its offset is the one at which the
+segment ends. Big-endian::
 
     magic "MSNP" | version u16 | reserved u16 | offset i64 | producers u32
     crc of the producers u32 | crc of all before u32
@@ -43,7 +43,7 @@ def path_of(segment: Path) -> Path:
 
 
 def write(segment: Path, offset: int, entries: Entries, disk: Disk) -> None:
-    """Keep what is known at ``offset``, where the segment ends. OSError."""
+    """Store the state at ``offset``, where the segment ends. OSError."""
     body = bytearray()
     for producer_id, entry in entries.items():
         body += _PRODUCER.pack(producer_id, entry.epoch, len(entry.batches))
@@ -54,7 +54,7 @@ def write(segment: Path, offset: int, entries: Entries, disk: Disk) -> None:
 
 
 def read(segment: Path, offset: int) -> dict[int, ProducerEntry] | None:
-    """What was kept for that offset; None if nothing was, or if it cannot be believed. OSError."""
+    """The state stored for that offset; None if there is none, or if it is not valid. OSError."""
     path = path_of(segment)
     try:
         content = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Kafka record batches, format 2: the header, what makes a batch acceptable, and the stamps of the log.
+"""Kafka record batches, format 2: the header, the checks of a client's batch, and the fields that the log stamps.
 
 Layout (Kafka documentation, "Record Batch"), big-endian, 61 bytes before the records::
 
@@ -6,8 +6,8 @@ Layout (Kafka documentation, "Record Batch"), big-endian, 61 bytes before the re
     last_offset_delta i32 | base_timestamp i64 | max_timestamp i64
     producer_id i64 | producer_epoch i16 | base_sequence i32 | count i32
 
-``length`` counts what follows it. The CRC-32C covers everything from ``attributes`` on, so that a broker can
-stamp offset and leader epoch without touching it. Records inside a batch are read in
+``length`` counts what follows it. The CRC-32C covers everything from ``attributes`` on, which lets a broker stamp
+offset and leader epoch without changing it. The records inside a batch are read in
 ``muster.actors.log.format.records``.
 """
 
@@ -34,7 +34,7 @@ Buffer = bytes | bytearray | memoryview
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
 LENGTH_OVERHEAD = 12
-"""Bytes of a batch that its ``length`` does not count."""
+"""Bytes of a batch that its ``length`` does not include."""
 NO_PRODUCER = -1
 NO_SEQUENCE = -1
 MAX_SEQUENCE = 0x7FFFFFFF
@@ -102,7 +102,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; after 2^31-1 comes 0. -1 without a producer id."""
+        """Sequence of the last record; 2^31-1 is followed by 0. -1 without a producer id."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
@@ -116,12 +116,12 @@ def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
 
 
 def is_plausible(header: BatchHeader) -> bool:
-    """Whether a batch can be walked over by this header."""
+    """Whether the header's length can be used to find the next batch."""
     return header.magic == 2 and header.length >= HEADER_BYTES - LENGTH_OVERHEAD and header.last_offset_delta >= 0
 
 
 def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """(index, header) of each batch. CorruptMessage at the first that is not whole."""
+    """(index, header) of each batch. CorruptMessage at the first incomplete one."""
     at = 0
     while at < len(buffer):
         header = read_header(buffer, at)
@@ -132,10 +132,10 @@ def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def find_damage(content: Buffer, first_offset: int, end_offset: int) -> tuple[int, str] | None:
-    """(index, what is wrong there) of the first byte at which no sound batch begins; None if all are whole and sound.
+    """(index, what is wrong there) of the first byte where no sound batch begins; None if all are whole and sound.
 
-    Offsets ascend from ``first_offset`` on and end at ``end_offset`` or before. In one loop, since all that is fetched
-    goes through it.
+    Offsets must ascend from ``first_offset`` and end at ``end_offset`` or before. This is a single loop because all
+    fetched data passes through it.
     """
     view, at, size = memoryview(content), 0, len(content)
     unpack, offset = _CHECKED.unpack_from, first_offset
@@ -155,16 +155,16 @@ def find_damage(content: Buffer, first_offset: int, end_offset: int) -> tuple[in
 
 
 def crc_matches(batch: Buffer, header: BatchHeader) -> bool:
-    """Whether the bytes of one batch are those that its CRC was computed of."""
+    """Whether the bytes of a batch match its CRC."""
     return bool(crc32c(memoryview(batch)[_ATTRIBUTES_AT:]) == header.crc)
 
 
 def check_client_batch(records: Buffer, max_message_bytes: int) -> BatchHeader:
-    """The header of the one batch that a Produce request may carry per partition (v3 and later).
+    """Check the one batch that a Produce request may carry per partition (v3 and later). Returns its header.
 
     As Kafka's ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords and
     LogValidator.validateBatch: raises InvalidRecord, CorruptMessage, UnsupportedMessageFormat,
-    UnsupportedCompression, MessageTooLarge, InvalidTimestamp or InvalidTxnState. Unlike Kafka it does not
+    UnsupportedCompression, MessageTooLarge, InvalidTimestamp or InvalidTxnState. Unlike Kafka, it does not
     decompress the records: what the CRC covers is stored as the producer sent it.
     """
     if not records:
@@ -215,13 +215,13 @@ def _check_count(header: BatchHeader) -> None:
 
 
 def stamp(batch: bytearray, base_offset: int, leader_epoch: int) -> None:
-    """Write the two fields that are the log's own."""
+    """Write the two fields that the log assigns."""
     length = int.from_bytes(batch[8:LENGTH_OVERHEAD], "big")
     _PREFIX.pack_into(batch, 0, base_offset, length, leader_epoch)
 
 
 def stamp_log_append_time(batch: bytearray, now_ms: int) -> None:
-    """Make ``now_ms`` the timestamp of every record of the batch, as message.timestamp.type=LogAppendTime asks."""
+    """Make ``now_ms`` the timestamp of every record of the batch, as message.timestamp.type=LogAppendTime requires."""
     attributes = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_AT)[0]
     _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_AT, attributes | _LOG_APPEND_TIME)
     _TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, now_ms)

@@ -13,11 +13,11 @@ from muster.actors.log.format.batch import Buffer
 NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = CODECS = range(5)
 """As in the lowest bits of a batch's attributes."""
 PRODUCER = "producer"
-"""compression.type: a batch stays as its producer compressed it."""
+"""compression.type: a batch keeps its producer's compression."""
 CODEC_OF = {"uncompressed": NO_COMPRESSION, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 """The other values of compression.type."""
 MAX_RECORDS_BYTES = 256 << 20
-"""No batch is decompressed to more than this: a batch of a few bytes may claim to hold terabytes."""
+"""The limit of decompressed records per batch: a batch of a few bytes may claim to hold terabytes."""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_VERSIONS = bytes((0, 0, 0, 1)) * 2
@@ -26,12 +26,12 @@ _XERIAL_BLOCK_BYTES = 32 << 10
 
 
 def compress(codec: int, payload: bytes) -> bytes:
-    """The bytes of a batch's records as the codec stores them. KeyError for a codec that does not exist."""
+    """The records of a batch, compressed with the codec. KeyError for a codec that does not exist."""
     return _COMPRESS[codec](payload)
 
 
 def decompress(codec: int, payload: Buffer) -> bytes:
-    """The records' bytes. CorruptMessage if they cannot be had or are more than MAX_RECORDS_BYTES."""
+    """The records' bytes. CorruptMessage if they cannot be decompressed or exceed MAX_RECORDS_BYTES."""
     try:
         return _DECOMPRESS[codec](payload)
     except KeyError:
@@ -42,7 +42,7 @@ def decompress(codec: int, payload: Buffer) -> bytes:
 
 def _into_memory(decompress_into: Callable[[Buffer, mmap.mmap], int]) -> Callable[[Buffer], bytes]:
     def run(payload: Buffer) -> bytes:
-        with mmap.mmap(-1, MAX_RECORDS_BYTES) as room:  # only the pages that are written take memory
+        with mmap.mmap(-1, MAX_RECORDS_BYTES) as room:  # only pages that are written take memory
             return room[: decompress_into(payload, room)]
 
     return run
@@ -80,7 +80,7 @@ def _to_xerial(payload: bytes) -> bytes:
 
 
 def _to_lz4(payload: bytes) -> bytes:
-    """A frame of independent blocks: Java's client reads no others."""
+    """A frame of independent blocks: Java's client can only read these."""
     compressor = cramjam.lz4.Compressor(block_linked=False)
     compressor.compress(payload)
     return bytes(compressor.finish())

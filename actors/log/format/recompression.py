@@ -1,4 +1,4 @@
-"""What compression.type makes of a client's batch."""
+"""Converts a client's batch to the codec of compression.type."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from muster.actors.log.format.compression import compress, decompress
 
 
 def recompressed(batch: Buffer, header: BatchHeader, codec: int) -> bytearray:
-    """The same records in another codec, with all else that the header says. CorruptMessage if they cannot be read."""
+    """The same records and header fields in another codec. CorruptMessage if the records cannot be read."""
     payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes])
     changed = bytearray(HEADER_BYTES) + compress(codec, payload)
     attributes = header.attributes & ~CODEC_MASK | codec

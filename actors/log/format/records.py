@@ -39,7 +39,7 @@ class Record(NamedTuple):
 
 
 def read_records(batch: Buffer, header: BatchHeader) -> Iterator[Record]:
-    """The records of one whole batch, in order. CorruptMessage or UnsupportedCompression for what cannot be read."""
+    """The records of one whole batch, in order. CorruptMessage or UnsupportedCompression if they cannot be read."""
     payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes])
     append_ms = header.max_timestamp_ms if header.has_log_append_time else None
     at = 0
@@ -73,20 +73,20 @@ def _read_record(payload: bytes, at: int, header: BatchHeader, append_ms: int | 
 
 
 class RawRecord(NamedTuple):
-    """Where a record lies in the decompressed records of its batch, and what the cleaner has to know of it."""
+    """Where a record lies in the decompressed records of its batch, and what the cleaner needs to know of it."""
 
     start: int
     end: int
     timestamp_delta: int
     rest_at: int
-    """Of what follows the timestamp: it does not depend on the batch's base timestamp."""
+    """Position of the part after the timestamp, which does not depend on the batch's base timestamp."""
     offset: int
     key: bytes | None
     has_value: bool
 
 
 def scan_records(payload: bytes, header: BatchHeader) -> Iterator[RawRecord]:
-    """The records of one batch, from what ``decompress`` gave. CorruptMessage."""
+    """The records of one batch, from the output of ``decompress``. CorruptMessage."""
     at = 0
     for _ in range(header.record_count):
         start = at
@@ -110,7 +110,7 @@ def scan_records(payload: bytes, header: BatchHeader) -> Iterator[RawRecord]:
 
 
 def with_timestamp_delta(payload: bytes, record: RawRecord, timestamp_delta: int) -> bytes:
-    """The record's bytes with another distance from the base timestamp."""
+    """The record's bytes with another delta to the base timestamp."""
     body = bytearray(b"\x00")  # attributes: none are defined
     _write_varint(body, timestamp_delta)
     body += payload[record.rest_at : record.end]

@@ -1,12 +1,12 @@
-"""What compaction makes of one batch. No files here.
+"""Compacts a single batch. Nothing here touches files.
 
 The rules are those of Kafka's Cleaner.shouldRetainRecord and MemoryRecords.filterTo: a record stays if no later one
 has its key. A tombstone (a record without value) stays until its batch's delete horizon (KIP-534): the first run that
-sees it puts ``now + delete.retention.ms`` into the batch's base timestamp and sets bit 6 of the attributes, so that
-whoever reads from the beginning has that long to see it. A record without key goes.
+sees it puts ``now + delete.retention.ms`` into the batch's base timestamp and sets bit 6 of the attributes, which gives
+a client that reads from the beginning that long to see it. A record without key is removed.
 
 A batch keeps its offsets, producer, sequence and codec. With no record left, it stays as a header alone where it is
-needed: as one of the last of its producer, and at the end of a segment.
+needed: as one of the last batches of its producer, and at the end of a segment.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from muster.actors.log.format.compression import NO_COMPRESSION, compress, decom
 from muster.actors.log.format.records import RawRecord, scan_records, with_timestamp_delta
 
 BYTES_PER_KEY = 160
-"""What a key takes in a :class:`KeyMap`, measured: the dict's slot, 16 bytes of key, the offset."""
+"""Measured memory of a key in a :class:`KeyMap`: the dict's slot, 16 bytes of key, the offset."""
 _DIGEST_BYTES = 16
 _DELETE_HORIZON = 0x40
 
 
 def delete_horizon_ms(header: BatchHeader) -> int | None:
-    """When the batch's tombstones may go; None if the cleaner has not seen them yet."""
+    """When the batch's tombstones may be removed; None if the cleaner has not seen them yet."""
     return header.base_timestamp_ms if header.attributes & _DELETE_HORIZON else None
 
 
 def check_keys(batch: Buffer, header: BatchHeader) -> None:
-    """That every record of a client's batch has a key. InvalidRecord, CorruptMessage."""
+    """Check that every record of a client's batch has a key. InvalidRecord, CorruptMessage."""
     payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes])
     for index, record in enumerate(scan_records(payload, header)):
         if record.key is None:
@@ -42,7 +42,7 @@ def check_keys(batch: Buffer, header: BatchHeader) -> None:
 class KeyMap:
     """The last offset of each key in a part of the log, in bounded memory.
 
-    Long keys are known by 16 bytes of BLAKE2b, as Kafka knows all by their MD5.
+    Long keys are represented by 16 bytes of BLAKE2b, just as Kafka represents all keys by their MD5.
     """
 
     def __init__(self, buffer_bytes: int) -> None:
@@ -50,9 +50,9 @@ class KeyMap:
         self._offsets: dict[bytes, int] = {}
 
     def add_batch(self, batch: bytes, header: BatchHeader) -> bool:
-        """Take in the batch that comes next; False, and nothing is taken in, if there is no room for all its keys.
+        """Add the next batch. Returns False, and adds nothing, if there is no room for all its keys.
 
-        The first batch always finds room. CorruptMessage.
+        The first batch always fits. CorruptMessage.
         """
         if self._offsets and len(self._offsets) + header.record_count > self._room:
             return False
@@ -79,16 +79,16 @@ def _payload(batch: bytes, header: BatchHeader) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Compactor:
-    """One run over a log."""
+    """A single run over a log."""
 
     keys: KeyMap
     now_ms: int
     delete_retention_ms: int
     producers_batches: AbstractSet[int]
-    """Base offsets of the batches that idempotence needs."""
+    """Base offsets of the batches that idempotence requires."""
 
     def compact(self, batch: bytes, header: BatchHeader, *, is_last: bool) -> bytes | None:
-        """What stays of the batch: all (the same object), less, or None. ``is_last``: at the end of its segment.
+        """What stays of the batch: all (the same object), less, or None. ``is_last``: the last batch of its segment.
 
         CorruptMessage.
         """
@@ -111,7 +111,7 @@ class Compactor:
 
 
 def _rebuilt(header: BatchHeader, payload: bytes, kept: list[RawRecord], horizon_ms: int | None) -> bytes:
-    """The batch with these of its records; with a delete horizon, if it is to get one."""
+    """The batch with these of its records, and with a delete horizon if one is given."""
     base_ms, attributes = header.base_timestamp_ms, header.attributes
     codec = header.codec if kept else NO_COMPRESSION
     attributes = attributes & ~CODEC_MASK | codec

@@ -1,9 +1,9 @@
-"""When what was written is made durable: flush.messages and flush.ms of the topic.
+"""When written records are made durable: flush.messages and flush.ms of the topic.
 
-With flush.messages=1, which is the default here and not in Kafka, every commit is synced before it is acknowledged.
-Above that, records are acknowledged when they are in the page cache, as by a Kafka broker: they outlive the process,
-but not the machine. Then they are synced when so many have gathered, when the first of them has waited for flush.ms,
-when their segment is closed, and when the log is.
+With flush.messages=1, which is the default here but not in Kafka, every commit is synced before it is acknowledged.
+Above that, records are acknowledged once they are in the page cache, as by a Kafka broker: they survive the process,
+but not the machine. They are then synced when that many have accumulated, when the first of them has waited for
+flush.ms, when their segment is closed, and when the log is closed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MAX_S = 3600.0
 
 
 class Flushing:
-    """Of one log. ``wake`` has the writer run although nothing is to be written."""
+    """The flush state of one log. ``wake`` makes the writer run even without anything to write."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -28,26 +28,26 @@ class Flushing:
 
     @property
     def is_behind(self) -> bool:
-        """Whether anything is acknowledged and not synced."""
+        """Whether any acknowledged record is not synced."""
         return self._records > 0
 
     def wants_sync(self, batches: Sequence[Buffer], config: LogConfig) -> bool:
-        """Whether a commit of these batches is to be synced."""
+        """Whether a commit of these batches must be synced."""
         if self.is_due or not batches or config.flush_messages <= 1:
             return self.is_due or bool(batches)
         return self._records + _records_in(batches) >= config.flush_messages
 
     def synced(self) -> None:
-        """Nothing is left. In any thread."""
+        """Everything is synced. For any thread."""
         self._records = 0
         self.is_due = False
 
     def written(self, batches: Sequence[Buffer]) -> None:
-        """They were written and not synced. In any thread."""
+        """These batches were written but not synced. For any thread."""
         self._records += _records_in(batches)
 
     def arm(self, config: LogConfig) -> None:
-        """After a commit, on the event loop."""
+        """Start or stop the timer. Call after each commit, on the event loop."""
         if self.is_behind and self._timer is None:
             wait_s = min(config.flush_ms / 1000, _MAX_S)
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._expired)

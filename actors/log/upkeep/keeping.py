@@ -1,4 +1,4 @@
-"""What a writer keeps beside its segments, and what it does about one that is found corrupt while it runs."""
+"""The files that a writer keeps beside its segments, and the handling of segments found corrupt while it runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Keeper:
-    """Of one log. Recovery point, indexes and snapshots: none of them is needed, all make the next opening better."""
+    """Recovery point, indexes and snapshots of one log: all optional, all make the next opening better."""
 
     def __init__(
         self,
@@ -31,9 +31,9 @@ class Keeper:
         threads: Executor,
         segments: Callable[[], list[Segment]],
     ) -> None:
-        """``segments``: those of the log, the last being written to."""
+        """``segments``: those of the log; the last is written to."""
         self.refusal: StorageError | None = None
-        """Why nothing may be appended: the segment that is written to is damaged."""
+        """Why appends are refused: the segment that is written to is damaged."""
         self._directory = directory
         self._claim = claim
         self._disk = disk
@@ -49,7 +49,7 @@ class Keeper:
         return sum(segment.corrupt is not None for segment in self._segments())
 
     def refuse(self, reason: str) -> None:
-        """Let nothing be appended from now on."""
+        """Refuse all appends from now on."""
         self.refusal = StorageError(f"{self._directory.name} takes no writes: {reason}")
 
     def watch(self, segment: Segment) -> None:
@@ -57,20 +57,20 @@ class Keeper:
         segment.on_corrupt = self._found_corrupt
 
     def committed(self, segment: Segment, batches: list[bytearray]) -> None:
-        """The batches lie behind the segment's size, are durable, and the claim held after that. In a thread."""
+        """The batches behind the segment's size are durable, and the claim held after that. In a thread."""
         size_bytes = segment.size_bytes + sum(map(len, batches))
         next_offset = read_header(batches[-1]).next_offset if batches else segment.next_offset
         self._recovery_point.move(RecoveryPoint(segment.name, size_bytes, next_offset))
 
     def closed(self, segment: Segment, producers: snapshot.Entries) -> None:
-        """Nothing more is written to the segment; ``producers`` is what is known at its end."""
+        """The segment is complete; ``producers`` is the state at its end."""
         loop = asyncio.get_running_loop()
         keeping = loop.run_in_executor(self._threads, loading.keep, segment, producers, self._disk)
         self._keeping.add(keeping)
         keeping.add_done_callback(self._keeping.discard)
 
     async def close(self, segment: Segment, producers: snapshot.Entries) -> None:
-        """Keep those of the last segment, too. May be called again."""
+        """Write these files for the last segment, too. May be called again."""
         if segment.fd >= 0:
             self.closed(segment, producers)
         if self._keeping:

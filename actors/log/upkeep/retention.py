@@ -1,7 +1,7 @@
-"""Which segments are to go: by age and size (cleanup.policy=delete), and by DeleteRecords.
+"""Selects the segments to remove: by age and size (cleanup.policy=delete), and for DeleteRecords.
 
-The rules are those of Kafka's UnifiedLog.deleteOldSegments: whole segments, from the oldest on, as long as each one
-qualifies. A segment is as old as its largest timestamp, or as its file if its records have none.
+The rules are those of Kafka's UnifiedLog.deleteOldSegments: whole segments, starting with the oldest, as long as each
+one qualifies. A segment's age is that of its largest timestamp, or of its file if its records have no timestamps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from muster.actors.log.upkeep.segment_replacement import Change
 
 
 def is_roll_due(writer: Committer, now_ms: int) -> bool:
-    """Whether the last segment has to be closed: it is too old, or it is to be removed like all before it."""
+    """Whether the last segment must be closed: it is too old, or it expires like all segments before it."""
     *_, active = segments = writer.segments
     if not active.size_bytes:
         return False
@@ -25,7 +25,7 @@ def is_roll_due(writer: Committer, now_ms: int) -> bool:
 
 
 def expired(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> Sequence[Segment]:
-    """The oldest ones that go by age or size. ``segments`` are all of the log, the last included. OSError."""
+    """The oldest segments, expired by age or size. ``segments`` are all of the log, including the last. OSError."""
     if not config.deletes:
         return ()
     return segments[: max(_too_old(segments, config.retention_ms, now_ms), _too_many(segments, config.retention_bytes))]
@@ -36,7 +36,7 @@ def _too_old(segments: Sequence[Segment], retention_ms: int, now_ms: int) -> int
     if retention_ms != FOR_EVER:
         for index, segment in enumerate(segments):
             if segment.fd < 0 or not segment.size_bytes:
-                continue  # it holds nothing that can be read: it goes with those behind it
+                continue  # nothing in it can be read: it is removed with the segments behind it
             if now_ms - _largest_timestamp_ms(segment) <= retention_ms:
                 break
             count = index + 1
@@ -62,7 +62,7 @@ def _too_many(segments: Sequence[Segment], retention_bytes: int) -> int:
 
 
 def expiry(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> Change | None:
-    """The change that removes what is expired; the last segment stays. OSError."""
+    """The change that removes the expired segments, except the last segment. OSError."""
     removed = expired(segments, config, now_ms)[: len(segments) - 1]
     if not removed:
         return None
@@ -70,7 +70,7 @@ def expiry(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> Chang
 
 
 def deletion(segments: Sequence[Segment], log_start_offset: int, new_start: int) -> Change | None:
-    """The change that moves the log start, with the closed segments that are wholly below it; None if it is there."""
+    """The change that moves the log start and removes closed segments wholly below it; None if it is there already."""
     if new_start <= log_start_offset:
         return None
     ends = (following.base_offset for following in segments[1:])

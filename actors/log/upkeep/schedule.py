@@ -1,4 +1,4 @@
-"""What an actor does with its logs now and then: remove what is too old, compact what can be compacted."""
+"""The periodic work of an actor on its logs: retention and compaction."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Work = Callable[[PartitionLog], Awaitable[object]]
 
 
 class Upkeep:
-    """Of all logs of one actor, one after the other. For one event loop."""
+    """The work on all logs of one actor, one log after the other. For one event loop."""
 
     def __init__(self, logs: Logs, *, retention_interval_ms: int, cleaner_interval_ms: int) -> None:
-        """``logs`` tells which there are; it is asked each time. It may open some, and must not raise."""
+        """``logs`` returns the logs that exist. It is called each time, may open some, and must not raise."""
         self._logs = logs
         self._intervals_s: dict[Work, float] = {}
         self._reconfigured = asyncio.Event()
@@ -27,7 +27,7 @@ class Upkeep:
         self._tasks: list[asyncio.Task[None]] = []
 
     def configure(self, *, retention_interval_ms: int, cleaner_interval_ms: int) -> None:
-        """Go by these intervals from now on: whoever waits begins anew."""
+        """Apply these intervals from now on. Waiting tasks start a new wait."""
         intervals_s: dict[Work, float] = {
             PartitionLog.apply_retention: retention_interval_ms / 1000,
             PartitionLog.clean: cleaner_interval_ms / 1000,
@@ -38,12 +38,12 @@ class Upkeep:
             reconfigured.set()
 
     def start(self) -> None:
-        """Begin, after the first interval."""
+        """Start, with a wait of one interval first."""
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._run(work)) for work in self._intervals_s]
 
     async def stop(self) -> None:
-        """Begin nothing any more. What is under way at a log ends with it: see ``PartitionLog.close``."""
+        """Start no more work. Work in progress ends when its log is closed: see ``PartitionLog.close``."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,16 +1,16 @@
-"""The one way in which parts of a log are removed or replaced, and its start moves.
+"""The only way to remove or replace parts of a log, and to move its start.
 
-Whatever it is (retention, DeleteRecords, the cleaner), it is a :class:`Change` that is decided when its turn comes,
-and carried out in this order:
+Retention, DeleteRecords and the cleaner all make a :class:`Change`. It is decided when its turn comes, and carried out
+in this order:
 
-1. new files are whole and durable already; no manifest lists them, so they are nothing yet;
+1. new files are whole and durable already; no manifest lists them, so they do not count yet;
 2. the epoch's own manifest is replaced, durably;
-3. the claim is looked at; only if it still holds
-4. memory follows, and what the manifest does not list any more is removed.
+3. the claim is checked; only if it still holds
+4. memory is updated, and files that the manifest no longer lists are removed.
 
-Why that is safe beside a fenced twin: ``muster.actors.log.partition``. A step that fails leaves everything in place;
-which of the two manifests is on the disk is then unknown, and the same to every reader. Nothing is removed until a
-later change has come to its end.
+``muster.actors.log.partition`` explains why that is safe beside a fenced writer. A step that fails leaves everything
+in place; it is then unknown which of the two manifests is on the disk, and both mean the same to every reader. Nothing
+is removed until a later change completes.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _THREADS = ThreadPoolExecutor(max_workers=4, thread_name_prefix="log-rewrite")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is to become of the closed segments. All fields but one may be left out."""
+    """A change of the closed segments. All fields but one may be left out."""
 
     log_start_offset: int = 0
-    """Takes effect if it is higher than the present one. Not above the high watermark."""
+    """Takes effect if higher than the current one. Not above the high watermark."""
     cleaned_offset: int = 0
     """Likewise."""
     removed: tuple[Segment, ...] = ()
-    """Closed segments that go, one after the other in the log."""
+    """Closed segments to remove, adjacent in the log."""
     replacement: Segment | None = None
-    """Comes in the place of the removed ones. Durable."""
+    """Replaces the removed segments. Durable."""
 
 
 class SegmentReplacer:
-    """Of one log. For the event loop's thread."""
+    """The replacer of one log. For the event loop's thread."""
 
     def __init__(
         self,
@@ -73,17 +73,17 @@ class SegmentReplacer:
         self._changed = changed
         self._turn = asyncio.Lock()
         self._dead: set[Path] = set()
-        """Segment files that are not part of the log any more."""
+        """Segment files that are no longer part of the log."""
 
     async def apply(self, decide: Callable[[], Change | None]) -> Change | None:
-        """Carry out what ``decide`` says when all earlier changes are done, if it says anything; what it said.
+        """Carry out the change that ``decide`` returns, if any, once all earlier changes are done. Returns the change.
 
-        Goes on to its end if the caller is cancelled. NotLeader, StorageError, and what ``decide`` raises.
+        Continues if the caller is cancelled. NotLeader, StorageError, and what ``decide`` raises.
         """
         return await asyncio.shield(asyncio.ensure_future(self._apply(decide)))
 
     async def settled(self) -> None:
-        """Wait until no change is under way."""
+        """Wait until no change is in progress."""
         async with self._turn:
             pass
 
@@ -127,7 +127,7 @@ class SegmentReplacer:
         )
 
     def _persist(self, manifest: Manifest) -> None:
-        """In a thread. Whoever is no longer the leader hears that rather than what it led to."""
+        """In a thread. A writer that is no longer the leader gets NotLeader instead of the disk's error."""
         try:
             manifest.write(self._directory, self._disk)
         except OSError:
@@ -150,13 +150,13 @@ class SegmentReplacer:
         self._changed()
 
     def _discard(self, replacement: Segment | None) -> None:
-        """The manifest on the disk may list it: it can go only when a later one is there."""
+        """The manifest on the disk may list it: it can be removed only once a later manifest is there."""
         if replacement is not None:
             replacement.close()
             self._dead.add(replacement.path)
 
     def _remove_dead(self) -> None:
-        """In a thread. A file goes after those that lie beside it, so that none of them is left alone."""
+        """In a thread. Removes a segment file after the files beside it, so none of them is left alone."""
         stems = {path.stem: path for path in self._dead}
         try:
             found = sorted(

@@ -1,1 +1,1 @@
-"""What coordinators leave behind: the rebalance journal, and the tables of commits, group events and registrations."""
+"""The history that coordinators write: rebalance journal, and tables of commits, group events and registrations."""
