@@ -1,11 +1,11 @@
 """The group coordinator of one ``__consumer_offsets`` partition: a deterministic state machine.
 
-No I/O, no clock, no randomness: time and ids are arguments. Every method that can change something gives an
-Outcome. The shell loads it with :meth:`Coordinator.replay` and :meth:`Coordinator.loaded`, feeds requests and time,
-appends what it is given, and says when that is durable. When an append has failed the shell reports it and starts
-again from the log, with a new Coordinator.
+No I/O, no clock, no randomness: time and ids are arguments. Every method that can change state returns an Outcome.
+The shell loads the coordinator with :meth:`Coordinator.replay` and :meth:`Coordinator.loaded`, passes it requests and
+time, appends the records that it returns, and reports when they are durable. After a failed append, the shell reports
+the failure and starts again from the log, with a new Coordinator.
 
-Every token is answered exactly once, at the latest when the coordinator resigns.
+Every token gets exactly one response, at the latest when the coordinator resigns.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class Coordinator:
     """Owns the groups that hash to one partition, during one leader epoch."""
 
     def __init__(self, *, partition: int, epoch: int, config: GroupConfig, new_id: Callable[[], str]) -> None:
-        """``new_id`` gives the random part of member ids, a UUID in production."""
+        """``new_id`` returns the random part of member ids, a UUID in production."""
         self._shard = Shard(partition=partition, epoch=epoch, config=config, new_id=new_id)
         self._phase = Phase.LOADING
         self._skipped: dict[int, tuple[int, int]] = {}
 
     def configure(self, config: GroupConfig) -> None:
-        """Obey another configuration from the next step on."""
+        """Apply another configuration from the next step on."""
         self._shard.config = config
 
     @property
@@ -80,18 +80,18 @@ class Coordinator:
 
     @property
     def hard_state(self) -> HardState:
-        """What the log says, with everything that was given out to be appended. To be read only."""
+        """The state of the log, including everything returned to be appended. Read only."""
         return self._shard.hard
 
     @property
     def groups(self) -> dict[GroupId, Group]:
-        """The groups in memory. To be read only."""
+        """The groups in memory. Read only."""
         return self._shard.groups
 
     def replay(self, offset: int, record: Record, timestamp_ms: int) -> None:
-        """Apply a record of the log, in its order. CorruptRecord if it cannot be read: the partition cannot load.
+        """Apply a record of the log, in log order. CorruptRecord if it is unreadable: the partition cannot load.
 
-        Types that only KIP-848 and share groups use are skipped; ``loaded`` tells how many.
+        Types that only KIP-848 and share groups use are skipped; ``loaded`` reports how many.
         """
         applied = self._shard.hard.replay(record)
         if isinstance(applied, UnknownKey):
@@ -99,7 +99,7 @@ class Coordinator:
             self._skipped[applied.key_type] = (count + 1, first)
 
     def loaded(self, now_ms: int) -> Outcome:
-        """The whole log was replayed: serve. Every member has a whole session from now."""
+        """The whole log was replayed: start serving. Every member gets a full session timeout from now."""
         shard = self._shard
         shard.begin(now_ms)
         self._phase = Phase.ACTIVE
@@ -112,7 +112,7 @@ class Coordinator:
         return shard.finish()
 
     def step(self, request: Request, context: Context, token: Token, now_ms: int) -> Outcome:
-        """Take a request. No reply under its token, here or later from ``written``: it is parked."""
+        """Handle a request. If its token gets no reply, here or later from ``written``, the request is parked."""
         shard = self._shard
         shard.begin(now_ms)
         try:
@@ -133,23 +133,23 @@ class Coordinator:
         return self._shard.finish()
 
     def next_deadline_ms(self) -> int | None:
-        """When to ``tick``, perhaps only to learn that there is nothing to do yet; None: never, as things are."""
+        """When to call ``tick``, possibly before anything is due; None: never, in the current state."""
         return self._shard.timers.next_ms()
 
     def written(self, write: WriteId, now_ms: int) -> Outcome:
-        """The records of that write, and all before, are durable."""
+        """The records of that write and all earlier ones are durable."""
         self._shard.begin(now_ms)
         self._shard.written(write)
         return self._shard.finish()
 
     def write_failed(self, write: WriteId, error: ErrorCode, now_ms: int) -> Outcome:
-        """The records of that write, and all after, are not in the log. ``error`` is the log's own."""
+        """The records of that write and all later ones are not in the log. ``error`` is the log's error."""
         self._shard.begin(now_ms)
         self._shard.write_failed(write, error)
         return self._shard.finish()
 
     def resign(self, now_ms: int) -> Outcome:
-        """Serve no more: whatever waits is answered NOT_COORDINATOR. Registrations stay; the next owner has them."""
+        """Stop serving: waiting requests get NOT_COORDINATOR. Registrations stay; the next owner has them."""
         shard = self._shard
         shard.begin(now_ms)
         self._phase = Phase.RESIGNED
@@ -163,14 +163,14 @@ class Coordinator:
         return shard.finish()
 
     def topics_deleted(self, topics: Collection[str], now_ms: int) -> Outcome:
-        """These topics exist no more: remove their offsets. Nothing happens unless the coordinator is active."""
+        """These topics were deleted: remove their offsets. Does nothing unless the coordinator is active."""
         self._shard.begin(now_ms)
         if self._phase is Phase.ACTIVE:
             offsets.topics_deleted(self._shard, topics)
         return self._shard.finish()
 
     def registrations(self) -> tuple[Registration, ...]:
-        """Everybody who consumes for a group of this partition, as last stated. Complete once loaded."""
+        """All clients that consume for a group of this partition, as last reported. Complete once loaded."""
         return self._shard.registry.registrations()
 
     def waiting(self) -> tuple[RebalanceWait, ...]:
@@ -196,7 +196,7 @@ class Coordinator:
             rebalance.prepare(shard, group, Cause.TOO_MANY_MEMBERS)
 
     def _check(self, request: Request, context: Context) -> None:
-        """What is refused before the group is looked at, in Kafka's order."""
+        """The checks that come before any look at the group, in Kafka's order."""
         check_arguments(self._shard.config, request, context)
         if self._phase is Phase.ACTIVE or (self._phase is Phase.LOADING and isinstance(request, Heartbeat)):
             return

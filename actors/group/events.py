@@ -1,8 +1,8 @@
-"""What operators want to know of the groups of a partition: for metrics, the journal and the log.
+"""Events in the groups of a partition, for operators: they feed metrics, the journal and the log.
 
-Events come in the order in which things happened, each with the time of its step. What a JoinGroup or SyncGroup did
-to its member comes before what it did to the group; who was removed or added comes before the rebalance that this
-starts, in the same step. Heartbeats are none.
+Events come in the order in which they happened, each with the time of its step. The effects of a JoinGroup or
+SyncGroup on its member come before those on the group; removed and added members come before the rebalance that this
+starts, in the same step. Heartbeats cause no events.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Cause(StrEnum):
 
 
 class Removal(StrEnum):
-    """Why a member was removed without its asking."""
+    """Why a member was removed without its request."""
 
     SESSION_EXPIRED = "session expired"
     JOIN_EXPIRED = "new member waited too long"
@@ -40,7 +40,7 @@ class Removal(StrEnum):
 
 
 class PendingEnd(StrEnum):
-    """Why a handed-out member id is not awaited any more."""
+    """Why a handed-out member id is no longer awaited."""
 
     JOINED = "joined"
     LEFT = "left"
@@ -60,49 +60,49 @@ class GroupRestored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceStarted:
-    """The group is PreparingRebalance. A rebalance of it that was not over yet has thereby ended."""
+    """The group is PreparingRebalance. This ends any earlier rebalance of the group that was not over."""
 
     group: GroupId
     cause: Cause
     member_id: MemberId
-    """Who caused it; "" where that was no single member."""
+    """The member that caused it; "" if no single member did."""
     client_id: str | None
     host: str
     group_instance_id: str | None
     reason: str | None
-    """What the member gave as its reason: JoinGroup v8, LeaveGroup v5 (KIP-800)."""
+    """The reason that the member sent: JoinGroup v8, LeaveGroup v5 (KIP-800)."""
     from_state: GroupState
-    """Out of Empty the group waits for ``group.initial.rebalance.delay.ms`` first."""
+    """After Empty, the group first waits for ``group.initial.rebalance.delay.ms``."""
     generation: int
     """The last one."""
     members: tuple[Who, ...] = field(repr=False)
-    """Those that are members now: without who left, with who was added."""
+    """The current members: without those that left, with those that were added."""
     joined: frozenset[MemberId] = field(repr=False)
-    """Those of them whose JoinGroup is here already."""
+    """The members whose JoinGroup has already arrived."""
     pending: tuple[Who, ...] = field(repr=False)
     """Handed-out ids that are awaited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationCompleted:
-    """The join phase ended: with members the assignment is awaited, without the group is Empty."""
+    """The join phase ended. With members the assignment is awaited; without members the group is Empty."""
 
     group: GroupId
     generation: int
     members: int
     duration_ms: int
-    """Since the rebalance was started."""
+    """Since the rebalance started."""
     protocol_type: str | None
     protocol: str | None
     """None if the group is Empty."""
     leader: MemberId | None
     subscriptions: tuple[tuple[Who, bytes], ...] = field(repr=False)
-    """Each member's metadata for the protocol, of its last JoinGroup."""
+    """Each member's metadata for the protocol, from its last JoinGroup."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentStored:
-    """The leader's assignment is in the log, the group Stable. Whoever has sent SyncGroup is answered."""
+    """The leader's assignment is in the log, the group Stable. Members that have sent SyncGroup are answered."""
 
     group: GroupId
     generation: int
@@ -114,14 +114,14 @@ class AssignmentStored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceAborted:
-    """The coordinator resigned in the middle, or the new group could not be written."""
+    """The coordinator resigned during the rebalance, or the new group could not be written."""
 
     group: GroupId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberAdded:
-    """Somebody new, whose first JoinGroup this is (or whose second, with the id that it was handed)."""
+    """A new member, with its first JoinGroup (or its second, with the id that was handed out)."""
 
     group: GroupId
     member: Who
@@ -129,7 +129,7 @@ class MemberAdded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberJoined:
-    """A JoinGroup was accepted, of a new member or a known one; perhaps it is answered at once."""
+    """A JoinGroup of a new or known member was accepted; it may be answered immediately."""
 
     group: GroupId
     member_id: MemberId
@@ -172,7 +172,7 @@ class StaticMemberReplaced:
     old_member_id: MemberId
     new_member_id: MemberId
     client_id: str | None
-    """Of the new one, as its host."""
+    """Of the new member, like its host."""
     host: str
 
 
@@ -193,20 +193,20 @@ class PendingMemberRemoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceStuck:
-    """A phase of a rebalance lasts longer than ``rebalance.stuck.ms``. Once per phase."""
+    """A phase of a rebalance takes longer than ``rebalance.stuck.ms``. Once per phase."""
 
     group: GroupId
     state: GroupState
     generation: int
-    """The last one in PreparingRebalance, the one that waits for its assignment in CompletingRebalance."""
+    """In PreparingRebalance the last one, in CompletingRebalance the one that waits for its assignment."""
     duration_ms: int
     members: tuple[Who, ...] = field(repr=False)
-    """Whose JoinGroup or SyncGroup is awaited; in CompletingRebalance the leader first, if it is one of them."""
+    """The members whose JoinGroup or SyncGroup is awaited; in CompletingRebalance the leader first, if awaited."""
     leader: MemberId | None
     pending: tuple[Who, ...] = field(repr=False)
     """Handed-out ids that are awaited, in PreparingRebalance."""
     deadline_ms: int | None
-    """When the phase ends by itself, ms since the Unix epoch."""
+    """When the phase ends on its own, ms since the Unix epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +215,7 @@ class RebalanceMovedOn:
 
     group: GroupId
     state: GroupState
-    """What the phase was."""
+    """The state that the phase was in."""
     duration_ms: int
 
 
@@ -231,7 +231,7 @@ class CommittedPartition(NamedTuple):
 class OffsetsCommitted:
     group: GroupId
     generation: int | None
-    """None by a consumer with assign(), or by who is none."""
+    """None for a consumer with assign(), or a client that is not a consumer."""
     member_id: MemberId | None
     """None without a generation."""
     client_id: str | None
@@ -266,7 +266,7 @@ class OffsetsExpired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsDeleted:
-    """By OffsetDelete or DeleteGroups, or since their topic was deleted."""
+    """By OffsetDelete or DeleteGroups, or because their topic was deleted."""
 
     group: GroupId
     partitions: tuple[RemovedOffset, ...] = field(repr=False)
@@ -285,7 +285,7 @@ class GroupDeleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsSkipped:
-    """Loading met records of a type that this coordinator does not serve; it went on without them."""
+    """Loading found records of a type that this coordinator does not serve, and skipped them."""
 
     key_type: int
     count: int
@@ -334,4 +334,4 @@ ROUTINE = (
     RebalanceMovedOn,
     OffsetsCommitted,
 )
-"""What no log needs as it is: what healthy clients do all day, and what the watchdog says in its own words."""
+"""Events that no log needs as they are: the routine of healthy clients, and what the watchdog logs in its own words."""

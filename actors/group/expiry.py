@@ -1,4 +1,4 @@
-"""Offsets that nobody has used for ``offsets.retention.minutes``, and groups that have nothing left (KIP-211)."""
+"""Expires offsets that were not used for ``offsets.retention.minutes``, and groups that have nothing left (KIP-211)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def arm_expiry(shard: Shard) -> None:
 
 
 def on_expiry(shard: Shard) -> None:
-    """Walk all groups, and come back an interval later."""
+    """Check all groups, and again after an interval."""
     for group in [*shard.groups.values()]:
         _expire(shard, group)
     arm_expiry(shard)
@@ -39,7 +39,7 @@ def _expire(shard: Shard, group: Group) -> None:
 
 
 def _may_expire(group: Group, topic: str) -> bool:
-    """Whether nobody in the group needs the topic's offsets now."""
+    """Whether no member of the group needs the topic's offsets now."""
     if group.is_simple or group.state is GroupState.EMPTY:
         return True
     return (

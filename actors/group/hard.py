@@ -1,4 +1,4 @@
-"""Hard state: what the log says. Only :meth:`HardState.replay` writes it, in normal work and while loading."""
+"""Hard state: the content of the log. Only :meth:`HardState.replay` writes it, while serving and while loading."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Prior = tuple[Key, Value | None]
 
 
 class HardState:
-    """Last value of every key of the partition's log."""
+    """The last value of every key in the partition's log."""
 
     def __init__(self) -> None:
         self.groups: dict[GroupId, GroupMetadata] = {}
@@ -36,7 +36,7 @@ class HardState:
     __hash__ = None  # type: ignore[assignment]
 
     def replay(self, record: Record) -> Prior | UnknownKey:
-        """Apply a record; gives the key and what it held before. CorruptRecord if it cannot be read."""
+        """Apply a record. Returns the key and its previous value. CorruptRecord if it is unreadable."""
         key = decode_key(record.key)
         if isinstance(key, UnknownKey):
             return key
@@ -45,7 +45,7 @@ class HardState:
         return key, prior
 
     def undo(self, priors: Iterable[Prior]) -> None:
-        """Take back what ``replay`` did, latest first."""
+        """Undo ``replay``, latest first."""
         for key, value in priors:
             self._put(key, value)
 
@@ -55,7 +55,7 @@ class HardState:
         return self._offsets.get(key.group, {}).get((key.topic, key.partition))
 
     def offsets(self, group: GroupId) -> dict[TopicPartition, CommittedOffset]:
-        """Committed offsets of a group, to be read only; empty without any."""
+        """Committed offsets of a group, read only; empty without any."""
         return self._offsets.get(group, {})
 
     def offset_count(self) -> int:

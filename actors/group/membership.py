@@ -1,4 +1,4 @@
-"""Who is a member, and how one stops being one. What the group does about it is in ``rebalance``."""
+"""Who is a member, and how membership ends. The reaction of the group is in ``rebalance``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from muster.placement.client import Context
 
 
 def check_member(group: Group, member_id: MemberId, group_instance_id: str | None) -> Member:
-    """The member that a request speaks for.
+    """The member that sent a request.
 
-    Refused with UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID. A static member may leave its instance id out.
+    Refused with UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID. A static member may omit its instance id.
     """
     if group_instance_id is not None:
         current = group.static_members.get(group_instance_id)
@@ -31,9 +31,9 @@ def check_member(group: Group, member_id: MemberId, group_instance_id: str | Non
 
 
 def meet(shard: Shard, group: Group, member: Member, context: Context) -> None:
-    """The member sent a request from there: what its registration says of the client follows, once it differs.
+    """The member sent a request from ``context``. Updates the client in its registration if it differs.
 
-    After loading that is the first time that the principal is known, and whether an empty client id was null.
+    After loading, the principal is known for the first time, and whether an empty client id was null.
     A static member's next process may have come from another host.
     """
     if member.context != context:
@@ -42,7 +42,7 @@ def meet(shard: Shard, group: Group, member: Member, context: Context) -> None:
 
 
 def drop(shard: Shard, group: Group, member: Member, *, left: bool = False) -> None:
-    """Remove a member; ``left``: by its own word. Requests of it that are parked are answered UNKNOWN_MEMBER_ID."""
+    """Remove a member; ``left``: at its own request. Its parked requests are answered UNKNOWN_MEMBER_ID."""
     if join := group.take_parked_join(member):
         shard.reply(join.token, JoinGroupResponse(error=ErrorCode.unknown_member_id, member_id=NO_MEMBER))
     if member.parked_sync is not None:
@@ -54,7 +54,7 @@ def drop(shard: Shard, group: Group, member: Member, *, left: bool = False) -> N
 
 
 def evict(shard: Shard, group: Group, member: Member, cause: Removal) -> None:
-    """Remove a member that did not ask for it."""
+    """Remove a member that did not request it."""
     drop(shard, group, member)
     shard.report(
         MemberExpired(
@@ -69,14 +69,14 @@ def evict(shard: Shard, group: Group, member: Member, cause: Removal) -> None:
 
 
 def forget_pending(shard: Shard, group: Group, member_id: MemberId, cause: PendingEnd) -> None:
-    """An id that was handed out is not awaited any more."""
+    """Stop waiting for a handed-out id."""
     shard.timers.cancel(pending_timer(group, member_id))
     if group.pending_joins.pop(member_id, None) is not None:
         shard.report(PendingMemberRemoved(group=group.id, member_id=member_id, cause=cause))
 
 
 def answer_sync(shard: Shard, group: Group, member: Member, response: SyncGroupResponse) -> None:
-    """Answer the member's parked sync, if any. Its session, which may have ended meanwhile, starts again."""
+    """Answer the member's parked sync, if any. Its session, which may have expired meanwhile, starts again."""
     if member.parked_sync is None:
         return
     shard.reply(member.parked_sync, response)
@@ -85,7 +85,7 @@ def answer_sync(shard: Shard, group: Group, member: Member, response: SyncGroupR
 
 
 def park(shard: Shard, group: Group, member: Member, join: Parked) -> None:
-    """Leave a known member's JoinGroup unanswered until the join phase ends, and take over what it asks for."""
+    """Keep a known member's JoinGroup unanswered until the join phase ends, and adopt its settings."""
     if member.parked_join:
         superseded = JoinGroupResponse(error=ErrorCode.rebalance_in_progress, member_id=member.id)
         shard.reply(member.parked_join.token, superseded)
@@ -101,7 +101,7 @@ def fail_parked(shard: Shard, group: Group, error: ErrorCode) -> None:
 
 
 def fail_parked_of(shard: Shard, group: Group, member: Member, error: ErrorCode) -> None:
-    """Answer the member's parked requests with that error; a join tells the member id it is about."""
+    """Answer the member's parked requests with that error; the response to a join carries its member id."""
     if join := group.take_parked_join(member):
         shard.reply(join.token, JoinGroupResponse(error=error, member_id=member.id))
     if member.parked_sync is not None:
@@ -110,7 +110,7 @@ def fail_parked_of(shard: Shard, group: Group, member: Member, error: ErrorCode)
 
 
 def forget_group(shard: Shard, group: Group) -> None:
-    """Take the group and its timers out of memory."""
+    """Remove the group and its timers from memory."""
     for member in group.members.values():
         shard.timers.cancel(session_timer(group, member))
     for member_id in group.pending_joins:

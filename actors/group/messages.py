@@ -1,6 +1,6 @@
-"""Requests and responses of the group APIs, without Kafka's versions. Durations are milliseconds.
+"""Requests and responses of the group APIs, independent of Kafka's versions. Durations are milliseconds.
 
-``failed`` gives, for any request, the response that says that it failed as a whole.
+``failed`` returns, for any request, the response for a failure of the whole request.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class JoinGroup:
     """(name, subscription), most preferred first."""
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    """JoinGroup v0 has none: its session timeout stands in."""
+    """JoinGroup v0 has none; its session timeout is used instead."""
     reason: str | None = None
 
 
@@ -130,7 +130,7 @@ class CommitPartition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitTopic:
     name: str
-    """"" if the request named the topic by an id that nobody could translate."""
+    """"" if the request named the topic by an id that could not be translated."""
     topic_id: UUID | None = None
     partitions: tuple[CommitPartition, ...]
 
@@ -168,7 +168,7 @@ class OffsetCommitResponse:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchTopic:
     name: str
-    """"" if the request named the topic by an id that nobody could translate."""
+    """"" if the request named the topic by an id that could not be translated."""
     topic_id: UUID | None = None
     partitions: tuple[int, ...]
 
@@ -331,7 +331,7 @@ Response = (
 
 
 def failed(request: Request, error: ErrorCode) -> Response:
-    """The answer to a request that failed as a whole, in the place where its API carries the error."""
+    """The response to a request that failed as a whole, with the error where the API carries it."""
     match request:
         case JoinGroup():
             return JoinGroupResponse(error=error, member_id=request.member_id)
@@ -358,7 +358,7 @@ def failed(request: Request, error: ErrorCode) -> Response:
 
 
 def failed_fetch(group: OffsetFetchGroup, error: ErrorCode) -> FetchedGroup:
-    """A group's answer that is an error. It names the partitions too: OffsetFetch v1 has no other place for it."""
+    """A group's error response. It also names the partitions: OffsetFetch v1 has no other place for the error."""
     topics = tuple(
         FetchedTopic(
             name=topic.name,

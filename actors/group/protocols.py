@@ -14,7 +14,7 @@ _BUCKETS = 16
 
 
 class Support:
-    """How many of the members offer each protocol. Whether all do costs O(1), however many they are."""
+    """How many members offer each protocol. Checking whether all do costs O(1), whatever their number."""
 
     __slots__ = ("_counts",)
 
@@ -22,11 +22,11 @@ class Support:
         self._counts: Counter[str] = Counter()
 
     def add(self, offer: Protocols) -> None:
-        """A member offers these."""
+        """Count a member that offers these."""
         self._counts.update({name for name, _ in offer})
 
     def remove(self, offer: Protocols) -> None:
-        """A member that offered these does so no more."""
+        """Stop counting a member that offered these."""
         names = {name for name, _ in offer}
         self._counts.subtract(names)
         for name in names:
@@ -34,12 +34,12 @@ class Support:
                 del self._counts[name]
 
     def all_offer_any(self, offer: Protocols, members: int) -> bool:
-        """Whether every one of that many members, at least one, offers one and the same name of the offer."""
+        """Whether all ``members``, at least one, offer the same one of these names."""
         return any(self._counts.get(name) == members for name, _ in offer)
 
 
 def common(offers: Iterable[Protocols]) -> frozenset[str]:
-    """Names that are in every offer, none if there are no offers."""
+    """Names that are in every offer; none without offers."""
     names = [frozenset(name for name, _ in offer) for offer in offers]
     return frozenset.intersection(*names) if names else frozenset()
 

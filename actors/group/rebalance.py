@@ -1,7 +1,7 @@
-"""A rebalance: how it starts, how long it waits, how the join phase ends. Soft state only, but for an Empty group.
+"""A rebalance: how it starts, how long it waits, how the join phase ends. All state is soft, except an Empty group.
 
-A crash in the middle loses the rebalance: after it the group is as its last record says, and members that hold a
-later generation are told so and join again.
+A crash during a rebalance loses it: the group then has the state of its last record, and members with a later
+generation get an error and join again.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from muster.actors.group.types import GroupId
 from muster.actors.group.watchdog import phase_over, watch
 
 MIN_REARM_MS = 100
-"""A join deadline that is armed again, since nobody has joined yet, is never nearer than this."""
+"""A join deadline that is set again because no member has joined yet is at least this far away."""
 
 
 def prepare(shard: Shard, group: Group, cause: Cause, member: Member | None = None, reason: str | None = None) -> None:
     """Start a rebalance of a group that is Empty, CompletingRebalance or Stable.
 
-    ``member`` caused it, and gave that ``reason`` unless its JoinGroup says one.
+    ``member`` caused it, with that ``reason`` unless its JoinGroup has one.
     """
     if group.state is GroupState.COMPLETING_REBALANCE:
         drop_assignments(shard, group, ErrorCode.rebalance_in_progress)
@@ -67,7 +67,7 @@ def _report_start(
 
 
 def prepare_or_advance(shard: Shard, group: Group, cause: Cause, member: Member | None = None) -> None:
-    """What a join does to the group: start a rebalance, or bring the running one nearer to its end."""
+    """The effect of a join on the group: start a rebalance, or advance the current one."""
     if group.state is GroupState.PREPARING_REBALANCE:
         complete_if_all_joined(shard, group)
     else:
@@ -75,13 +75,13 @@ def prepare_or_advance(shard: Shard, group: Group, cause: Cause, member: Member 
 
 
 def complete_if_all_joined(shard: Shard, group: Group) -> None:
-    """End the join phase early if nobody is awaited; never during the initial delay."""
+    """End the join phase early if no member is awaited, but never during the initial delay."""
     if group.state is GroupState.PREPARING_REBALANCE and not group.in_initial_delay and group.all_joined:
         complete_join(shard, group)
 
 
 def after_removal(shard: Shard, group: Group, cause: Cause, member: Member | None = None) -> None:
-    """A member (or a handed-out id) has expired. This ends even the initial delay if nobody else is awaited."""
+    """A member (or a handed-out id) has expired. Ends even the initial delay if no other member is awaited."""
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare(shard, group, cause, member)
     elif group.state is GroupState.PREPARING_REBALANCE and group.all_joined:
@@ -89,7 +89,7 @@ def after_removal(shard: Shard, group: Group, cause: Cause, member: Member | Non
 
 
 def drop_assignments(shard: Shard, group: Group, error: ErrorCode) -> None:
-    """Forget every assignment and fail every parked sync."""
+    """Clear every assignment and fail every parked sync."""
     for member in group.members.values():
         member.assignment = b""
         answer_sync(shard, group, member, SyncGroupResponse(error=error))
@@ -110,7 +110,7 @@ def on_join_deadline(shard: Shard, group_id: GroupId) -> None:
 
 
 def on_sync_deadline(shard: Shard, group_id: GroupId) -> None:
-    """Whoever has not sent SyncGroup by now is removed, leader and static members included."""
+    """Remove members that have not sent SyncGroup by now, including the leader and static members."""
     group = shard.groups.get(group_id)
     if group is None or group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         return
@@ -123,7 +123,7 @@ def on_sync_deadline(shard: Shard, group_id: GroupId) -> None:
 
 
 def complete_join(shard: Shard, group: Group) -> None:
-    """End the join phase: a new generation with whoever has joined, and static members that have not."""
+    """End the join phase: a new generation of the members that have joined, and static members that have not."""
     group.initial_delay = None
     shard.timers.cancel(join_timer(group))
     for member in [*group.members.values()]:
@@ -197,7 +197,7 @@ def _next_generation(shard: Shard, group: Group, state: GroupState, protocol: st
 
 
 def joined_response(group: Group, member: Member, members: tuple[JoinedMember, ...]) -> JoinGroupResponse:
-    """A member of the current generation; ``members`` only for the leader."""
+    """The response to a member of the current generation; ``members`` only for the leader."""
     return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,

@@ -1,7 +1,7 @@
 """Which client consumes for which group, as registration updates to the gateways and to ZooKeeper.
 
-A member is registered when a generation that has it completes. During a rebalance it keeps the partitions it had:
-a cooperative consumer continues to fetch them, and an eager one fetches nothing.
+A member is registered when a generation that includes it completes. During a rebalance it keeps its previous
+partitions: a cooperative consumer continues to fetch them, and an eager one fetches nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from muster.placement.mapping.registration import Kind, Position, Registration, 
 
 
 class Registry:
-    """The registrations in force. Every change returns the update that describes it."""
+    """The current registrations. Every change returns the update that describes it."""
 
     def __init__(self, partition: int, epoch: int) -> None:
         self._partition = partition
@@ -31,20 +31,20 @@ class Registry:
         return tuple(registration for members in self._known.values() for registration in members.values())
 
     def joined(self, group: Group, member: Member) -> Registration | None:
-        """The member is of the group's generation. None if it was registered before."""
+        """The member is part of the group's generation. None if it was registered before."""
         self._speakers.heard(group.id, member)
         if member.id in self._known.get(group.id, {}):
             return None
         return self._state(self._of_member(group, member, None, group.generation))
 
     def assigned(self, group: Group, member: Member) -> Registration | None:
-        """The member's assignment is known. None if that is what was said last."""
+        """The member's assignment is known. None if it was already reported."""
         self._speakers.heard(group.id, member)
         partitions = assigned_partitions(member.assignment) if group.protocol_type == PROTOCOL_TYPE else None
         return self._state(self._of_member(group, member, partitions, group.generation))
 
     def met(self, group: Group, member: Member) -> Registration | None:
-        """The member sent a request. None if it is not registered, or the client is the one that was said last."""
+        """The member sent a request. None if it is not registered, or its client was already reported."""
         self._speakers.heard(group.id, member)
         known = self._known.get(group.id, {}).get(member.id)
         if known is None:
@@ -75,7 +75,7 @@ class Registry:
     def answered(
         self, group: GroupId, context: Context, positions: tuple[tuple[str, int, int], ...], *, member_id: str | None
     ) -> Position | None:
-        """The client was told these committed offsets; ``member_id`` if it said who it is. None if it is not known."""
+        """The client received these committed offsets; ``member_id`` if it sent one. None if it is not known."""
         known = self._asking(group, context, member_id, frozenset((topic, index) for topic, index, _ in positions))
         if known is None:
             return None
@@ -92,7 +92,7 @@ class Registry:
         )
 
     def gone(self, group: GroupId, member_id: str, *, left: bool = False) -> Withdrawal | None:
-        """The client is no longer of the group; ``left``: by its own word. None if it was not registered."""
+        """The client no longer belongs to the group; ``left``: at its own request. None if it was not registered."""
         members = self._known.get(group, {})
         self._speakers.forget(group, member_id)
         if members.pop(member_id, None) is None:
@@ -115,10 +115,10 @@ class Registry:
     def _asking(
         self, group: GroupId, context: Context, member_id: str | None, partitions: frozenset[tuple[str, int]]
     ) -> Registration | None:
-        """Who asks for these partitions' offsets.
+        """The client that requests these partitions' offsets.
 
-        Classic members do not say it, but send OffsetFetch on the connection of their other requests. Where
-        they do not (franz-go), it is the only one of the same client that these partitions belong to.
+        Classic members do not identify themselves, but send OffsetFetch on the connection of their other requests.
+        Where they do not (franz-go), it is the only registration of the same client that owns these partitions.
         """
         members = self._known.get(group, {})
         for named in (member_id, self._speakers.member_on(group, context.connection)):
@@ -167,7 +167,7 @@ class _Speakers:
     """Which member of a group sends its requests on which connection."""
 
     KEPT = 2
-    """Connections per member: franz-go has one for JoinGroup and SyncGroup, and another for the rest."""
+    """Connections kept per member: franz-go has one for JoinGroup and SyncGroup, and another for the rest."""
 
     def __init__(self) -> None:
         self._members: dict[tuple[GroupId, str], str] = {}
@@ -198,9 +198,9 @@ class _Speakers:
 
 
 def simple_member_id(context: Context) -> str:
-    """What stands for the member id of a client without membership: different for different clients.
+    """The member id used for a client without membership, different for different clients.
 
-    Addresses have no ``/``, so a null client id is none that a client could send.
+    Addresses contain no ``/``, so the id of a null client id never equals that of a client id that was sent.
     """
     client = context.host if context.client_id is None else f"{context.host}/{context.client_id}"
     return client if context.principal == ANONYMOUS else f"{context.principal}@{client}"

@@ -1,7 +1,7 @@
-"""What the modules of one coordinator share: its state, and the effects of the step that runs.
+"""The state that the modules of one coordinator share, and the effects of the current step.
 
-A step opens with :meth:`Shard.begin` and closes with :meth:`Shard.finish`. In between the modules reply, append
-records, hold replies back until the log has them, and make updates.
+A step begins with :meth:`Shard.begin` and ends with :meth:`Shard.finish`. In between, the modules reply, append
+records, hold replies until the log has those records, and create updates.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from muster.placement.mapping.registration import RegistrationUpdate
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A reply that goes when everything appended so far is durable."""
+    """A reply that is sent when everything appended so far is durable."""
 
     token: Token
     request: Request
@@ -44,7 +44,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """What else to do when the write is durable, or has failed (with the log's own error)."""
+    """What else to do when the write is durable, or has failed (with the log's error)."""
 
     written: Callable[[], None]
     failed: Callable[[ErrorCode], None]
@@ -81,7 +81,7 @@ class Shard:
         self.now_ms = now_ms
 
     def finish(self) -> Outcome:
-        """The outcome of the step. Held replies without records go with the latest write, or at once without one."""
+        """The outcome of the step. Without records, held replies join the latest write, or are sent without one."""
         step, self._open = self._open, Write(WriteId(0))
         write = None
         if step.records:
@@ -107,21 +107,21 @@ class Shard:
         self._replies.append((token, response))
 
     def reply_when_durable(self, token: Token, request: Request, response: Response) -> None:
-        """Hold the reply until this step's records, and all earlier ones, are durable."""
+        """Hold the reply until this step's records and all earlier ones are durable."""
         self._open.held.append(Held(token, request, response))
 
     def append_group(self, group: Group, value: GroupMetadata | None) -> None:
-        """Write the group's record (None: its tombstone) and apply it at once."""
+        """Write the group's record (None: its tombstone) and apply it immediately."""
         self._append(group_record(GroupKey(group.id), value))
 
     def append_offset(self, key: OffsetKey, value: CommittedOffset | None) -> None:
-        """Write a committed offset (None: its tombstone) and apply it at once."""
+        """Write a committed offset (None: its tombstone) and apply it immediately."""
         self._append(offset_record(key, value))
 
     def append_offset_tombstones(
         self, group: GroupId, partitions: Iterable[TopicPartition]
     ) -> tuple[RemovedOffset, ...]:
-        """Write tombstones for those of the partitions that have an offset; gives what they had."""
+        """Write tombstones for those of the partitions that have an offset. Returns the removed offsets."""
         offsets = self.hard.offsets(group)
         removed = tuple(RemovedOffset(*each, offsets[each].offset) for each in partitions if each in offsets)
         for topic, partition, _ in removed:
@@ -129,7 +129,7 @@ class Shard:
         return removed
 
     def follow(self, written: Callable[[], None], failed: Callable[[ErrorCode], None]) -> None:
-        """When this step's records (there must be some) are durable, or could not be written."""
+        """Call one of these when this step's records (at least one) are durable, or could not be written."""
         self._open.follows.append(Follow(written, failed))
 
     def say(self, update: RegistrationUpdate | None) -> None:
@@ -141,14 +141,14 @@ class Shard:
         self._events.append(event)
 
     def written(self, write: WriteId) -> None:
-        """That write and every earlier one is durable. Unknown ids are ignored."""
+        """That write and all earlier ones are durable. Unknown ids are ignored."""
         for settled in self._take(takewhile(lambda known: known <= write, self._writes)):
             for follow in settled.follows:
                 follow.written()
             self._replies += [(held.token, held.response) for held in settled.held]
 
     def write_failed(self, write: WriteId, error: ErrorCode) -> None:
-        """That write and every later one, which was decided on top of it, did not happen."""
+        """That write and all later ones, which were decided on top of it, did not happen."""
         if write not in self._writes:
             return
         lost = self._take(known for known in self._writes if known >= write)
@@ -160,13 +160,13 @@ class Shard:
             self._fail_held(settled, error)
 
     def fail_all_held(self, error: ErrorCode) -> None:
-        """Answer everything that waits for the log; what follows the writes is dropped."""
+        """Answer all requests that wait for the log. Follow-ups of the writes are dropped."""
         for write in self._writes.values():
             self._fail_held(write, error)
             write.held, write.follows = [], []
 
     def committed_offsets(self, group: GroupId) -> dict[TopicPartition, CommittedOffset]:
-        """The group's offsets as the durable part of the log has them."""
+        """The group's offsets in the durable part of the log."""
         offsets = self.hard.offsets(group)
         if not self._writes:
             return offsets
@@ -178,7 +178,7 @@ class Shard:
         return {partition: offset for partition, offset in durable.items() if offset is not None}
 
     def arm_session(self, group: Group, member: Member) -> None:
-        """Give the member a whole session from now."""
+        """Give the member a full session timeout from now."""
         self.timers.set(session_timer(group, member), self.now_ms + member.session_timeout_ms)
 
     def _take(self, wanted: Iterable[WriteId]) -> list[Write]:

@@ -1,7 +1,7 @@
-"""A classic group and its members: what the coordinator holds in memory.
+"""A classic group and its members: the coordinator's state in memory.
 
-Most of it is soft: parked requests, pending ids, timers and a rebalance in progress are lost with the actor, on
-purpose; members come back from the group's record (:func:`restored`).
+Most of it is soft. Parked requests, pending ids, timers and a rebalance in progress are deliberately lost with the
+actor; members are restored from the group's record (:func:`restored`).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ MAY_COME_FROM: Mapping[GroupState, frozenset[GroupState]] = {
     _S: frozenset({_C}),
     _D: frozenset({_E, _P, _C, _S, _D}),
 }
-"""Legal moves. A new group is Empty; a loaded one Empty or Stable."""
+"""Legal transitions. A new group is Empty; a loaded one is Empty or Stable."""
 
 
 class IllegalMove(AssertionError):
-    """The coordinator tried a move that is not in ``MAY_COME_FROM``."""
+    """The coordinator tried a transition that is not in ``MAY_COME_FROM``."""
 
 
 class Parked(NamedTuple):
-    """A request that waits for the others."""
+    """A JoinGroup that waits for the other members."""
 
     token: Token
     request: JoinGroup
@@ -57,7 +57,7 @@ class Member:
     group_instance_id: str | None
     client_id: str | None
     client_host: str
-    """Without Java's leading slash. Both as in the group's record: of the member's first JoinGroup."""
+    """Without Java's leading slash. Both as in the group's record: from the member's first JoinGroup."""
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocols: Protocols
@@ -65,16 +65,16 @@ class Member:
     parked_join: Parked | None = None
     parked_sync: Token | None = None
     is_new: bool = False
-    """Added, and its first join not completed yet."""
+    """Added, with its first join not completed yet."""
     context: Context | None = None
-    """Where its latest request came from; None until there is one, after loading."""
+    """Where its latest request came from; None after loading, until the first request."""
 
     @property
     def who(self) -> Who:
         return Who(self.id, self.client_id, self.client_host, self.group_instance_id)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Metadata for that protocol, b"" if the member does not offer it."""
+        """Metadata for that protocol; b"" if the member does not offer it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
 
@@ -83,18 +83,18 @@ class InitialDelay:
     """The wait of a group that leaves Empty, in ms."""
 
     wait_ms: int
-    """Length of the wait that runs."""
+    """Length of the current wait."""
     remaining_ms: int
-    """How much longer it may still be extended."""
+    """By how much it may still be extended."""
     member_added: bool = False
-    """Since the wait began."""
+    """Whether a member was added since the wait began."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Group:
     id: GroupId
     state_since_ms: int
-    """When the group entered its state; NO_TIMESTAMP if an old record did not say."""
+    """When the group entered its state; NO_TIMESTAMP if an old record lacks it."""
     state: GroupState = GroupState.EMPTY
     generation: int = 0
     protocol_type: str | None = None
@@ -102,28 +102,28 @@ class Group:
     protocol: str | None = None
     leader: MemberId | None = None
     members: dict[MemberId, Member] = field(default_factory=dict)
-    """In the order in which they were added."""
+    """In the order of their addition."""
     static_members: dict[str, MemberId] = field(default_factory=dict)
     pending_joins: dict[MemberId, Who] = field(default_factory=dict)
-    """Handed-out ids that no JoinGroup has used yet."""
+    """Ids that were handed out and that no JoinGroup has used yet."""
     pending_syncs: set[MemberId] = field(default_factory=set)
     parked_joins: int = 0
-    """How many members have a JoinGroup parked."""
+    """The number of members with a parked JoinGroup."""
     support: Support = field(default_factory=Support)
     """Which protocols the members offer."""
     subscribed_topics: frozenset[str] | None = None
-    """None if not known: another protocol type, or a subscription that cannot be read."""
+    """None if unknown: another protocol type, or an unreadable subscription."""
     initial_delay: InitialDelay | None = None
-    """While PreparingRebalance out of Empty, until the wait is over."""
+    """While PreparingRebalance after Empty, until the wait is over."""
     stuck: bool = False
-    """The watchdog has reported the phase of the rebalance that runs."""
+    """Whether the watchdog has reported the current phase of the rebalance."""
     assignment_under_way: dict[MemberId, bytes] | None = None
-    """The last that the leader sent; it is being written while the group is CompletingRebalance."""
+    """The last one that the leader sent, while it is being written and the group is CompletingRebalance."""
     creation_pending: bool = False
-    """The log does not have the group yet: reads do not show it."""
+    """The group is not in the log yet: reads do not show it."""
 
     def move(self, state: GroupState, now_ms: int) -> None:
-        """Enter a state. IllegalMove if the table does not allow it."""
+        """Enter a state. IllegalMove if ``MAY_COME_FROM`` does not allow it."""
         if self.state not in MAY_COME_FROM[state]:
             raise IllegalMove(f"group {self.id!r}: {self.state.value} to {state.value}")
         self.state = state
@@ -131,7 +131,7 @@ class Group:
 
     @property
     def is_simple(self) -> bool:
-        """Only stores offsets, as far as is known."""
+        """Whether the group only stores offsets, as far as is known."""
         return self.protocol_type is None
 
     @property
@@ -140,11 +140,11 @@ class Group:
 
     @property
     def all_joined(self) -> bool:
-        """Nobody is awaited: every member's join is parked and no handed-out id is outstanding."""
+        """Whether no join is awaited: every member's join is parked and no handed-out id is outstanding."""
         return not self.pending_joins and self.parked_joins == len(self.members)
 
     def rebalance_timeout_ms(self) -> int:
-        """Longest rebalance timeout of any member in ms, 0 without members."""
+        """Longest rebalance timeout of any member in ms; 0 without members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def add(self, member: Member) -> None:
@@ -156,7 +156,7 @@ class Group:
             self.leader = member.id
 
     def remove(self, member: Member) -> None:
-        """Forget a member; the leadership goes to the longest-standing one that is left."""
+        """Remove a member. The oldest remaining member becomes leader if the leader is removed."""
         del self.members[member.id]
         self._discount(member)
         self.pending_syncs.discard(member.id)
@@ -166,20 +166,20 @@ class Group:
             self.leader = next(iter(self.members), None)
 
     def put_back(self, member: Member, before: Member) -> None:
-        """Put ``before``, of the same id, back in the place of ``member``."""
+        """Replace ``member`` by ``before``, which has the same id."""
         self._discount(member)
         self.members[before.id] = before
         self._count(before)
 
     def park_join(self, member: Member, join: Parked) -> None:
-        """The member's JoinGroup waits, and what the member offers is what it says there."""
+        """Park the member's JoinGroup, and take the member's protocols from it."""
         self._discount(member)
         member.parked_join = join
         member.protocols = join.request.protocols
         self._count(member)
 
     def take_parked_join(self, member: Member) -> Parked | None:
-        """The member's JoinGroup, to be answered; it waits no more."""
+        """Take the member's parked JoinGroup in order to answer it."""
         join, member.parked_join = member.parked_join, None
         self.parked_joins -= join is not None
         return join
@@ -193,7 +193,7 @@ class Group:
         self.parked_joins -= member.parked_join is not None
 
     def rename(self, old_id: MemberId, new_id: MemberId) -> Member:
-        """Give a static member its next id, in every place where the old one stood."""
+        """Give a static member its next id, everywhere the old one is used."""
         self.members = {
             new_id if member_id == old_id else member_id: member for member_id, member in self.members.items()
         }
@@ -215,7 +215,7 @@ class Group:
         return select(list(self.offered()))
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """What the leader is told of the members."""
+        """The members, as the leader's JoinGroup response lists them."""
         return tuple(
             JoinedMember(
                 member_id=member.id,
@@ -226,7 +226,7 @@ class Group:
         )
 
     def compute_subscribed_topics(self) -> None:
-        """Read the subscriptions of the selected protocol; unknown if the type is another or one is unreadable."""
+        """Read the subscriptions of the selected protocol; unknown for other types, or if one is unreadable."""
         if self.protocol_type != PROTOCOL_TYPE:
             self.subscribed_topics = None
             return
@@ -246,7 +246,7 @@ class Group:
         return self.protocol_type == PROTOCOL_TYPE
 
     def snapshot(self, assignments: Mapping[MemberId, bytes]) -> GroupMetadata:
-        """The group's record, with those assignments."""
+        """The group's record, with these assignments."""
         return GroupMetadata(
             protocol_type=self.protocol_type or "",
             generation=self.generation,

@@ -1,7 +1,7 @@
-"""Static membership (KIP-345): a new process takes the place of the one that had its group.instance.id.
+"""Static membership (KIP-345): a new process replaces the one that had its group.instance.id.
 
-In a Stable group whose protocol stays what it is, nobody else notices: same generation, same assignment. The group
-record with the new id must be in the log before the new process is told so.
+In a Stable group whose protocol does not change, other members do not notice: same generation, same assignment. The
+group record with the new id must be in the log before the new process gets its response.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SKIP_ASSIGNMENT_FROM = 9
 def replace_member(
     shard: Shard, group: Group, member: Member, new_id: MemberId, join: Parked, context: Context
 ) -> None:
-    """Give the member a new id. The old one is fenced wherever it waits; assignment and leadership stay."""
+    """Give the member a new id. Requests that wait with the old id are fenced; assignment and leadership stay."""
     before = replace(member)
     led_by = group.leader or NO_MEMBER
     fail_parked_of(shard, group, member, ErrorCode.fenced_instance_id)
@@ -58,7 +58,7 @@ def _replace_quietly(
         _announce(shard, group, member, before)
         if group.state is GroupState.STABLE and member.parked_join == join:
             group.take_parked_join(member)
-            if shard.timers.get(session_timer(group, member)) is None:  # over while the log was slow, and kept
+            if shard.timers.get(session_timer(group, member)) is None:  # expired while the log was slow, and kept
                 shard.arm_session(group, member)
             shard.say(shard.registry.assigned(group, member))
             shard.reply(join.token, _quiet_response(group, member, join, led_by))
@@ -88,7 +88,7 @@ def _announce(shard: Shard, group: Group, member: Member, before: Member) -> Non
 
 
 def _quiet_response(group: Group, member: Member, join: Parked, led_by: MemberId) -> JoinGroupResponse:
-    """From v9 a leader is told to skip its assignment; before, it is made to believe that it does not lead."""
+    """From v9 on a leader is instructed to skip its assignment; before v9 the response names another leader."""
     if join.request.api_version < SKIP_ASSIGNMENT_FROM:
         return replace(joined_response(group, member, ()), leader=led_by)
     leads = group.leader == member.id

@@ -1,4 +1,4 @@
-"""Named timers. Moving a deadline later, as every heartbeat does, costs O(1): its place is renewed when it is due."""
+"""Named timers. Postponing a deadline, as every heartbeat does, costs O(1): the timer is requeued when it is due."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 _FEW = 64
-"""Outdated entries that are not worth the work."""
+"""A number of outdated entries that is not worth the work."""
 
 
 class TimerKind(IntEnum):
@@ -21,11 +21,11 @@ class TimerKind(IntEnum):
     SYNC = 3
     """Members of the generation must have sent SyncGroup."""
     SIMPLE = 4
-    """A consumer without membership was last seen a while ago."""
+    """A consumer without membership has not been seen for a while."""
     EXPIRY = 5
-    """Walk for expired offsets."""
+    """Check all groups for expired offsets."""
     STUCK = 6
-    """A phase of a rebalance lasts long."""
+    """A phase of a rebalance takes long."""
 
 
 class TimerName(NamedTuple):
@@ -37,9 +37,9 @@ class TimerName(NamedTuple):
 class Timers:
     """Deadlines by name. A replaced or cancelled timer never fires.
 
-    An entry is (deadline in ms, order of setting). The heap may hold outdated entries of a name; the one in
-    ``_armed`` is true, and the one in ``_queued`` stands in the heap for it, at its deadline or earlier. When
-    most entries are outdated the heap is made anew, which costs O(1) for each of them.
+    An entry is (deadline in ms, order of setting). The heap may hold outdated entries of a name. The entry in
+    ``_armed`` is the valid one; the entry in ``_queued`` represents it in the heap, at its deadline or earlier. When
+    most entries are outdated the heap is rebuilt, which costs O(1) for each of them.
     """
 
     def __init__(self) -> None:
@@ -64,14 +64,14 @@ class Timers:
         self._heap.clear()
 
     def get(self, name: TimerName) -> int | None:
-        """Deadline of that timer in ms, None if it is not set."""
+        """Deadline of that timer in ms; None if it is not set."""
         armed = self._armed.get(name)
         return armed[0] if armed else None
 
     def next_ms(self) -> int | None:
-        """When to look at ``due``: not later than the earliest deadline, None without timers.
+        """When to call ``due``: not later than the earliest deadline; None without timers.
 
-        It may be earlier when a deadline has moved later; ``due`` then gives nothing, and the next look comes later.
+        It may be earlier if a deadline was postponed; ``due`` then returns nothing, and the next call comes later.
         """
         while self._heap:
             deadline_ms, order, name = self._heap[0]
@@ -81,10 +81,10 @@ class Timers:
         return None
 
     def due(self, now_ms: int) -> Iterator[TimerName]:
-        """Take out what is due, one by one, earliest first.
+        """Take out the timers that are due, one by one, earliest first.
 
         A timer that is set while the caller handles another one fires in the next call at the earliest: a
-        timer that re-arms itself without delay cannot keep the caller for ever.
+        timer that re-arms itself without delay cannot keep the caller forever.
         """
         last = self._order
         later: list[tuple[int, int, TimerName]] = []
@@ -108,7 +108,7 @@ class Timers:
         return None
 
     def _discard(self) -> None:
-        """Take the head off; if the timer's deadline has only moved, put it where that is."""
+        """Remove the head of the heap; if the timer's deadline was only postponed, requeue it there."""
         deadline_ms, order, name = heappop(self._heap)
         if self._queued.get(name) == (deadline_ms, order):
             del self._queued[name]

@@ -1,8 +1,8 @@
-"""Who a rebalance waits for, and a word about it when a phase lasts too long.
+"""Whom a rebalance waits for, and a report when a phase takes too long.
 
-A phase (PreparingRebalance, CompletingRebalance) is stuck when it lasts longer than ``rebalance.stuck.ms``, or than
-half the group's rebalance timeout if that is shorter: early enough to look before the coordinator expels those whom
-it waits for. The initial delay of a group that was Empty is no wait for anybody.
+A phase (PreparingRebalance, CompletingRebalance) is stuck when it takes longer than ``rebalance.stuck.ms``, or than
+half the group's rebalance timeout if that is shorter: early enough to look before the coordinator removes the members
+that it waits for. The initial delay of a group that was Empty is not a wait for any member.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from muster.actors.group.state import Group, GroupState
 from muster.actors.group.types import GroupId, MemberId, Who
 
 MAX_MEMBERS = 50
-"""Most members that a list of such a wait names, or one of a rebalance that has ended."""
+"""The maximum of members in a list of such a wait, or of a rebalance that has ended."""
 MAX_NAMED = 10
-"""Most members that one line names."""
+"""The maximum of members that one line names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,16 +30,16 @@ class RebalanceWait:
     generation: int
     since_ms: int
     deadline_ms: int | None
-    """When it ends by itself, or the initial delay does, which joins may extend."""
+    """When the phase ends on its own, or the initial delay does; joins may extend the latter."""
     initial_delay: bool
     leader: MemberId | None
     members: tuple[Who, ...]
-    """Whose JoinGroup or SyncGroup is awaited; none during the initial delay, and while the log is awaited."""
+    """Members whose JoinGroup or SyncGroup is awaited; none in the initial delay, and while the log is awaited."""
     pending: tuple[Who, ...]
     """Handed-out ids that are awaited."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values that JSON can hold; the members bounded."""
+        """Plain values for JSON; the lists of members are bounded."""
         return {
             "group": self.group,
             "state": self.state.value,
@@ -56,13 +56,13 @@ class RebalanceWait:
 
 
 def watch(shard: Shard, group: Group) -> None:
-    """A phase has begun, or its initial delay goes on: it lasts from the end of that on."""
+    """A phase has begun, or its initial delay continues: the phase counts from the end of the delay."""
     since_ms = deadline_ms(shard, group) if group.in_initial_delay else None
     shard.timers.set(stuck_timer(group), (since_ms or shard.now_ms) + _patience_ms(shard, group))
 
 
 def phase_over(shard: Shard, group: Group, state: GroupState, since_ms: int) -> None:
-    """The phase that ``state`` is has ended; it began then."""
+    """The phase ``state`` has ended; it began at ``since_ms``."""
     shard.timers.cancel(stuck_timer(group))
     if group.stuck:
         group.stuck = False
@@ -70,7 +70,7 @@ def phase_over(shard: Shard, group: Group, state: GroupState, since_ms: int) -> 
 
 
 def on_stuck(shard: Shard, group_id: GroupId) -> None:
-    """The phase has lasted for long: say so, once."""
+    """The phase has taken too long: report that once."""
     group = shard.groups.get(group_id)
     if group is None or group.stuck or not in_rebalance(group):
         return
@@ -111,7 +111,7 @@ def awaited_ids(group: Group) -> tuple[Who, ...]:
 
 
 def wait_of(shard: Shard, group: Group) -> RebalanceWait:
-    """What the group, which is in a rebalance, waits for."""
+    """What the group waits for. It must be in a rebalance."""
     return RebalanceWait(
         group=group.id,
         state=group.state,
@@ -126,7 +126,7 @@ def wait_of(shard: Shard, group: Group) -> RebalanceWait:
 
 
 def deadline_ms(shard: Shard, group: Group) -> int | None:
-    """When the phase ends by itself."""
+    """When the phase ends on its own."""
     preparing = group.state is GroupState.PREPARING_REBALANCE
     return shard.timers.get(join_timer(group) if preparing else sync_timer(group))
 
@@ -148,7 +148,7 @@ def described(stuck: RebalanceStuck, now_ms: int) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """What clients chose may hold line ends and other control characters: these are escaped."""
+    """Escape line ends and other control characters: clients may have chosen them."""
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 

@@ -1,1 +1,1 @@
-"""What the core does for each group API."""
+"""The core's part of each group API."""

@@ -1,1 +1,1 @@
-"""Between bytes and the core: Kafka's versions of the group APIs, records of ``__consumer_offsets``, members' data."""
+"""Translates between bytes and the core: versions of the group APIs, records of ``__consumer_offsets``, member data."""

@@ -1,6 +1,6 @@
-"""Rows of the table ``commits``: where each committed offset stood at the end of a window in which there was a commit.
+"""Rows of the table ``commits``: each committed offset at the end of a window in which it was committed.
 
-Pure: the time of each event is given. Memory grows with the partitions that were committed in the window, not with
+Pure: the time of each event is an argument. Memory grows with the partitions committed in the window, not with the
 commits.
 """
 
@@ -25,7 +25,7 @@ class Kind(StrEnum):
 
 @dataclass(slots=True)
 class _Moved:
-    """One partition of one group."""
+    """The changes of one partition of one group."""
 
     ts_ms: int
     previous: int | None
@@ -34,11 +34,11 @@ class _Moved:
     commits: int
     kind: Kind
     by: _Committer | None
-    """Of the last commit; None without any."""
+    """The last commit's; None without a commit."""
 
 
 class CommitWindow:
-    """What happened to committed offsets since it was made. ``False`` while that is nothing."""
+    """The changes of committed offsets since the window was created. ``False`` while there are none."""
 
     def __init__(self) -> None:
         self._moved: dict[tuple[str, str, int], _Moved] = {}
@@ -47,7 +47,7 @@ class CommitWindow:
         return len(self._moved)
 
     def committed(self, event: OffsetsCommitted, now_ms: int) -> None:
-        """Offsets of a group are durable. For every commit: some hundred nanoseconds for each partition."""
+        """Offsets of a group are durable. Called for every commit: some hundred nanoseconds per partition."""
         group = event.group
         by = (event.generation, event.member_id, event.client_id, event.host)
         for topic, partition, before, offset in event.partitions:
@@ -65,7 +65,7 @@ class CommitWindow:
             moved.by = by
 
     def removed(self, group: str, partitions: Iterable[RemovedOffset], kind: Kind, now_ms: int) -> None:
-        """These offsets went."""
+        """These offsets were removed."""
         for topic, partition, before in partitions:
             key = (group, topic, partition)
             moved = self._moved.get(key)
@@ -75,7 +75,7 @@ class CommitWindow:
                 moved.ts_ms, moved.offset, moved.kind = now_ms, None, kind
 
     def rows(self, *, offsets_partition: int, epoch: int) -> Iterator[dict[str, Any]]:
-        """One for each partition of each group, as the table has them, times in ms."""
+        """One row for each partition of each group, as in the table, times in ms."""
         for (group, topic, partition), moved in self._moved.items():
             generation, member_id, client_id, host = moved.by or (None, None, None, None)
             yield {

@@ -1,11 +1,11 @@
 """Consumption pauses: which partitions no member of a group consumed during a rebalance, and for how long.
 
-The coordinator can only estimate it. The rule, for a partition that the last stored assignment gave to an owner:
+The coordinator can only estimate them. The rule, for a partition that the last stored assignment gave to an owner:
 
 * The owner *kept* it if the owner's JoinGroup of this rebalance lists it as owned (ConsumerProtocolSubscription v1,
   KIP-429). A cooperative consumer lists all it has; an eager one has revoked everything before it joins.
 * Kept and assigned to the owner again: no pause.
-* Kept and assigned to another member at once: the pause begins when the assignment is stored.
+* Kept and assigned to another member immediately: the pause begins when the assignment is stored.
 * Kept and assigned to no member, as a cooperative assignor does before it assigns it to another: the pause begins when
   the assignment is stored. It counts in the entry of the generation that assigns the partition to a member; if the
   next stored assignment does not either, the partition is unused and the pause does not count.
@@ -14,11 +14,11 @@ The coordinator can only estimate it. The rule, for a partition that the last st
   the assignment is stored. If the rebalance ends otherwise (restarted, Empty, aborted), the pause ends with it, and the
   next rebalance counts the rest, if any. Nothing is counted twice.
 
-What the coordinator cannot know: when an eager member really stopped (it learns of the rebalance by its next
-heartbeat, or continues until it has processed what it has: less than is counted here); when a member whose session
-expired really stopped (earlier: more than is counted); whether a static member that did not join again still consumes;
-how long an assignment takes to arrive, and when the member's first fetch follows; what a leader assigns that is not of
-protocol type ``consumer``.
+The coordinator cannot know: when an eager member really stopped (it learns of the rebalance by its next heartbeat, or
+continues until it has processed what it has: less than is counted here); when a member whose session expired really
+stopped (earlier: more than is counted); whether a static member that did not join again still consumes; how long an
+assignment takes to arrive, and when the member's first fetch follows; what a leader assigns that is not of protocol
+type ``consumer``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Owned = Mapping[MemberId, Collection[TopicPartition]]
 
 
 def owners_of(assignments: Iterable[tuple[MemberId, bytes]]) -> dict[TopicPartition, MemberId]:
-    """The owner of each partition; an assignment that cannot be read assigns none."""
+    """The owner of each partition; an unreadable assignment assigns none."""
     return {
         partition: member_id
         for member_id, assignment in assignments
@@ -64,7 +64,7 @@ class ConsumptionPauses:
     def assigned(
         self, owners: Mapping[TopicPartition, MemberId], owned: Owned, now_ms: int
     ) -> dict[TopicPartition, int]:
-        """The assignment was stored. ``owned`` is from the JoinGroups. Returns what now waits for a new owner."""
+        """The assignment was stored. ``owned`` is from the JoinGroups. Returns partitions that wait for a new owner."""
         taken: dict[TopicPartition, int] = {}
         for partition, since_ms in self._taken.items():
             if partition in owners:
@@ -88,7 +88,7 @@ class ConsumptionPauses:
             self._lost_ms[partition] = now_ms - since_ms
 
     def summary(self, now_ms: int, *, stored: bool, owned: Owned | None) -> PauseSummary:
-        """The pauses until now. ``owned`` None: not known, so no member has kept anything."""
+        """The pauses until now. ``owned`` None: unknown, so no member counts as having kept anything."""
         lost_ms = dict(self._lost_ms)
         for partitions in self._awaiting.values():
             lost_ms |= {partition: now_ms - since_ms for partition, since_ms in partitions.items()}
@@ -108,7 +108,7 @@ class ConsumptionPauses:
         )
 
     def kept_by(self, members: Collection[MemberId]) -> dict[MemberId, set[TopicPartition]]:
-        """As if these members had kept their partitions: for a cooperative join phase that is not over."""
+        """As if these members had kept their partitions: for a cooperative join phase that has not ended."""
         kept: dict[MemberId, set[TopicPartition]] = {}
         for partition, owner in self._owners.items():
             if owner in members:

@@ -1,4 +1,4 @@
-"""Rows of the table ``group_events``: the core's events that change who is in a group, and its generations. Pure."""
+"""Rows of the table ``group_events``: the core's events that change a group's members, and its generations. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class _Standing:
-    """Of a group, after the last event."""
+    """The state of a group after the last event."""
 
     generation: int | None = None
     members: int = 0
 
 
 class GroupEvents:
-    """Folds the events of one coordinator, which has that partition and leader epoch."""
+    """Processes the events of one coordinator, identified by partition and leader epoch."""
 
     def __init__(self, *, partition: int, epoch: int) -> None:
         self._partition = partition
@@ -41,7 +41,7 @@ class GroupEvents:
         }
 
     def observe(self, event: Event, now_ms: int) -> Row | None:
-        """Take an event, in order; its row, if it has one. Times in ms."""
+        """Process an event; events come in order. Returns its row, if it has one. Times in ms."""
         handler = self._handlers.get(type(event))
         return handler(event, now_ms) if handler else None
 
@@ -87,7 +87,7 @@ class GroupEvents:
         return self._groups.setdefault(group, _Standing())
 
     def _row(self, name: str, group: GroupId, now_ms: int) -> Row:
-        """A row of an event that has been counted."""
+        """A row of an event that has already been counted."""
         standing = self._of(group)
         self._number += 1
         return {

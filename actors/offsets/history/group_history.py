@@ -1,7 +1,7 @@
-"""The tables ``commits``, ``group_events`` and ``registrations`` of one coordinator: kept while it serves, and written.
+"""The tables ``commits``, ``group_events`` and ``registrations`` of one coordinator, collected while it serves.
 
-Group events and registrations are in a spool on disk as soon as they happened, so SIGKILL takes none. Commits are
-kept in memory until their window ends, so SIGKILL takes the window that is open, and the next coordinator says which.
+Group events and registrations are in a spool on disk as soon as they happen, so SIGKILL loses none. Commits are kept
+in memory until their window ends, so SIGKILL loses the open window, and the next coordinator logs which one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from muster.placement.mapping.registration import Change
 
 
 class GroupHistory:
-    """Observes an :class:`OffsetsPartition`; make it before the partition is activated, ``start`` it right after."""
+    """Observes an :class:`OffsetsPartition`. Create it before the partition is activated, ``start`` it right after."""
 
     def __init__(
         self, core: OffsetsPartition, storage: Path, config: MusterConfig, *, now_ms: Callable[[], int]
@@ -35,12 +35,12 @@ class GroupHistory:
         self._registrations = _Registrations(core, storage, config, now_ms)
 
     def start(self) -> None:
-        """Write from now on, first what a dead predecessor left."""
+        """Write from now on, starting with what a dead predecessor left."""
         for part in (self._commits, self._events, self._registrations):
             part.writer.start()
 
     async def close(self) -> None:
-        """After the partition has stopped: bring everything into the tables."""
+        """Call after the partition has stopped. Writes everything to the tables."""
         for part in (self._commits, self._events, self._registrations):
             await part.writer.close()
         await asyncio.to_thread(self._commits.marks.close)
@@ -90,7 +90,7 @@ class _Events:
     def __init__(self, core: OffsetsPartition, storage: Path, flush_ms: int, now_ms: Callable[[], int]) -> None:
         self._events = GroupEvents(partition=core.partition, epoch=core.epoch)
         self._restored: list[dict[str, Any]] = []
-        """What the log says may wait for the first flush: a coordinator of many groups serves sooner."""
+        """Rows that the log restores wait for the first flush: a coordinator of many groups serves sooner."""
         self.writer = EventWriter(
             storage, GROUP_EVENTS, _owner(core), flush_ms=flush_ms, now_ms=now_ms, collect=self._keep_restored
         )
@@ -135,7 +135,7 @@ class _Registrations:
             self.writer.add(row_of(update, ts_ms))
 
     async def _snapshot_if_due(self) -> None:
-        """The first one before anything else is written: what an earlier coordinator said holds no more."""
+        """The first snapshot comes before any other row: what an earlier coordinator wrote is no longer valid."""
         ts_ms = self._now_ms()
         if self._next_snapshot_ms is not None and ts_ms < self._next_snapshot_ms:
             return

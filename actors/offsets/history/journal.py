@@ -1,8 +1,8 @@
-"""The rebalance journal: folds the coordinator's events into one entry for each rebalance.
+"""The rebalance journal: combines the coordinator's events into one entry for each rebalance.
 
-An entry begins with a rebalance and ends when every member of the new generation was sent its assignment, when the
-next rebalance begins, when the group is Empty, or when the coordinator resigns. Who leaves or expires, and who is
-new, belongs to the rebalance that this starts or finds in its join phase. Pure: the time of each event is given.
+An entry begins with a rebalance. It ends when every member of the new generation was sent its assignment, when the
+next rebalance begins, when the group is Empty, or when the coordinator resigns. Members that leave, expire or are
+added belong to the rebalance that this starts or finds in its join phase. Pure: the time of each event is an argument.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from muster.actors.tables.rebalance_entry import (
 )
 
 COOPERATIVE_STICKY = "cooperative-sticky"
-"""The one cooperative assignor that Kafka's clients bring; known by name even while nobody owns anything."""
+"""The only cooperative assignor in Kafka's clients. Recognized by name even while no member owns any partition."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is kept of a group between its rebalances."""
+    """The state of a group between its rebalances."""
 
     protocol_type: str | None
     assignments: tuple[tuple[MemberId, bytes], ...]
     cooperative: bool = False
     taken: dict[TopicPartition, int] = field(default_factory=dict)
-    """Partitions that a cooperative assignment took from their owner and gave to nobody yet, and since when."""
+    """Partitions that a cooperative assignment took from their owner and gave to no member yet, and since when."""
 
     def renamed(self, old_id: MemberId, new_id: MemberId) -> None:
         self.assignments = tuple(
@@ -51,7 +51,7 @@ class _Known:
 
 @dataclass(slots=True)
 class _Changes:
-    """Who came and went."""
+    """The members that were added and removed."""
 
     added: list[Who] = field(default_factory=list)
     gone: list[Gone] = field(default_factory=list)
@@ -110,7 +110,7 @@ class _Running:
 
 
 class Journal:
-    """The journal of the groups of one coordinator, which has that partition and leader epoch."""
+    """The journal of the groups of one coordinator, identified by partition and leader epoch."""
 
     def __init__(self, *, partition: int, epoch: int) -> None:
         self._partition = partition
@@ -137,17 +137,17 @@ class Journal:
         }
 
     def observe(self, event: Event, now_ms: int) -> RebalanceEntry | None:
-        """Take an event, in order; the rebalance that ended with it, if one did."""
+        """Process an event; events come in order. Returns the rebalance that ended with it, if any."""
         handler = self._handlers.get(type(event))
         return handler(event, now_ms) if handler else None
 
     def running(self, group: str, now_ms: int) -> RebalanceEntry | None:
-        """How the rebalance of the group stands that has not ended; None if there is none."""
+        """The state of the group's rebalance that has not ended; None without one."""
         rebalance = self._running.get(GroupId(group))
         return self._entry(rebalance, Ending.RUNNING, now_ms) if rebalance else None
 
     def close(self, now_ms: int) -> list[RebalanceEntry]:
-        """The coordinator is gone: what has not ended ends here."""
+        """The coordinator has stopped: every rebalance that has not ended ends here."""
         ended = (self._end(group, Ending.ABORTED, now_ms) for group in [*self._running])
         return [entry for entry in ended if entry is not None]
 
@@ -281,14 +281,14 @@ class Journal:
         self._changes.pop(event.group, None)
 
     def _changes_of(self, group: GroupId) -> _Changes:
-        """Of the rebalance in its join phase, else of the one that is about to begin."""
+        """The changes of the rebalance in its join phase, else of the one that is about to begin."""
         rebalance = self._running.get(group)
         if rebalance is not None and rebalance.joining:
             return rebalance.changes
         return self._changes.setdefault(group, _Changes())
 
     def _end(self, group: GroupId, ending: Ending, now_ms: int) -> RebalanceEntry | None:
-        """End what is running, if anything: like that, unless the assignment was stored already."""
+        """End the group's rebalance, if any: with this ending, unless its assignment was stored already."""
         rebalance = self._running.get(group)
         if rebalance is None:
             return None

@@ -1,8 +1,8 @@
-"""Marks on disk of windows that are in memory only, so that the next process can say which one SIGKILL took.
+"""Marks on disk of windows that are in memory only. They let the next process report which one SIGKILL lost.
 
-A mark is an empty file, created when the window opens and removed when its rows are in their spool; its modification
-time says when that was. The folder that holds the marks of a process is locked as a spool's is
-(:mod:`muster.actors.tables.folder`), so nobody takes the window of a living process for lost.
+A mark is an empty file, created when the window opens and removed when its rows are in their spool. Its modification
+time is when the window opened. The folder that holds the marks of a process is locked like a spool's
+(:mod:`muster.actors.tables.folder`), so the window of a living process is never taken for lost.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class OpenWindows:
-    """Those of one actor's table, in the directory ``<storage>/metrics``. No trouble with the disk gets out."""
+    """The windows of one actor's table, in the directory ``<storage>/metrics``. Disk errors are logged, not raised."""
 
     def __init__(self, directory: Path, table: str, owner: str, *, window_ms: int, now_ms: Callable[[], int]) -> None:
         self._spools = directory / "spool" / f"{table}.open"
@@ -32,7 +32,7 @@ class OpenWindows:
         self._folder: SpoolFolder | None = None
 
     def open(self) -> Path | None:
-        """Mark a window that opens now: one file is created. None if the disk refuses."""
+        """Mark a window that opens now: creates one file. None if the disk fails."""
         try:
             if self._folder is None:
                 self._folder = SpoolFolder.create(self._spools, self._owner, self._now_ms())
@@ -44,7 +44,7 @@ class OpenWindows:
         return mark.path
 
     def written(self, mark: Path | None) -> None:
-        """What was in the window that ``open`` marked is safe. Blocks."""
+        """The content of the window that ``open`` marked is safe. Blocks."""
         if mark is None:
             return
         try:
@@ -60,7 +60,7 @@ class OpenWindows:
             _log.error("it is not known which rows of %s are lost: %s", self._table, error)
 
     def close(self) -> None:
-        """Nothing is open any more. Blocks."""
+        """No window is open any more. Blocks."""
         folder, self._folder = self._folder, None
         if folder is None:
             return

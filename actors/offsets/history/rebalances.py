@@ -1,8 +1,8 @@
-"""The rebalance journal of one coordinator, kept and told: the last entries in memory, all of them in the table.
+"""The rebalance journal of one coordinator: the last entries in memory, all of them in the table.
 
-Answers two questions: ``history`` (``group``, ``limit``) with the group's last rebalances, newest first, also those
-before this process; ``waiting`` with every rebalance that has not ended, and whom it waits for. It also writes the
-watchdog's lines into the actor's log.
+Handles two queries. ``history`` (``group``, ``limit``) returns the group's last rebalances, newest first, including
+those before this process. ``waiting`` returns every rebalance that has not ended, and whom it waits for. This module
+also writes the watchdog's lines to the actor's log.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 
 DEFAULT_LIMIT = 20
 MAX_BYTES = 2 << 20
-"""Most JSON in one answer, unless one entry alone is larger: while it is made, no heartbeat is answered."""
+"""Limit of JSON in one response, except for a single larger entry: no heartbeat is answered while it is built."""
 
 
 class Recent:
-    """The last entries of each group. Beyond ``most_bytes`` (of their JSON) the oldest of all groups go."""
+    """The last entries of each group. Above ``most_bytes`` (of JSON), the oldest entries of all groups are dropped."""
 
     def __init__(self, *, per_group: int = 100, most_bytes: int = 4 << 20) -> None:
         self._per_group = per_group
@@ -42,7 +42,7 @@ class Recent:
         self._by_group: dict[str, deque[int]] = {}
 
     def add(self, entry: RebalanceEntry, encoded: bytes) -> None:
-        """Entries of a group come in the order of their numbers, which are unique over all groups."""
+        """Entries of a group come in the order of their numbers, which are unique across groups."""
         numbers = self._by_group.setdefault(entry.group, deque())
         numbers.append(entry.number)
         self._entries[entry.number] = entry.group, encoded
@@ -53,12 +53,12 @@ class Recent:
             self._drop(next(iter(self._entries)))
 
     def of(self, group: str, limit: int) -> list[bytes]:
-        """What was added, newest first."""
+        """The group's entries, newest first."""
         numbers = [*self._by_group.get(group, ())][-limit:]
         return [self._entries[number][1] for number in reversed(numbers)]
 
     def _drop(self, number: int) -> None:
-        """Forget an entry, which is the oldest of its group."""
+        """Forget an entry, which must be the oldest of its group."""
         group, encoded = self._entries.pop(number)
         self._bytes -= len(encoded)
         numbers = self._by_group[group]
@@ -68,7 +68,7 @@ class Recent:
 
 
 class RebalanceHistory:
-    """Observes an :class:`OffsetsPartition`; make it before the partition is activated, ``start`` it after."""
+    """Observes an :class:`OffsetsPartition`. Create it before the partition is activated, ``start`` it after."""
 
     def __init__(
         self, core: OffsetsPartition, store: RebalanceStore, *, flush_ms: int, now_ms: Callable[[], int]
@@ -84,11 +84,11 @@ class RebalanceHistory:
         core.answers["waiting"] = self.waiting
 
     def start(self) -> None:
-        """Flush from now on, first what a dead predecessor left."""
+        """Flush from now on, starting with what a dead predecessor left."""
         self._flushing.start()
 
     async def close(self) -> None:
-        """After the partition has stopped: bring everything into the table."""
+        """Call after the partition has stopped. Writes everything to the table."""
         for entry in self._journal.close(self._now_ms()):
             self._keep(entry)
         await self._flushing.close()
@@ -108,7 +108,7 @@ class RebalanceHistory:
     async def history(self, question: dict[str, Any]) -> dict[str, Any]:
         """``entries``: the last ``limit`` rebalances of ``group`` as ``RebalanceEntry.to_json``, newest first.
 
-        They are fewer where so many are larger than MAX_BYTES.
+        Fewer if they would exceed MAX_BYTES.
         """
         group, limit = question.get("group"), question.get("limit", DEFAULT_LIMIT)
         if not isinstance(group, str) or not isinstance(limit, int) or limit < 1:
@@ -127,7 +127,7 @@ class RebalanceHistory:
         return {"groups": [wait.to_json() for wait in self._core.coordinator.waiting()]}
 
     def _older(self, group: str, limit: int, told: list[bytes]) -> list[bytes]:
-        """From the table and its spools, what memory does not have. Blocks."""
+        """From the table and its spools, the entries that are not in memory. Blocks."""
         known = {(entry["epoch"], entry["number"]) for entry in map(_to_json, told)}
         stored = (entry for entry in self._store.recent(group, limit) if (entry.epoch, entry.number) not in known)
         return _that_fit(map(encode, stored), sum(map(len, told)))
@@ -139,7 +139,7 @@ class RebalanceHistory:
 
 
 def _that_fit(entries: Iterable[bytes], used_bytes: int) -> list[bytes]:
-    """The first of them, up to MAX_BYTES with what is used already; one at least if nothing is."""
+    """The first entries, up to MAX_BYTES including ``used_bytes``; at least one if ``used_bytes`` is 0."""
     fitting: list[bytes] = []
     for encoded in entries:
         if used_bytes and used_bytes + len(encoded) > MAX_BYTES:
@@ -150,7 +150,7 @@ def _that_fit(entries: Iterable[bytes], used_bytes: int) -> list[bytes]:
 
 
 def _to_json(encoded: bytes) -> dict[str, Any]:
-    """As ``RebalanceEntry.to_json``."""
+    """Like ``RebalanceEntry.to_json``."""
     values: dict[str, Any] = json.loads(encoded)
     del values["v"]
     return values

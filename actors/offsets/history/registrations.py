@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 
 def row_of(change: Change, ts_ms: int) -> Row:
-    """What the coordinator says of one client."""
+    """The row of one client's registration or withdrawal."""
     row = {
         "ts": ts_ms,
         "offsets_partition": change.offsets_partition,
@@ -38,7 +38,7 @@ def row_of(change: Change, ts_ms: int) -> Row:
 def snapshot_rows(
     registrations: Sequence[Registration], *, offsets_partition: int, epoch: int, ts_ms: int
 ) -> Iterator[Row]:
-    """All that hold at one time, and last the row that says that these are all."""
+    """All registrations that hold at one time, followed by the row that marks the snapshot as complete."""
     for registration in registrations:
         yield row_of(registration, ts_ms)
     yield {
