@@ -1,4 +1,4 @@
-"""Who serves what. ``partition_for`` is Kafka's rule: a group's partition of ``__consumer_offsets``."""
+"""Which process serves what. ``partition_for`` is Kafka's rule: a group's partition of ``__consumer_offsets``."""
 
 from muster.placement.hashing import java_string_hash, partition_for
 

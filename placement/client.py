@@ -1,4 +1,4 @@
-"""Who a client is, as its requests carry it."""
+"""The identity of a client, as its requests carry it."""
 
 from __future__ import annotations
 

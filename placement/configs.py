@@ -1,4 +1,4 @@
-"""What is configured while the cluster runs, in ZooKeeper. Calls block, as those of muster.placement.topics."""
+"""Configs altered while the cluster runs, in ZooKeeper. Calls block like those of muster.placement.topics."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from muster.placement.zookeeper.client import ZooKeeperClient
 log = logging.getLogger(__name__)
 
 Decide = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""From what is configured to what is to be. Called again if somebody else was faster; what it raises ends it all."""
+"""From the current to the new configuration. Called again after a concurrent change; what it raises ends the call."""
 
 
 class ConfigRegistry:
-    """Changes and lists configurations; ZooKeeper decides between any number of registries.
+    """Changes and lists configurations. Any number of registries may exist; ZooKeeper resolves conflicts.
 
-    With ``controller`` every change is for that controller; ``epochs.Superseded`` once it has a successor.
+    With ``controller``, every change is on behalf of that controller; ``epochs.Superseded`` once it has a successor.
     """
 
     def __init__(self, zk: ZooKeeperClient, controller: ActorEpoch | None = None) -> None:
@@ -46,12 +46,12 @@ class ConfigRegistry:
         self._controller = controller
 
     def load(self) -> DynamicConfigs:
-        """All but those of topics, which ``TopicRegistry`` tells. What is no configuration is logged and left out."""
+        """All except those of topics, which ``TopicRegistry`` loads. Malformed ones are logged and left out."""
         groups = {decode_group(data): decode_config(data) for _, data in self._children(GROUP_CONFIGS)}
         return replace(self.load_brokers(), groups=groups)
 
     def load_brokers(self) -> DynamicConfigs:
-        """The same without groups, of which there may be thousands."""
+        """Like :meth:`load`, but without groups, of which there may be thousands."""
         brokers = {name: decode_config(data) for name, data in self._children(BROKER_CONFIGS)}
         return DynamicConfigs(
             cluster=brokers.pop(DEFAULT_BROKER, {}),
@@ -59,7 +59,7 @@ class ConfigRegistry:
         )
 
     def change_topic(self, topic: str, decide: Decide) -> None:
-        """Let ``decide`` change what is set on the topic. UnknownTopic."""
+        """Let ``decide`` change the topic's configuration. UnknownTopic."""
 
         def decide_if_there(current: Mapping[str, str]) -> Mapping[str, str]:
             wanted = decide(current)
@@ -71,11 +71,11 @@ class ConfigRegistry:
         self._change(TOPIC_CONFIGS, topic_config_path(topic), decide_if_there, encode_config, check)
 
     def change_broker(self, broker: str, decide: Decide) -> None:
-        """Let ``decide`` change what is set on the broker of that id, or on DEFAULT_BROKER."""
+        """Let ``decide`` change the configuration of the broker with that id, or of DEFAULT_BROKER."""
         self._change(BROKER_CONFIGS, broker_config_path(broker), decide, encode_config)
 
     def change_group(self, group: str, decide: Decide) -> None:
-        """Let ``decide`` change what is set on the group."""
+        """Let ``decide`` change the group's configuration."""
         path = f"{GROUP_CONFIGS}/{encode_segment(group)}"
         self._change(GROUP_CONFIGS, path, decide, lambda config: encode_group_config(group, config))
 
@@ -108,7 +108,7 @@ class ConfigRegistry:
             try:
                 commit_as(zk, self._controller, [*checks, operation])
             except (BadVersionError, NodeExistsError, NoNodeError):
-                continue  # somebody else was faster, or the answer to our own was lost
+                continue  # a concurrent change came first, or the response to our own was lost
             return
 
     def _children(self, parent: str) -> list[tuple[str, bytes]]:

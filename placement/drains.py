@@ -1,4 +1,4 @@
-"""Which nodes are drained, in ZooKeeper, so that it outlives every process. Calls block: at most ~10 s each."""
+"""Which nodes are drained, stored in ZooKeeper to outlive every process. Calls block: at most ~10 s each."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from muster.placement.zookeeper.client import ZooKeeperClient
 
 
 def drain(zk: ZooKeeperClient, node_id: str, now_ms: int) -> None:
-    """The node is to have no actors from now on. ZooKeeperUnreachable."""
+    """Let the node have no actors from now on. ZooKeeperUnreachable."""
     with contextlib.suppress(NodeExistsError):
         zk.ask(zk.create_async, drained_node_path(node_id), encode_drained_node(now_ms), makepath=True)
 
 
 def undrain(zk: ZooKeeperClient, node_id: str) -> None:
-    """The node can run actors again. ZooKeeperUnreachable."""
+    """Let the node run actors again. ZooKeeperUnreachable."""
     with contextlib.suppress(NoNodeError):
         zk.ask(zk.delete_async, drained_node_path(node_id))
 
 
 def drained(zk: ZooKeeperClient) -> frozenset[str]:
-    """Ids of the nodes that are to have no actors. ZooKeeperUnreachable."""
+    """Ids of the nodes that must not have actors. ZooKeeperUnreachable."""
     try:
         zk.ask(zk.sync_async, DRAINED_NODES)
         return frozenset(zk.ask(zk.get_children_async, DRAINED_NODES))

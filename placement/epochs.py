@@ -1,7 +1,7 @@
-"""Numbers that only grow, whoever asks and however many ask at once: epochs and producer ids.
+"""Numbers that only increase, for any number of concurrent callers: epochs and producer ids.
 
-Each is one ZooKeeper node, changed by compare-and-set on its version. A call whose answer was lost may have
-used up a number; no number is ever given twice.
+Each is one ZooKeeper node, changed by compare-and-set on its version. A call whose response was lost may have
+used up a number; no number is ever given out twice.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ MAX_PRODUCER_ID = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class ActorEpoch:
-    """What one process took as the only one of its name, until the next takes the next.
+    """The epoch that one process took as the only one of its name, until another process takes the next.
 
-    As in Kafka (KAFKA-6082) the version of the node fences: a transaction that checks it fails once there is a
-    successor, so what the successor has read is not changed behind its back.
+    As in Kafka (KAFKA-6082), the version of the node fences: a transaction that checks it fails once there is a
+    successor, so what the successor has read cannot be changed by its predecessor.
     """
 
     path: str
@@ -45,12 +45,12 @@ class ActorEpoch:
 
     @property
     def check(self) -> tuple[Any, ...]:
-        """The operation for a transaction, see ``ZooKeeperClient.commit``."""
+        """The operation for a transaction; see ``ZooKeeperClient.commit``."""
         return "check", self.path, self.zk_version
 
 
 class Superseded(RuntimeError):
-    """Another process took the epoch after this one's. What was asked was not done, or just before that."""
+    """Another process took the next epoch. The requested change was not made, or was made just before that."""
 
 
 class UnknownPartition(LookupError):
@@ -58,14 +58,14 @@ class UnknownPartition(LookupError):
 
 
 class ProducerIdsExhausted(RuntimeError):
-    """All 2**63 producer ids were given out."""
+    """All 2**63 producer ids have been given out."""
 
 
 def next_epoch(zk: ZooKeeperClient, topic: str, partition: int, owner: str, *, holder: ActorEpoch | None = None) -> int:
-    """Take the partition's next leader epoch for ``owner``; whoever had an earlier one may write no more.
+    """Take the partition's next leader epoch for ``owner``; holders of earlier epochs may no longer write.
 
-    The first epoch is 0. With ``holder``, who asks must still be what it took that epoch for. UnknownPartition;
-    Superseded; ZooKeeperUnreachable.
+    The first epoch is 0. With ``holder``, the caller must still hold that epoch. UnknownPartition; Superseded;
+    ZooKeeperUnreachable.
     """
     _require(zk, topic, partition)
     controller_epoch = holder.epoch if holder is not None and holder.path == CONTROLLER_EPOCH else 0
@@ -82,7 +82,7 @@ def next_epoch(zk: ZooKeeperClient, topic: str, partition: int, owner: str, *, h
 
 
 def current_state(zk: ZooKeeperClient, topic: str, partition: int) -> PartitionState:
-    """Who has the partition's newest epoch; the default state if nobody took one yet. UnknownPartition."""
+    """The state with the partition's newest epoch; the default state if no epoch was taken yet. UnknownPartition."""
     try:
         return PartitionState.decode(zk.ask(zk.get_async, partition_state_path(topic, partition))[0])
     except NoNodeError:
@@ -91,7 +91,7 @@ def current_state(zk: ZooKeeperClient, topic: str, partition: int) -> PartitionS
 
 
 def next_controller_epoch(zk: ZooKeeperClient) -> int:
-    """As :func:`take_controller_epoch`, for who changes nothing."""
+    """Like :func:`take_controller_epoch`, for a caller that changes nothing."""
     return take_controller_epoch(zk).epoch
 
 
@@ -124,7 +124,7 @@ def check_holder(zk: ZooKeeperClient, holder: ActorEpoch) -> None:
 
 
 def commit_as(zk: ZooKeeperClient, holder: ActorEpoch | None, operations: list[tuple[Any, ...]]) -> None:
-    """As ``ZooKeeperClient.commit``, for that holder only, if there is one. Superseded."""
+    """Like ``ZooKeeperClient.commit``, on behalf of the holder, if given. Superseded."""
     if holder is None:
         zk.commit(operations)
         return
@@ -136,9 +136,9 @@ def commit_as(zk: ZooKeeperClient, holder: ActorEpoch | None, operations: list[t
 
 
 def when_superseded(zk: ZooKeeperClient, mine: ActorEpoch, act: Callable[[], None]) -> None:
-    """Have ``act`` called, on a thread of kazoo's, once there is a successor.
+    """Call ``act`` once there is a successor, on one of kazoo's threads.
 
-    It may be the moment of this call, or when ZooKeeper is back after an outage. Blocks on ZooKeeper.
+    It may be called during this call, or when ZooKeeper is available again after an outage. Blocks on ZooKeeper.
     """
 
     def look(_: bytes | None, stat: ZnodeStat | None) -> bool:
@@ -151,7 +151,7 @@ def when_superseded(zk: ZooKeeperClient, mine: ActorEpoch, act: Callable[[], Non
 
 
 def next_producer_id_block(zk: ZooKeeperClient, size: int = 1000, *, broker_id: int = -1) -> range:
-    """The next ``size`` producer ids, for the caller alone. ProducerIdsExhausted; ZooKeeperUnreachable."""
+    """The next ``size`` producer ids, for this caller alone. ProducerIdsExhausted; ZooKeeperUnreachable."""
     if size < 1:
         raise ValueError(f"a block of {size} producer ids")
 
@@ -168,7 +168,7 @@ def next_producer_id_block(zk: ZooKeeperClient, size: int = 1000, *, broker_id: 
 def _advance(
     zk: ZooKeeperClient, path: str, successor: Callable[[bytes | None], bytes], holder: ActorEpoch | None = None
 ) -> tuple[bytes, int]:
-    """Replace the node's data (None: no node yet) by its successor; what this call wrote, and its version."""
+    """Replace the node's data (None: no node yet) by its successor. Returns the data written, and its version."""
     while True:
         try:
             data, stat = zk.ask(zk.get_async, path)

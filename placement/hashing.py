@@ -1,4 +1,4 @@
-"""Which ``__consumer_offsets`` partition owns a group: Kafka's own rule, so that tools agree with us."""
+"""Which ``__consumer_offsets`` partition owns a group. This is Kafka's rule, so tools agree with us."""
 
 from __future__ import annotations
 

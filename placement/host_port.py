@@ -1,4 +1,4 @@
-"""How an address is written where a port follows it."""
+"""The notation of an address that is followed by a port."""
 
 from __future__ import annotations
 

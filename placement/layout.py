@@ -1,7 +1,7 @@
-"""What is where in ZooKeeper, and how it is written: Kafka's layout and JSON, with a few fields of our own.
+"""The layout of ZooKeeper's nodes and their content: Kafka's paths and JSON, with a few additional fields.
 
-Kafka's source: ``kafka.zk.ZkData`` (3.x). Our additions are extra JSON fields, which Kafka's readers ignore:
-``node_id`` of a broker, ``internal`` and ``replication_factor`` of a topic, ``owner`` of a partition.
+Kafka's source: ``kafka.zk.ZkData`` (3.x). Our additions are JSON fields that Kafka's readers ignore: ``node_id`` of a
+broker, ``internal`` and ``replication_factor`` of a topic, ``owner`` of a partition.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 GROUP_CONFIGS = "/config/groups"
-"""As Kafka 4 has configs of groups; it has no ZooKeeper any more."""
+"""For group configs, as in Kafka 4, which no longer has ZooKeeper."""
 DEFAULT_BROKER = "<default>"
-"""Stands for all brokers."""
+"""Represents all brokers."""
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CLIENT_GROUP_ID = "/client_group_id"
 CLIENT_GROUP_FENCES = "/client_group_fences"
-"""Our own: nodes whose versions tell that something was created there (muster.placement.mapping.writes)."""
+"""Our own: nodes whose versions show that something was created there (muster.placement.mapping.writes)."""
 ACTOR_EPOCHS = "/actor_epochs"
-"""Our own: a child for each actor that fences its predecessors by an epoch of its own."""
+"""Our own: a child for each actor that fences its predecessors by its own epoch."""
 DRAINED_NODES = "/drained_nodes"
-"""Our own: a child for each Ray node that is to have no actors, named by its id."""
+"""Our own: a child for each Ray node that must not have actors, named by its id."""
 
 NO_LEADER = -1
 NO_EPOCH = -1
 
 
 class Malformed(ValueError):
-    """A node holds something else than its kind of node should."""
+    """The content of a node does not match its type."""
 
 
 def broker_path(broker_id: int) -> str:
@@ -82,7 +82,7 @@ class BrokerNode:
     """Ray's node id, hex."""
     timestamp_ms: int
     security_protocol: str = "PLAINTEXT"
-    """Of the one listener, whose name is the same."""
+    """The protocol of the only listener, which has the same name."""
 
     def encode(self) -> bytes:
         protocol = self.security_protocol
@@ -103,7 +103,7 @@ class BrokerNode:
 
     @classmethod
     def decode(cls, data: bytes) -> BrokerNode:
-        """Malformed if it is no broker."""
+        """Malformed if it is not a broker."""
         fields = _load(data, "broker")
         try:
             return cls(
@@ -119,7 +119,7 @@ class BrokerNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """``/brokers/topics/<topic>/partitions/<p>/state``: who leads, and since which epoch. Kafka's JSON version 1."""
+    """``/brokers/topics/<topic>/partitions/<p>/state``: leader and leader epoch. Kafka's JSON version 1."""
 
     leader: int = NO_LEADER
     """Broker id. No broker holds our partitions; their actor does (``owner``)."""
@@ -127,7 +127,7 @@ class PartitionState:
     isr: tuple[int, ...] = ()
     controller_epoch: int = 0
     owner: str = ""
-    """Whoever took ``leader_epoch``, in its own words."""
+    """The name that the owner of ``leader_epoch`` chose for itself."""
 
     def encode(self) -> bytes:
         return _dump(
@@ -143,7 +143,7 @@ class PartitionState:
 
     @classmethod
     def decode(cls, data: bytes) -> PartitionState:
-        """Malformed if it is no partition state."""
+        """Malformed if it is not a partition state."""
         fields = _load(data, "partition state")
         try:
             return cls(
@@ -159,7 +159,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerNode:
-    """``/controller``, ephemeral: who is the controller. Kafka's JSON version 1."""
+    """``/controller``, ephemeral: the current controller. Kafka's JSON version 1."""
 
     broker_id: int
     timestamp_ms: int
@@ -173,7 +173,7 @@ class ControllerNode:
 
     @classmethod
     def decode(cls, data: bytes) -> ControllerNode:
-        """Malformed if it is no controller."""
+        """Malformed if it is not a controller."""
         fields = _load(data, "controller")
         try:
             return cls(
@@ -201,7 +201,7 @@ def encode_topic(topic: Topic) -> bytes:
 
 
 def decode_topic(name: str, data: bytes, config: Mapping[str, str]) -> Topic:
-    """The topic of that name. Malformed if it is none, or has no topic id (Kafka before 2.8 wrote such)."""
+    """The topic of that name. Malformed if it is not a topic, or has no topic id (as written by Kafka before 2.8)."""
     fields = _load(data, "topic")
     try:
         return Topic(
@@ -222,22 +222,22 @@ def encode_topic_id(topic_id: UUID) -> str:
 
 
 def decode_topic_id(text: str) -> UUID:
-    """ValueError if it is no topic id."""
+    """ValueError if it is not a topic id."""
     return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    """``/config/topics/<topic>`` and its like, Kafka's JSON version 1."""
+    """``/config/topics/<topic>`` and similar nodes, Kafka's JSON version 1."""
     return _dump({"version": 1, "config": dict(sorted(config.items()))})
 
 
 def encode_group_config(group: str, config: Mapping[str, str]) -> bytes:
-    """``/config/groups/<group>``: the same, with the group's name, which the name of the node may not hold."""
+    """``/config/groups/<group>``: the same, plus the group's name, which may not be a legal node name."""
     return _dump({"version": 1, "config": dict(sorted(config.items())), "group": group})
 
 
 def decode_config(data: bytes) -> dict[str, str]:
-    """Malformed if it is no configuration."""
+    """Malformed if it is not a configuration."""
     fields = _load(data, "configuration")
     config = fields.get("config")
     if not isinstance(config, dict):
@@ -246,7 +246,7 @@ def decode_config(data: bytes) -> dict[str, str]:
 
 
 def decode_group(data: bytes) -> str:
-    """Whose configuration it is. Malformed if it is no group's."""
+    """The group whose configuration it is. Malformed if it is not a group's."""
     group = _load(data, "configuration of a group").get("group")
     if not isinstance(group, str):
         raise Malformed(f"not a configuration of a group: {data!r}")
@@ -259,7 +259,7 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 
 def decode_cluster_id(data: bytes) -> str:
-    """Malformed if it is no cluster id."""
+    """Malformed if it is not a cluster id."""
     cluster_id = _load(data, "cluster id").get("id")
     if not isinstance(cluster_id, str) or not cluster_id:
         raise Malformed(f"not a cluster id: {data!r}")
@@ -267,17 +267,17 @@ def decode_cluster_id(data: bytes) -> str:
 
 
 def encode_drained_node(timestamp_ms: int) -> bytes:
-    """``/drained_nodes/<node id>``: since when. JSON version 1."""
+    """``/drained_nodes/<node id>``: since when it is drained. JSON version 1."""
     return _dump({"version": 1, "timestamp": str(timestamp_ms)})
 
 
 def encode_producer_id_block(block: range, broker_id: int) -> bytes:
-    """``/latest_producer_id_block``: the ids that were given out last. Kafka's JSON version 1."""
+    """``/latest_producer_id_block``: the ids handed out last. Kafka's JSON version 1."""
     return _dump({"version": 1, "broker": broker_id, "block_start": str(block.start), "block_end": str(block.stop - 1)})
 
 
 def decode_producer_id_block(data: bytes) -> range:
-    """Malformed if it is no block of producer ids."""
+    """Malformed if it is not a block of producer ids."""
     fields = _load(data, "block of producer ids")
     try:
         return range(int(fields["block_start"]), int(fields["block_end"]) + 1)

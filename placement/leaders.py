@@ -1,7 +1,7 @@
-"""Which gateway Metadata names as leader of which partition: dealt out like cards, per topic and in sum.
+"""Which gateway Metadata names as leader of which partition: spread evenly, per topic and in total.
 
-A leader is a hint, since every gateway serves every request. What it decides is where clients connect, so a gateway
-with too many of them is busy while others rest.
+A leader is a hint, since every gateway serves every request. It decides where clients connect, so a gateway that leads
+too many partitions is busy while others are idle.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from functools import lru_cache
 from uuid import UUID
 
 Leaders = Mapping[UUID, tuple[int, ...]]
-"""Of each topic, by id: the gateway of each partition, by broker id. Empty without gateways."""
+"""By topic id: the gateway of each partition, by broker id. Empty without gateways."""
 
 _HANDS = 4096
-"""How many are kept: of a thousand topics a hundred or two differ."""
+"""The size of the cache: among a thousand topics, a hundred or two differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partitions:
-    """A topic, as far as it matters here."""
+    """The properties of a topic that matter here."""
 
     topic_id: UUID
     owners: tuple[str | None, ...]
-    """Of each partition: the node where its log is served; None where that is not known."""
+    """For each partition: the node where its log is served; None if unknown."""
 
 
 def deal(gateways: Mapping[int, str], topics: Sequence[Partitions], before: Leaders) -> Leaders:
-    """Who leads what now, after ``before``. ``gateways``: the node of each, by broker id.
+    """The new leaders, given those ``before``. ``gateways``: the node of each, by broker id.
 
-    Of a topic's partitions no gateway has two more than another, and of all partitions neither. What this leaves open
-    is decided so that leaders change as little as can be, a new topic changes none of the others; and so that as many
-    partitions as this allows are led on the node where their log is served. Within a topic that comes before who led
-    it: leaders follow a log that moves.
+    No gateway has two more of a topic's partitions than another, nor two more of all partitions. Within these bounds,
+    leaders change as little as possible (a new topic changes none of the others), and as many partitions as possible
+    are led on the node where their log is served. Within a topic, the latter takes precedence over the previous
+    leaders: leaders follow a log that moves.
     """
     if not gateways:
         return {topic.topic_id: () for topic in topics}
@@ -53,14 +53,14 @@ def deal(gateways: Mapping[int, str], topics: Sequence[Partitions], before: Lead
 
 @lru_cache(maxsize=_HANDS)
 def _hand(gateways: tuple[tuple[int, str], ...], owners: tuple[str | None, ...], before: tuple[int, ...]) -> _Hand:
-    """One for all topics that are alike, and the same as long as nothing changes."""
+    """Shared by all topics that are alike, and the same as long as nothing changes."""
     return _Hand(dict(gateways), owners, before)
 
 
 class _Hand:
-    """What the gateways have of a topic: ``base`` of its partitions each, and ``extras`` of them are to have one more.
+    """How the gateways share a topic: ``base`` of its partitions each, and one more for ``extras`` of the gateways.
 
-    It never changes.
+    Immutable.
     """
 
     def __init__(self, gateways: Mapping[int, str], owners: tuple[str | None, ...], before: tuple[int, ...]) -> None:
@@ -77,13 +77,13 @@ class _Hand:
         sharing = Counter(gateways.values())
         self.near = {gateway: self._owned[node] / sharing[node] for gateway, node in gateways.items()}
         self.more = frozenset(gateway for gateway in gateways if self.led[gateway] > self.base)
-        """Who has more than ``base``."""
+        """The gateways that have more than ``base``."""
         self.is_even = len(self.more) == self.extras and self._has(self._room(self.more))
-        """Whether it can stay, as far as this topic alone goes: whoever has one more keeps it."""
+        """Whether this topic alone requires no change: the gateways that have one more keep it."""
         self._leaders: dict[frozenset[int], tuple[int, ...]] = {}
 
     def leaders(self, extra: frozenset[int]) -> tuple[int, ...]:
-        """The leader of each partition if these gateways are to have one more."""
+        """The leader of each partition if these gateways get one more."""
         found = self._leaders.get(extra)
         if found is None:
             room = self._room(extra)
@@ -97,7 +97,7 @@ class _Hand:
         return all(self.led[gateway] == count for gateway, count in room.items())
 
     def _is_good(self, room: Mapping[int, int]) -> bool:
-        """Whether who led before has that many, and as many as can be on the node of their log."""
+        """Whether the previous leaders have that many, and as many as possible are on the node of their log."""
         if not self._has(room):
             return False
         rooms: Counter[str] = Counter()
@@ -129,7 +129,7 @@ class _Hand:
 
 
 class _Topic:
-    """One topic while it is dealt: those in ``extra`` get one more of its partitions than the others."""
+    """A topic during the assignment: the gateways in ``extra`` get one more of its partitions than the others."""
 
     __slots__ = ("extra", "hand", "topic_id")
 
@@ -139,7 +139,7 @@ class _Topic:
         self.extra = hand.more if hand.is_even else frozenset()
 
     def choose(self, load: Mapping[int, int]) -> None:
-        """Decide on ``extra``: who had one keeps it, then whose node has most of the logs, then who has least."""
+        """Choose ``extra``: first gateways that had one more, then by logs on their node, then by lowest load."""
         hand = self.hand
 
         def rank(gateway: int) -> tuple[int, float, int, int]:
@@ -149,16 +149,16 @@ class _Topic:
         self.extra = frozenset(sorted(hand.gateways, key=rank)[: hand.extras])
 
     def cost(self, source: int, target: int) -> tuple[bool, float, int]:
-        """Of passing the extra partition on: that a leader changes is worse than that it is on another node."""
+        """The cost of moving the extra partition: a change of leader is worse than a leader on another node."""
         hand = self.hand
         return source in hand.more, hand.near[source] - hand.near[target], self.topic_id.int
 
 
 def _even_out(topics: Sequence[_Topic], load: Counter[int]) -> None:
-    """Pass extra partitions on until no gateway has two more than another.
+    """Move extra partitions until no gateway has two more than another.
 
-    While one gateway has more than another there is a topic of which the first has an extra partition and the other
-    has none; so this ends, and with as few steps as there are partitions too many.
+    While one gateway has more than another, there is a topic of which the first has an extra partition and the other
+    has none. This therefore terminates, in as few steps as there are surplus partitions.
     """
     share, left = divmod(load.total(), len(load))
     ranked = sorted(load, key=lambda gateway: (-load[gateway], gateway))

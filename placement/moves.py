@@ -1,10 +1,10 @@
-"""Which node an actor is made on, and which actors change theirs when a node comes or is drained: as few as can be.
+"""Which node an actor starts on, and which actors move when a node joins or is drained: as few as possible.
 
-Most go by rendezvous hashing. There are few log actors, and each has much to do: hashing would often put two on one of
-three nodes, so these are dealt out, each on a node with the fewest of them.
+Most actors are placed by rendezvous hashing. Log actors are few, and each has much work: hashing would often put two of
+them on one of three nodes. They are spread instead, each on a node with the fewest of them.
 
-An actor moves only off a node that is drained, or to a node that came: never between two nodes that were there before.
-(Those of a node that is lost do not move: they are made anew.)
+An actor moves only off a node that is drained, or to a node that joined, never between two earlier nodes.
+(Actors of a lost node do not move: they are created anew.)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from muster.placement.rendezvous import choose
 class Move:
     actor: str
     source: str
-    """Node id, as ``target``."""
+    """Node id, like ``target``."""
     target: str
 
 
@@ -28,7 +28,7 @@ _DEALT = "log-"
 
 
 def home(actor: str, nodes: Collection[str], homes: Mapping[str, str]) -> str:
-    """The node for an actor that is made now. ``homes``: where others are, or will be. ValueError without nodes."""
+    """The node for an actor created now. ``homes``: where others are, or will be. ValueError without nodes."""
     if not actor.startswith(_DEALT):
         return choose(actor, sorted(nodes))
     load = _dealt({name: node for name, node in homes.items() if name != actor})
@@ -43,10 +43,10 @@ def _dealt(homes: Mapping[str, str]) -> Counter[str]:
 def moves(
     homes: Mapping[str, str], nodes: Collection[str], newcomers: Collection[str], drained: Collection[str]
 ) -> Iterator[Move]:
-    """Every move that is due, those off drained nodes first, in the order of ``homes``.
+    """All moves that are due, those off drained nodes first, in the order of ``homes``.
 
-    ``homes``: the node of each actor. ``nodes``: those that may be given actors. The others of ``nodes`` are old to
-    ``newcomers``, which are among them; ``drained`` is not. None is due without ``nodes``.
+    ``homes``: the node of each actor. ``nodes``: nodes that may get actors. ``newcomers`` are among ``nodes``; all
+    others of them are old. ``drained`` are not among them. No move is due without ``nodes``.
     """
     targets = sorted(set(nodes) - set(drained))
     if not targets:
@@ -64,7 +64,7 @@ def moves(
 
 
 class Roster:
-    """The nodes as they come and go. A new one counts only after it was there for a while, however often it flaps."""
+    """The nodes as they join and leave. A new node counts only after it has stayed for a while, even if it flaps."""
 
     def __init__(self, settle_ms: int) -> None:
         self._settle_ms = settle_ms
@@ -77,25 +77,25 @@ class Roster:
         return frozenset(self._since_ms)
 
     def begin(self, alive: Collection[str], old: Collection[str], now_ms: int) -> None:
-        """What is there when the watching begins has settled; those not in ``old`` are newcomers."""
+        """Start watching. Nodes that are alive now count as settled; those not in ``old`` are newcomers."""
         self._since_ms = dict.fromkeys(alive, now_ms - self._settle_ms)
         self._old = set(old) & set(alive)
 
     def see(self, alive: Collection[str], now_ms: int) -> None:
-        """Take in which nodes are alive now; one that was away for a moment begins anew."""
+        """Record which nodes are alive now. A node that was missing for a moment starts over."""
         self._since_ms = {node: self._since_ms.get(node, now_ms) for node in alive}
         self._old &= set(alive)
 
     def settled(self, now_ms: int) -> frozenset[str]:
-        """Nodes that have been there for long enough to be given something."""
+        """Nodes that have been alive long enough to get actors."""
         return frozenset(node for node, since in self._since_ms.items() if now_ms - since >= self._settle_ms)
 
     def newcomers(self, now_ms: int) -> frozenset[str]:
-        """Settled nodes that have not got their share yet."""
+        """Settled nodes that have not received their share yet."""
         return self.settled(now_ms) - self._old
 
     def have_their_share(self, nodes: Collection[str]) -> None:
-        """They are newcomers no more."""
+        """These nodes are no longer newcomers."""
         self._old |= set(nodes) & self._since_ms.keys()
 
     def forget_share(self, node: str) -> None:

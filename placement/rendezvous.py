@@ -1,4 +1,4 @@
-"""Rendezvous hashing (Thaler and Ravishankar, 1996): a key's place moves only if its node comes or goes."""
+"""Rendezvous hashing (Thaler and Ravishankar, 1996): a key moves only if its node is added or removed."""
 
 from __future__ import annotations
 

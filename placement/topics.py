@@ -1,4 +1,4 @@
-"""The topics of the cluster, in ZooKeeper. Calls block on ZooKeeper: at most ~10 s, then ZooKeeperUnreachable."""
+"""The topics of the cluster, in ZooKeeper. Calls block for at most ~10 s, then raise ZooKeeperUnreachable."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ log = logging.getLogger(__name__)
 
 MAX_NAME_LENGTH = 249
 MAX_PARTITIONS = 1000
-"""Per topic, so that all of its nodes fit into one ZooKeeper transaction (jute.maxbuffer, 1 MiB)."""
+"""Per topic, to fit all of its nodes into one ZooKeeper transaction (jute.maxbuffer, 1 MiB)."""
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class TopicError(Exception):
-    """A request about topics that cannot be done; nothing was changed. The message is fit for the client."""
+    """A request about topics was refused, and nothing was changed. The message is suitable for the client."""
 
 
 class TopicExists(TopicError):
@@ -49,7 +49,7 @@ class UnknownTopic(TopicError):
 
 
 class InvalidTopic(TopicError):
-    """Kafka's INVALID_TOPIC_EXCEPTION: an illegal name, or one that collides with a topic that exists."""
+    """Kafka's INVALID_TOPIC_EXCEPTION: an illegal name, or one that collides with an existing topic."""
 
 
 class InvalidPartitions(TopicError):
@@ -82,9 +82,9 @@ def check_partitions(partitions: int) -> None:
 
 
 class TopicRegistry:
-    """Creates, changes, deletes and lists topics. Any number may exist; ZooKeeper decides between them.
+    """Creates, changes, deletes and lists topics. Any number may exist; ZooKeeper resolves conflicts.
 
-    With ``controller`` every change is for that controller; ``epochs.Superseded`` once it has a successor.
+    With ``controller``, every change is on behalf of that controller; ``epochs.Superseded`` once it has a successor.
     """
 
     def __init__(self, zk: ZooKeeperClient, controller: ActorEpoch | None = None) -> None:
@@ -92,7 +92,7 @@ class TopicRegistry:
         self._controller = controller
 
     def load(self) -> dict[str, Topic]:
-        """All topics by name, in the order of names. layout.Malformed for a node that is no topic of ours."""
+        """All topics by name, sorted by name. layout.Malformed for a node that is not one of our topics."""
         zk = self._zk
         try:
             zk.ask(zk.sync_async, TOPICS)
@@ -119,7 +119,7 @@ class TopicRegistry:
         replication_factor: int = 1,
         internal: bool = False,
     ) -> Topic:
-        """Create the topic, whole or not at all. TopicExists, InvalidTopic, InvalidPartitions."""
+        """Create the topic, all or nothing. TopicExists, InvalidTopic, InvalidPartitions."""
         check_name(name)
         check_partitions(partitions)
         topic = Topic(
@@ -136,7 +136,7 @@ class TopicRegistry:
                 existing = self._read(name)
                 if existing is None:
                     continue
-                if existing.topic_id == topic.topic_id:  # our own, written by a call whose answer was lost
+                if existing.topic_id == topic.topic_id:  # our own, created by a call whose response was lost
                     return topic
                 raise TopicExists(f"Topic '{name}' already exists.")
             check_collisions(name, names)
@@ -147,7 +147,7 @@ class TopicRegistry:
             return topic
 
     def delete(self, name: str) -> Topic:
-        """Delete the topic, whole or not at all; returns what it was. UnknownTopic."""
+        """Delete the topic, all or nothing. Returns the deleted topic. UnknownTopic."""
         topic = self._require(name)
         while True:
             nodes = [*self._below(topic_path(name)), topic_path(name)]
@@ -158,7 +158,7 @@ class TopicRegistry:
             except (NoNodeError, NotEmptyError):
                 left = self._read(name)
                 if left is not None and left.topic_id == topic.topic_id:
-                    continue  # an epoch was taken meanwhile; otherwise it is gone, by a call whose answer was lost
+                    continue  # an epoch was taken meanwhile; else a call whose response was lost has deleted it
             return topic
 
     def add_partitions(self, name: str, total: int) -> Topic:
@@ -185,15 +185,15 @@ class TopicRegistry:
             return grown
 
     def next_producer_id_block(self, size: int = 1000) -> range:
-        """As :func:`muster.placement.epochs.next_producer_id_block`."""
+        """See :func:`muster.placement.epochs.next_producer_id_block`."""
         return epochs.next_producer_id_block(self._zk, size)
 
     def next_epoch(self, topic: str, partition: int, owner: str) -> int:
-        """As :func:`muster.placement.epochs.next_epoch`."""
+        """See :func:`muster.placement.epochs.next_epoch`."""
         return epochs.next_epoch(self._zk, topic, partition, owner)
 
     def _names(self) -> tuple[frozenset[str], int]:
-        """Names that are taken, and the version that says so: every creation moves it."""
+        """The names in use, and the version of that set: every creation increments it."""
         zk = self._zk
         for path in (TOPICS, TOPIC_CONFIGS):
             zk.ask(zk.ensure_path_async, path)
@@ -202,7 +202,7 @@ class TopicRegistry:
 
     def _write_new(self, topic: Topic, version: int) -> None:
         config_node = topic_config_path(topic.name)
-        orphan = self._zk.ask(self._zk.exists_async, config_node)  # Kafka's tools can set one before the topic exists
+        orphan = self._zk.ask(self._zk.exists_async, config_node)  # Kafka's tools can create it before the topic
         self._commit(
             [
                 ("set_data", TOPICS, b"", version),
@@ -236,7 +236,7 @@ class TopicRegistry:
         return stored_config(topic_config_path(name), data)
 
     def _below(self, path: str) -> list[str]:
-        """Every node under the path, children before parents."""
+        """All nodes under the path, children before parents."""
         try:
             children = sorted(self._zk.ask(self._zk.get_children_async, path))
         except NoNodeError:
@@ -245,7 +245,7 @@ class TopicRegistry:
 
 
 def check_collisions(name: str, names: Iterable[str]) -> None:
-    """InvalidTopic if one of these differs in '.' and '_' alone, which are the same in names of Kafka's metrics."""
+    """InvalidTopic if one of these differs only in '.' and '_', which are the same in the names of Kafka's metrics."""
     alike = sorted(other for other in names if other.replace(".", "_") == name.replace(".", "_"))
     if alike:
         raise InvalidTopic(f"Topic '{name}' collides with existing topics: {', '.join(alike)}")
@@ -254,12 +254,12 @@ def check_collisions(name: str, names: Iterable[str]) -> None:
 def _new_topic_id() -> UUID:
     while True:
         topic_id = uuid4()
-        if not encode_topic_id(topic_id).startswith("-"):  # as Kafka: a command line would take it for an option
+        if not encode_topic_id(topic_id).startswith("-"):  # as Kafka: a command line would parse it as an option
             return topic_id
 
 
 def stored_config(path: str, data: bytes) -> dict[str, str]:
-    """What is configured there. What is no configuration is logged, and sets nothing."""
+    """The configuration stored there. A malformed one is logged, and sets nothing."""
     try:
         return decode_config(data)
     except Malformed as error:

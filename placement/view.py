@@ -1,4 +1,4 @@
-"""What every actor knows of the cluster: one immutable snapshot, numbered, published by the controller."""
+"""Every actor's knowledge of the cluster: an immutable, numbered snapshot, published by the controller."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where an actor's internal listener is. A peer on the same node takes ``path`` (a Unix domain socket)."""
+    """The address of an actor's internal listener. A peer on the same node uses ``path`` (a Unix domain socket)."""
 
     node_id: str
     """Ray's node id, hex."""
@@ -23,7 +23,7 @@ class Endpoint:
     port: int
     path: str
     secret: bytes = field(repr=False)
-    """The cluster's secret (travels by Ray only); proves a peer to be of this cluster."""
+    """The cluster's secret (sent through Ray only); proves that a peer belongs to this cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,41 +43,41 @@ class Topic:
     topic_id: UUID
     partitions: int
     replication_factor: int = 1
-    """As it was asked for and is told. It says nothing of how many copies there are: one, on storage.path."""
+    """As requested and reported. It is unrelated to the number of copies: there is one, on storage.path."""
     internal: bool = False
     config: Mapping[str, str] = field(default_factory=dict)
-    """Only what was set on this topic; the broker's defaults are not in it."""
+    """Only what was set on this topic, without the broker's defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicConfigs:
-    """What was altered while the cluster runs, as text, beside the configs of topics (:attr:`Topic.config`)."""
+    """Configs altered while the cluster runs, as text, other than those of topics (:attr:`Topic.config`)."""
 
     cluster: Mapping[str, str] = field(default_factory=dict)
-    """Of the whole cluster: Kafka's default of all brokers."""
+    """For the whole cluster: Kafka's default for all brokers."""
     brokers: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """A snapshot. ``version`` grows by one with every change within one ``controller_epoch``."""
+    """A snapshot. ``version`` increases by one with every change within one ``controller_epoch``."""
 
     cluster_id: str
     controller_epoch: int
     version: int
     brokers: tuple[Broker, ...]
-    """Gateways that serve right now, by id."""
+    """Gateways that serve now, by id."""
     topics: Mapping[str, Topic]
     logs: Mapping[int, Endpoint | None]
     """Log actors by index; None while one is down. The indices never change while the cluster runs."""
     offsets: Mapping[int, Endpoint | None]
-    """Active offsets partitions; None while its actor is down; absent when it was never started."""
+    """Active offsets partitions; None while the actor is down; absent if it was never started."""
     configs: DynamicConfigs = field(default_factory=DynamicConfigs)
     leaders: Leaders = field(default_factory=dict)
-    """As :meth:`with_leaders` has dealt them out."""
+    """As :meth:`with_leaders` has assigned them."""
     _found: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """What was looked up before: a view never changes, and every request asks the same."""
+    """Cached lookups: a view never changes, and every request needs the same ones."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (
@@ -94,7 +94,7 @@ class ClusterView:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Newer snapshots compare greater, also across a restart of the controller."""
+        """Newer snapshots compare greater, even across a restart of the controller."""
         return (self.controller_epoch, self.version)
 
     def topic_by_id(self, topic_id: UUID) -> Topic | None:
@@ -105,9 +105,9 @@ class ClusterView:
         return by_id.get(topic_id)
 
     def log_of(self, topic: Topic, partition: int) -> int:
-        """Index of the log actor that owns the partition: one after the other, from where the topic's id says.
+        """Index of the log actor that owns the partition: round-robin, starting at an index derived from the topic id.
 
-        It depends on nothing else that may change while the cluster runs: who owns a log must not move by itself.
+        Depends on nothing else that may change while the cluster runs: the owner of a log must not change by itself.
         """
         return self._log_indices[(topic.topic_id.int + partition) % len(self.logs)]
 
@@ -119,7 +119,7 @@ class ClusterView:
         return found
 
     def with_leaders(self, before: Leaders) -> ClusterView:
-        """This view with leaders for its gateways, topics and logs, of which as few as can be differ from before."""
+        """This view with leaders for its gateways, topics and logs, with as few changes to ``before`` as possible."""
         gateways = {broker.id: broker.node_id for broker in self.brokers}
         topics = [
             Partitions(topic_id=topic.topic_id, owners=self._owners(topic))
@@ -140,17 +140,17 @@ class ClusterView:
         return found
 
     def leader_of(self, topic: Topic, partition: int) -> Broker | None:
-        """The gateway that Metadata names as leader; of an offsets partition the coordinator. None without gateways."""
+        """The gateway that Metadata names as leader; the coordinator of an offsets partition. None without gateways."""
         if topic.name == OFFSETS_TOPIC:
             return self.coordinator_of(partition)
         leaders = self.leaders.get(topic.topic_id, ())
         return self._broker(leaders[partition]) if partition < len(leaders) else None
 
     def replicas_of(self, topic: Topic, partition: int) -> list[int]:
-        """Ids of the gateways that Metadata names as replicas: the leader first, then those that follow by id.
+        """Ids of the gateways that Metadata names as replicas: the leader first, then the next ones by id.
 
-        As many as the topic's replication factor says or, if there are not so many, all that serve. Any of them
-        serves the partition.
+        As many as the topic's replication factor or, if there are fewer, all that serve. Any of them serves the
+        partition.
         """
         leader = self.leader_of(topic, partition)
         if leader is None:
@@ -192,7 +192,7 @@ def _restore(
     configs: DynamicConfigs,
     leaders: Leaders,
 ) -> ClusterView:
-    """Unpickle a view without what was looked up in it."""
+    """Unpickle a view without its cached lookups."""
     return ClusterView(
         cluster_id=cluster_id,
         controller_epoch=controller_epoch,

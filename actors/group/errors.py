@@ -1,4 +1,4 @@
-"""Refusals, and what a failed append means to a client."""
+"""Refusals, and the client's view of a failed append."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from muster.actors.group.types import MemberId
 
 
 class Refused(Exception):
-    """The request is answered with ``error``; ``member_id`` if JoinGroup shall not echo the request's."""
+    """The response is ``error``, with ``member_id`` if JoinGroup must not echo the one in the request."""
 
     def __init__(self, error: ErrorCode, member_id: MemberId | None = None) -> None:
         super().__init__(error)
@@ -18,7 +18,7 @@ class Refused(Exception):
 
 
 class CorruptRecord(ValueError):
-    """A record of the log cannot be read: loading the partition has failed."""
+    """A record of the log is unreadable: loading the partition has failed."""
 
 
 _NOT_WRITTEN = {
@@ -35,12 +35,12 @@ _NOT_WRITTEN = {
 
 
 def translate(error: ErrorCode) -> ErrorCode:
-    """What the client sees of a failed append. Kafka's CoordinatorOperationExceptionHelper."""
+    """The client's error for a failed append. As Kafka's CoordinatorOperationExceptionHelper."""
     return _NOT_WRITTEN.get(error, error)
 
 
 def translate_for(request: Request, error: ErrorCode) -> ErrorCode:
-    """As ``translate``; a stable OffsetFetch says NOT_COORDINATOR where others say COORDINATOR_NOT_AVAILABLE."""
+    """Like ``translate``; a stable OffsetFetch gets NOT_COORDINATOR where others get COORDINATOR_NOT_AVAILABLE."""
     translated = translate(error)
     if isinstance(request, OffsetFetch) and translated is ErrorCode.coordinator_not_available:
         return ErrorCode.not_coordinator

@@ -1,7 +1,7 @@
-"""What goes into and comes out of the group coordinator core. No I/O, no clock, no Ray.
+"""Types for the input and output of the group coordinator core. No I/O, no clock, no Ray.
 
 Requests and responses are version-neutral; ``muster.actors.group.codec.adapters`` translates Kafka's versions. Where
-the answer depends on the version, the request says so (``api_version``).
+the response depends on the version, the request carries it (``api_version``).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from muster.placement.mapping.registration import RegistrationUpdate
 GroupId = NewType("GroupId", str)
 MemberId = NewType("MemberId", str)
 Token = NewType("Token", int)
-"""Names one request; the answer to it carries the same token. No reply under the token means: parked."""
+"""Identifies one request; its response carries the same token. A request without a reply is parked."""
 WriteId = NewType("WriteId", int)
 
 
 class Who(NamedTuple):
-    """A member, or a client that was handed a member id, as an operator finds it again."""
+    """A member, or a client that was handed a member id, in the terms by which an operator can find it."""
 
     member_id: MemberId
     client_id: str | None
@@ -30,7 +30,7 @@ class Who(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record for the partition's log, Kafka's own bytes. A value of None is a tombstone."""
+    """A record for the partition's log, in Kafka's bytes. A value of None is a tombstone."""
 
     key: bytes
     value: bytes | None
@@ -38,18 +38,18 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one step of the core wants done.
+    """What the shell must do after one step of the core.
 
-    ``replies`` may go at once. If ``write`` is set, the shell appends ``records`` (perhaps none) as one
-    atomic batch and calls ``Coordinator.written(write, now_ms)`` once they *and everything appended before*
-    are durable, or ``Coordinator.write_failed(write, error, now_ms)``; both give an Outcome again, with the
-    replies that waited. ``records`` are already applied to memory when the Outcome is returned.
+    ``replies`` may be sent immediately. If ``write`` is set, the shell appends ``records`` (possibly none) as one
+    atomic batch. It calls ``Coordinator.written(write, now_ms)`` once they *and everything appended before* are
+    durable, or else ``Coordinator.write_failed(write, error, now_ms)``. Both return another Outcome, with the replies
+    that were waiting. ``records`` are already applied to memory when the Outcome is returned.
     """
 
     replies: tuple[tuple[Token, Any], ...] = ()
     records: tuple[Record, ...] = ()
     write: WriteId | None = None
     updates: tuple[RegistrationUpdate, ...] = ()
-    """Changes of who consumes for which group, to be told to the gateways and to ZooKeeper."""
+    """Changes of which client consumes for which group, for the gateways and ZooKeeper."""
     events: tuple[Any, ...] = field(default=())
-    """What operators want to know (rebalance begun, completed, member expired, ...)."""
+    """Events for operators (rebalance started, completed, member expired, ...)."""

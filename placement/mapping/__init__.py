@@ -1,1 +1,1 @@
-"""The client-to-group mapping: its nodes in ZooKeeper, how it differs from what coordinators hold, and repairs."""
+"""The client-to-group mapping: its nodes in ZooKeeper, their differences from what coordinators hold, and repairs."""

@@ -1,27 +1,27 @@
-"""Conditional writes of the client-to-group mapping, many in one transaction; calls block on ZooKeeper.
+"""Conditional writes of the client-to-group mapping, many in one transaction. Calls block on ZooKeeper.
 
-A version alone does not guard a removal, nor a change: it starts again at 0 when a node is re-created, so a late
-writer that read version 0 would hit the new node. Therefore every creation moves the version of a *fence* in the
-same transaction, and whatever removes or changes a node checks the fence that it read before it read the node:
-nothing can have been re-created in between, so what was read is what is hit. This holds for a transaction of many
-nodes as of one: all fences are read first, then the nodes, and it is carried out as a whole or not at all.
+A version alone protects neither a removal nor a change: it starts again at 0 when a node is re-created, so a late
+writer that read version 0 would hit the new node. Therefore every creation increments the version of a *fence* in the
+same transaction, and every removal or change checks the fence version that was read before the node: nothing can have
+been re-created in between, so the transaction hits the node that was read. The same holds for a transaction of many
+nodes: all fences are read first, then the nodes, and the transaction is carried out as a whole or not at all.
 
-The fences are nodes of their own (``/client_group_fences``): that of a path is one of 16 by hash, so that creations
-disturb one removal in sixteen, and whoever deletes ``/client_group_id`` with all that is in it does not set their
-versions back. Nodes of hosts and clients hold nothing, so it does not matter which one is removed while it is empty;
-their creation moves no fence. They are made in the transaction that needs them, so nobody sees them empty before.
+The fences are separate nodes (``/client_group_fences``). A path is mapped to one of 16 by hash, so creations disturb
+one removal in sixteen, and deleting ``/client_group_id`` with its content does not reset their versions. Nodes of hosts
+and clients hold no data, so it does not matter which one is removed while it is empty; creating one increments no
+fence. They are created in the transaction that needs them, so no reader sees them empty before.
 
 Many changes are read with one request and then sent as several transactions without waiting in between. ZooKeeper keeps
-the last 500 transactions in memory, so they are small. It carries out a session's requests in their order: those that
-check fences go first, so that a call does not disturb itself. A creation needs no reading: it fails by itself where
-there is a node (:meth:`MappingNodes.create`). So creations are sent as they come, those that share a fence together: to
-move a fence costs ZooKeeper as much as to create a node.
+the last 500 transactions in memory, so they are small. It processes a session's requests in order: transactions that
+check fences go first, so a call does not disturb itself. A creation needs no read: it fails by itself if the node
+exists (:meth:`MappingNodes.create`). Creations are therefore sent as they come, grouped by fence: incrementing a fence
+costs ZooKeeper as much as creating a node.
 
-Nobody waits for anybody, and a transaction fails only because another one was carried out since this one read: one
-that created a node, or wrote one of the very nodes. What was in it is read and tried again: three times together, then
-five times each change by itself, and then it is given up for now (``Outcome.LOST``). So a call always ends. Creations
-check no fence, so removals cannot hold them up; and since a member's node is created once, creations come to an end,
-and with them what a removal can lose against.
+Writers never wait for each other. A transaction fails only because another one was carried out since this one read:
+one that created a node, or wrote one of the same nodes. Its changes are read and tried again: three times together,
+then five times each by itself, and are then given up for now (``Outcome.LOST``). So a call always ends. Creations check
+no fence, so removals cannot delay them; and since a member's node is created once, creations come to an end, and with
+them what a removal can lose against.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ from muster.placement.zookeeper.client import ZooKeeperClient, is_lost_connectio
 from muster.placement.zookeeper.multi import Operation
 
 BATCH = 500
-"""Most changes that are under way at once."""
+"""The maximum of changes in progress at once."""
 LARGEST_NODE_BYTES = 900_000
-"""Of path and data. ZooKeeper closes the connection of a request above jute.maxbuffer, 1 MiB by default."""
+"""Of path and data together. ZooKeeper closes the connection on a request above jute.maxbuffer, 1 MiB by default."""
 CREATED_AT_ONCE = 5_000
-"""Most nodes whose creation is under way at once."""
+"""The maximum of creations in progress at once."""
 _SORTED_TOGETHER = 1_000
-"""Creations that are gathered, to send those of one fence together."""
+"""Creations that are collected in order to send those of one fence together."""
 _TOGETHER, _CREATED_TOGETHER = 50, 100
-"""Changes, creations, in one transaction, if they have no more than so many bytes:"""
+"""Changes and creations in one transaction, if they do not exceed this many bytes:"""
 _LARGEST_TRANSACTION_BYTES = 64_000
 _FENCES = tuple(f"{CLIENT_GROUP_FENCES}/{number:02d}" for number in range(16))
 _ATTEMPTS = (_TOGETHER, _TOGETHER, _TOGETHER, 1, 1, 1, 1, 1)
-"""How many changes are together in each."""
+"""How many changes each attempt combines."""
 _CONFLICTS = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteIf:
-    """What a node should hold (``data``), or that it should not be (None), if ``when`` holds for what it is now.
+    """The content that a node should get (``data``), or its removal (None), if ``when`` holds for its current state.
 
-    ``when`` gets the node, or None where there is none, and may be asked more than once.
+    ``when`` gets the node, or None if it does not exist, and may be called more than once.
     """
 
     path: str
@@ -73,15 +73,15 @@ class WriteIf:
 class Outcome(Enum):
     DONE = auto()
     NEEDLESS = auto()
-    """``when`` did not hold, or there is nothing to remove, or what should go has children."""
+    """``when`` did not hold, the node to remove does not exist, or it has children."""
     LOST = auto()
-    """Others wrote too often meanwhile; nothing was done, and it may be tried again."""
+    """Concurrent writes intervened too often; nothing was done, and the change may be retried."""
     TOO_LARGE = auto()
-    """ZooKeeper would not take it."""
+    """ZooKeeper would not accept it."""
 
 
 class MappingNodes:
-    """All calls raise ZooKeeperUnreachable after ``timeout_s``, and then may or may not have been done."""
+    """All calls raise ZooKeeperUnreachable after ``timeout_s``; the writes may or may not have been done then."""
 
     def __init__(
         self, zk: ZooKeeperClient, *, timeout_s: float, before_write: Callable[[int], None] = lambda _: None
@@ -96,9 +96,9 @@ class MappingNodes:
         return self._read([path])[0].get(path)
 
     def apply(self, changes: Iterable[WriteIf], *, batch: int = BATCH) -> dict[str, Outcome]:
-        """Carry out the changes, each path once, and say what became of each; ``batch`` are under way at most.
+        """Carry out the changes, each path once, at most ``batch`` at a time. Returns the outcome of each.
 
-        In no certain order: what has to come first belongs into an earlier call.
+        The order is undefined: changes that must come first belong in an earlier call.
         """
         outcomes: dict[str, Outcome] = {}
         rest = iter(changes)
@@ -116,12 +116,12 @@ class MappingNodes:
     def create(
         self, nodes: Iterable[tuple[str, bytes]], *, seen: Collection[str], batch: int = BATCH
     ) -> dict[str, Outcome]:
-        """Create the nodes that are missing, each path once, and say what became of each.
+        """Create the nodes that are missing, each path once. Returns the outcome of each.
 
-        They are sent while ``nodes`` are taken, ``batch`` of them in one transaction at most. Nothing is read first: of
-        the nodes above, those that are not in ``seen`` are created too; where anything was seen, the root is there.
-        What turns out to be otherwise costs a reading, as in :meth:`apply`. Only where nothing was seen, there may be
-        no fences yet: they are looked for, and made.
+        They are sent while ``nodes`` is consumed, at most ``batch`` of them in one transaction. Nothing is read first.
+        Nodes above them that are not in ``seen`` are created, too; if anything was seen, the root exists. Where these
+        assumptions fail, nodes are read as in :meth:`apply`. Only if nothing was seen, the fences may not exist yet:
+        they are looked up, and created.
         """
         outcomes: dict[str, Outcome] = {}
         left: list[WriteIf] = []
@@ -130,7 +130,7 @@ class MappingNodes:
         creations = _creations(nodes, together, above, outcomes)
 
         def hopeful() -> Iterator[_Transaction]:
-            """As long as not all have failed: then what was seen is out of date."""
+            """Continues unless all have failed: in this case ``seen`` is out of date."""
             for number, creation in enumerate(creations):
                 if number == 0 and not seen and not self._read(_FENCES)[0].keys() >= set(_FENCES):
                     self._make_fences()
@@ -149,7 +149,7 @@ class MappingNodes:
         )
 
     def _attempt(self, changes: Sequence[WriteIf], together: int, outcomes: dict[str, Outcome]) -> list[WriteIf]:
-        """Read, decide and write once. What is left: somebody else wrote in between, or the connection was lost."""
+        """Read, decide and write once. Returns changes lost to a concurrent write or a lost connection."""
         fences = sorted({fence_of(change.path) for change in changes})
         folders = sorted({folder for change in changes if change.data is not None for folder in _folders(change.path)})
         nodes, parents = self._read([*fences, *folders, *(change.path for change in changes)])
@@ -175,7 +175,7 @@ class MappingNodes:
     def _commit(
         self, transactions: Iterable[_Transaction], *, at_once: int = sys.maxsize
     ) -> Iterator[tuple[_Transaction, bool]]:
-        """Carry out each, and say whether it was; if not, somebody else wrote meanwhile, or the connection was lost."""
+        """Carry out each, and yield whether it was done; if not, a concurrent write or lost connection prevented it."""
         sent: deque[_Transaction] = deque()
 
         def rate_limited() -> Iterator[list[Operation]]:
@@ -201,19 +201,19 @@ class MappingNodes:
 
 
 def fence_of(path: str) -> str:
-    """The node whose version moves whenever a node with that path is created."""
+    """The node whose version is incremented when a node with that path is created."""
     return _FENCES[crc32(path.encode("utf-8", "surrogatepass")) % len(_FENCES)]
 
 
 class _Above:
-    """The nodes of hosts and clients that are there, or are made by the transactions so far."""
+    """The nodes of hosts and clients that exist, or that the transactions so far create."""
 
     def __init__(self, seen: Container[str], made: set[str]) -> None:
         self._seen = seen
         self._made = made
 
     def take(self, path: str) -> list[str]:
-        """Those that are missing above the path, the highest first; they are missing no more."""
+        """The nodes missing above the path, topmost first; they count as existing from now on."""
         missing, end = [], path.rfind("/")
         while end > 0 and (folder := path[:end]) not in self._made and folder not in self._seen:
             missing.append(folder)
@@ -223,7 +223,7 @@ class _Above:
 
 
 class _Transaction:
-    """Changes of nodes that all exist, or all do not; and the creation of what is missing ``above`` them."""
+    """Changes of nodes that either all exist or all do not, and the creation of missing nodes ``above`` them."""
 
     def __init__(self, changes: Sequence[WriteIf], nodes: Mapping[str, Node], above: _Above) -> None:
         self.changes = changes
@@ -235,7 +235,7 @@ class _Transaction:
         return len(self.changes) + len(self._folders)
 
     def operations(self) -> list[Operation]:
-        """Fences first: checked if nodes are changed or removed, moved if they are created."""
+        """Fences come first: checked if nodes are changed or removed, incremented if nodes are created."""
         fences = sorted({fence_of(change.path) for change in self.changes})
         if self.changes[0].path in self._nodes:
             guards: list[Operation] = [("check", fence, self._nodes[fence].version) for fence in fences]
@@ -256,7 +256,7 @@ class _Transaction:
 def _creations(
     nodes: Iterable[tuple[str, bytes]], together: int, above: _Above, outcomes: dict[str, Outcome]
 ) -> Iterator[_Transaction]:
-    """As soon as there are enough of them; ``outcomes`` gets what is too large for any."""
+    """Transactions, each as soon as it is large enough; ``outcomes`` gets changes that are too large for any."""
     rest = iter(nodes)
     while some := [WriteIf(path, data, _is_missing) for path, data in islice(rest, _SORTED_TOGETHER)]:
         too_large = {change.path for change in some if _size_bytes(change) > LARGEST_NODE_BYTES}
@@ -288,7 +288,7 @@ def _size_bytes(change: WriteIf) -> int:
 
 
 def _folders(path: str) -> list[str]:
-    """What has to exist above the node, the highest first."""
+    """The nodes that must exist above the node, topmost first."""
     folders, end = [], len(CLIENT_GROUP_ID)
     while end != -1:
         folders.append(path[:end])

@@ -2,7 +2,7 @@
 
 ListGroups v4 filter by state | v5 filter by type; here all groups are classic
 DescribeGroups v3 authorized operations | v6 GROUP_ID_NOT_FOUND for an unknown group, before: Dead without error
-Reads do not show a group that the log does not have yet.
+Reads do not show a group that is not in the log yet.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CLASSIC = "classic"
 NOT_FOUND_FROM = 6
 _READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS = 3, 6, 8, 10, 11
 ALL_OPERATIONS = 1 << _READ | 1 << _DELETE | 1 << _DESCRIBE | 1 << _DESCRIBE_CONFIGS | 1 << _ALTER_CONFIGS
-"""Bit field of AclOperation: what can be permitted on a group, its configs since KIP-848 included."""
+"""Bit field of AclOperation: what can be permitted on a group, including its configs since KIP-848."""
 
 
 def list_groups(shard: Shard, request: ListGroups, token: Token) -> None:
@@ -56,7 +56,7 @@ def describe_groups(shard: Shard, request: DescribeGroups, token: Token) -> None
 
 
 def delete_groups(shard: Shard, request: DeleteGroups, token: Token) -> None:
-    """Delete groups that are Empty, with their offsets; each answered for itself, duplicates once."""
+    """Delete groups that are Empty, with their offsets. Each has its own result; duplicates have one."""
     results = tuple(
         DeletedGroup(group_id=group_id, error=_delete(shard, group_id)) for group_id in dict.fromkeys(request.groups)
     )
@@ -64,7 +64,7 @@ def delete_groups(shard: Shard, request: DeleteGroups, token: Token) -> None:
 
 
 def remove_group(shard: Shard, group: Group) -> None:
-    """Write tombstones for an Empty group's offsets and for itself, and forget it."""
+    """Write tombstones for an Empty group and its offsets, and remove it from memory."""
     removed = shard.append_offset_tombstones(group.id, [*shard.hard.offsets(group.id)])
     shard.append_group(group, None)
     forget_group(shard, group)

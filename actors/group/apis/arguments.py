@@ -1,4 +1,4 @@
-"""What is refused without a look at the group, and before it is known whether its partition is served here."""
+"""Checks that need neither the group nor to know whether its partition is served here."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from muster.placement.client import Context
 PROTOCOL_MANDATORY_FROM = 5
 """SyncGroup version (KIP-559)."""
 MAX_NAME_BYTES = 32_767 - len("-00000000-0000-0000-0000-000000000000")
-"""Longest name that a member id can be made of: no text of Kafka's protocol is longer than 32767 bytes."""
+"""Longest name that a member id can be made of: no string of Kafka's protocol is longer than 32767 bytes."""
 
 _NEEDS_GROUP_ID = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete)
-"""The others serve offsets that are kept under the empty group id."""
+"""The other APIs serve offsets that are stored under the empty group id."""
 
 
 def check_arguments(config: GroupConfig, request: Request, context: Context) -> None:
-    """Refuse what Kafka refuses whatever the coordinator's state, in its order. Raises Refused."""
+    """Refuse what Kafka refuses in every state of the coordinator, in Kafka's order. Raises Refused."""
     if isinstance(request, SyncGroup):
         _check_sync(request)
     if isinstance(request, _NEEDS_GROUP_ID) and not request.group_id:

@@ -1,6 +1,6 @@
 """Heartbeat (api key 12) and sessions.
 
-v3 group.instance.id | CompletingRebalance answers NONE, only PreparingRebalance REBALANCE_IN_PROGRESS
+v3 group.instance.id | only PreparingRebalance is answered REBALANCE_IN_PROGRESS; CompletingRebalance is answered NONE
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muster.placement.client import Context
 
 
 def heartbeat(shard: Shard, request: Heartbeat, context: Context, token: Token) -> None:
-    """Keep the member alive, and tell it whether to join again. Raises Refused."""
+    """Keep the member alive, and return whether it must join again. Raises Refused."""
     group = shard.groups.get(request.group_id)
     if group is None:
         raise Refused(ErrorCode.unknown_member_id)
@@ -34,9 +34,9 @@ def heartbeat(shard: Shard, request: Heartbeat, context: Context, token: Token) 
 
 
 def on_session_deadline(shard: Shard, group_id: GroupId, member_id: MemberId) -> None:
-    """The member was silent for a session, or its first join was parked for too long.
+    """The member sent nothing for a session timeout, or its first join was parked for too long.
 
-    A member with a parked request is alive: its next session begins when that is answered.
+    A member with a parked request is alive: its next session begins when the request is answered.
     """
     group = shard.groups.get(group_id)
     member = group.members.get(member_id) if group else None

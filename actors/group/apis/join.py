@@ -1,10 +1,10 @@
 """JoinGroup (api key 11).
 
-v0 has no rebalance timeout: the session timeout stands in | v4 a dynamic member without id is answered
+v0 has no rebalance timeout and uses the session timeout | v4 a dynamic member without id is answered
 MEMBER_ID_REQUIRED once (KIP-394) | v5 group.instance.id, KIP-345 | v9 skip_assignment, KIP-814
 
-A second JoinGroup of a member whose first one is parked takes its place; the first is answered
-REBALANCE_IN_PROGRESS, where Kafka leaves it without any answer.
+If a member sends a second JoinGroup while its first one is parked, the second replaces the first. The first is
+answered REBALANCE_IN_PROGRESS; Kafka leaves it without any response.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from muster.actors.group.types import GroupId, MemberId, Token, Who
 from muster.placement.client import Context
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""How long a new member's first join may be parked. Hard-coded in Kafka too."""
+"""How long a new member's first join may be parked. Hard-coded in Kafka, too."""
 MEMBER_ID_REQUIRED_FROM = 4
 
 
@@ -71,7 +71,7 @@ def on_pending_deadline(shard: Shard, group_id: GroupId, member_id: MemberId) ->
 
 
 def _create(shard: Shard, group_id: GroupId) -> Group:
-    """A new Empty group and its record; the client's answer does not wait for that."""
+    """A new Empty group and its record; the client's response does not wait for the record."""
     group = Group(id=group_id, state_since_ms=shard.now_ms, creation_pending=True)
     shard.groups[group_id] = group
     shard.append_group(
@@ -108,7 +108,7 @@ def _has_room(shard: Shard, group: Group, request: JoinGroup) -> bool:
 
 
 def _turn_away(shard: Shard, group: Group, member_id: MemberId) -> None:
-    """The group is full: whoever asked last is not awaited any more."""
+    """The group is full: the client that sent this request is no longer awaited."""
     if member_id in group.pending_joins:
         forget_pending(shard, group, member_id, PendingEnd.GROUP_FULL)
     elif member_id in group.members:
@@ -117,7 +117,7 @@ def _turn_away(shard: Shard, group: Group, member_id: MemberId) -> None:
 
 
 def _supports(group: Group, request: JoinGroup) -> bool:
-    """Whether the group can go on with a member of that type and these protocols."""
+    """Whether a member of that type and with these protocols fits into the group."""
     if group.state is GroupState.EMPTY:
         return bool(request.protocol_type and request.protocols)
     if request.protocol_type != group.protocol_type:
@@ -132,7 +132,7 @@ def _new_member_id(shard: Shard, prefix: str | None) -> MemberId:
 
 
 def _hand_out_id(shard: Shard, group: Group, join: Parked, context: Context) -> None:
-    """Give a dynamic member its id, and wait for its second JoinGroup for a session (KIP-394)."""
+    """Hand out a dynamic member's id, and wait one session timeout for its second JoinGroup (KIP-394)."""
     member_id = _new_member_id(shard, context.client_id)
     pending = group.pending_joins[member_id] = Who(member_id, context.client_id, context.host, None)
     shard.timers.set(pending_timer(group, member_id), shard.now_ms + join.request.session_timeout_ms)
@@ -157,7 +157,7 @@ def _join_static(shard: Shard, group: Group, join: Parked, context: Context, ins
 
 
 def _add(shard: Shard, group: Group, join: Parked, context: Context, member_id: MemberId) -> None:
-    """A new member. Until its first join is answered it has NEW_MEMBER_JOIN_TIMEOUT_MS, whatever its session."""
+    """Add a member. Until its first join is answered it has NEW_MEMBER_JOIN_TIMEOUT_MS, regardless of its session."""
     request = join.request
     member = Member(
         id=member_id,

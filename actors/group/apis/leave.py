@@ -1,8 +1,8 @@
 """LeaveGroup (api key 13).
 
-v3 several members, each with a result of its own (KIP-345); earlier versions name one | v5 reason (KIP-800)
+v3 several members, each with its own result (KIP-345); earlier versions name one | v5 reason (KIP-800)
 
-A handed-out id that leaves does not rebalance a group that never knew it; the new coordinator of Kafka does so.
+If a handed-out id leaves, the group, which never knew it, does not rebalance; Kafka's new coordinator does rebalance.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from muster.placement.client import Context
 
 
 def leave(shard: Shard, request: LeaveGroup, context: Context, token: Token) -> None:
-    """Remove the members that the request names, its sender's or (as an admin) others', then rebalance once."""
+    """Remove the members that the request names, its sender or (as an admin) others, then rebalance once."""
     group = shard.groups.get(request.group_id)
     results: list[LeftMember] = []
     removed: list[tuple[Member, str | None]] = []
@@ -64,7 +64,7 @@ def _find(shard: Shard, group: Group | None, leaving: LeavingMember) -> Member |
 
 
 def _is_client_of(member: Member, context: Context) -> bool:
-    """Whether the request is the member's own, by where it comes from."""
+    """Whether the member itself sent the request, judging by its origin."""
     own = member.context
     return own is not None and (own.host, own.client_id, own.principal) == (
         context.host,

@@ -1,9 +1,9 @@
-"""OffsetCommit (8), OffsetFetch (9) and OffsetDelete (47), and what a deleted topic leaves behind.
+"""OffsetCommit (8), OffsetFetch (9) and OffsetDelete (47), and the cleanup after a deleted topic.
 
-OffsetCommit v2-4 retention time of its own | v6 leader epoch | v9 GROUP_ID_NOT_FOUND for an unknown group
+OffsetCommit v2-4 own retention time | v6 leader epoch | v9 GROUP_ID_NOT_FOUND for an unknown group
 OffsetFetch v2 fetch all | v7 require_stable | v8 several groups | v9 member epoch, which classic groups ignore
 
-Offsets are stored as they come: backwards, beyond the end of the log, negative.
+Offsets are stored as they are sent: backwards, beyond the end of the log, negative.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from muster.placement.client import Context
 
 GROUP_ID_NOT_FOUND_FROM = 9
 MAX_METADATA_BYTES = 32_767
-"""What a string of the record can hold, whatever ``offset.metadata.max.bytes`` says."""
+"""The maximum for a string of the record, regardless of ``offset.metadata.max.bytes``."""
 
 
 def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) -> None:
-    """Store the offsets; the answer waits for the log. Raises Refused."""
+    """Store the offsets; the response waits for the log. Raises Refused."""
     group = shard.groups.get(request.group_id)
     _check_commit(shard, group, request, context)
     topics = tuple(_check_topic(shard, topic) for topic in request.topics)
@@ -84,7 +84,7 @@ def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) 
 
 
 def fetch(shard: Shard, request: OffsetFetch, context: Context, token: Token) -> None:
-    """Give committed offsets: with ``require_stable`` the newest, when durable; else those durable now."""
+    """Return committed offsets: with ``require_stable`` the newest, once durable; else those durable now."""
     response = OffsetFetchResponse(
         groups=tuple(_fetch_group(shard, group, request.require_stable) for group in request.groups)
     )
@@ -117,7 +117,7 @@ def topics_deleted(shard: Shard, topics: Collection[str]) -> None:
 
 
 def _check_commit(shard: Shard, group: Group | None, request: OffsetCommit, context: Context) -> None:
-    """Who may commit; a member that may is alive. Raises Refused."""
+    """Check who may commit. A member that may is alive. Raises Refused."""
     has_generation = request.generation_id >= 0
     if group is None:
         if has_generation:
@@ -159,7 +159,7 @@ def _check_partition(shard: Shard, topic: CommitTopic, partition: CommitPartitio
 
 
 def _create_simple(shard: Shard, group_id: GroupId) -> None:
-    """A group that only stores offsets. It has no record; its offsets keep it."""
+    """Create a group that only stores offsets. It has no record, and exists as long as its offsets do."""
     group = Group(id=group_id, state_since_ms=NO_STATE_TIMESTAMP, creation_pending=True)
     shard.groups[group_id] = group
 
@@ -221,7 +221,7 @@ def _fetched(index: int, offset: CommittedOffset) -> FetchedOffset:
 
 
 def _note_simple_fetch(shard: Shard, wanted: OffsetFetchGroup, context: Context) -> None:
-    """Who asks for partitions of a group without members will consume them; who asks for all may be a tool."""
+    """A client that names partitions of a group without members will consume them; a fetch of all may be by a tool."""
     group = shard.groups.get(wanted.group_id)
     partitions = [(topic.name, index) for topic in wanted.topics or () if topic.name for index in topic.partitions]
     if partitions and (group is None or not group.members):
@@ -229,7 +229,7 @@ def _note_simple_fetch(shard: Shard, wanted: OffsetFetchGroup, context: Context)
 
 
 def _say_position(shard: Shard, wanted: OffsetFetchGroup, fetched: FetchedGroup, context: Context) -> None:
-    """Where a consumer of the group will begin. Who asks for all is none: consumers name their partitions."""
+    """Where a consumer of the group will begin. A fetch of all is not by a consumer: consumers name partitions."""
     positions = tuple(
         (topic.name, partition.index, partition.offset)
         for topic in fetched.topics

@@ -2,8 +2,8 @@
 
 v3 group.instance.id | v5 protocol type and name, mandatory in requests (KIP-559)
 
-The leader's assignment is not given out before the log has it. A sync that is parked twice is answered
-REBALANCE_IN_PROGRESS the first time, where Kafka leaves it without any answer.
+The leader's assignment is not sent to members before it is in the log. If a sync is parked twice, the first is
+answered REBALANCE_IN_PROGRESS; Kafka leaves it without any response.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def _park(shard: Shard, member: Member, token: Token) -> None:
 def _store_assignment(shard: Shard, group: Group, given: dict[MemberId, bytes]) -> None:
     """Write the group with the leader's assignment; members that it left out get none.
 
-    A leader that sends another one before the first is durable has changed its mind: only the last one counts, or
-    the log would end with an assignment that nobody was given. (Kafka delivers the first and keeps the second.)
+    A leader that sends another assignment before the first is durable has changed its mind. Only the last one counts,
+    or the log would end with an assignment that no member received. (Kafka delivers the first and keeps the second.)
     """
     assignments = group.assignment_under_way = {member_id: given.get(member_id, b"") for member_id in group.members}
     generation = group.generation

@@ -1,7 +1,7 @@
-"""Between kio's entities, one class per API version, and the version-neutral messages of the core.
+"""Translates between kio's entities, one class per API version, and the version-neutral messages of the core.
 
-Every version that kio has is served. OffsetCommit and OffsetFetch v10 name topics by id: whoever decodes passes the
-names, and an id without a name is answered UNKNOWN_TOPIC_ID.
+Every version that kio has is served. OffsetCommit and OffsetFetch v10 name topics by id: the caller of ``decode``
+passes the names, and an id without a name is answered UNKNOWN_TOPIC_ID.
 """
 
 from __future__ import annotations
@@ -64,19 +64,19 @@ _NO_NAMES: TopicNames = {}
 
 
 def decode(api_key: int, api_version: int, entity: Any, names: TopicNames = _NO_NAMES) -> Request:
-    """The request that an entity of ``codec.decode_request`` says. KeyError for an API that is none of a group's."""
+    """The request in an entity of ``codec.decode_request``. KeyError for an API that is not a group API."""
     return _DECODERS[api_key](api_version, entity, names)
 
 
 def encode(api_version: int, response: Response) -> dict[str, Any]:
-    """The body for ``codec.encode_response``; it may name fields that this version does not have."""
+    """The body for ``codec.encode_response``; it may include fields that this version does not have."""
     body = _ENCODERS[type(response)](api_version, response)
     body["throttle_time"] = 0
     return body
 
 
 def error_body(api_key: int, api_version: int, entity: Any, error: ErrorCode) -> dict[str, Any]:
-    """The answer to a request that failed as a whole, in the shape of its API and version."""
+    """The response to a request that failed as a whole, in the format of its API and version."""
     return encode(api_version, failed(decode(api_key, api_version, entity), error))
 
 
@@ -261,7 +261,7 @@ def _beaten(version: int, response: HeartbeatResponse) -> dict[str, Any]:
 
 
 def _left(version: int, response: LeaveGroupResponse) -> dict[str, Any]:
-    """Below v3 the one member's result is the error of the whole."""
+    """Below v3 the single member's result is the error of the whole response."""
     error = response.error
     if version < 3 and error is ErrorCode.none and response.members:
         error = response.members[0].error
@@ -305,7 +305,7 @@ def _fetched(version: int, response: OffsetFetchResponse) -> dict[str, Any]:
 
 
 def _fetched_group(version: int, group: FetchedGroup) -> dict[str, Any]:
-    """v1 has no place for the group's error: its partitions carry it. Later versions leave them out."""
+    """v1 has no field for the group's error, so its partitions carry it. Later versions omit them."""
     topics = group.topics if version < 2 or group.error is ErrorCode.none else ()
     return {
         "group_id": group.group_id,
@@ -389,7 +389,7 @@ _DECODERS: dict[int, Callable[[int, Any, TopicNames], Request]] = {
     OFFSET_DELETE: _offset_delete,
 }
 GROUP_APIS = frozenset(_DECODERS)
-"""Api keys that ``decode`` knows."""
+"""Api keys that ``decode`` supports."""
 
 _ENCODERS: dict[type[Response], Callable[[int, Any], dict[str, Any]]] = {
     OffsetCommitResponse: _committed,

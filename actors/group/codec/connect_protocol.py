@@ -1,7 +1,8 @@
-"""What Kafka Connect's workers have: opaque bytes of groups of protocol type ``connect``.
+"""The tasks of Kafka Connect's workers, from the opaque bytes of groups of protocol type ``connect``.
 
 Version 0 is eager: the assignment is all that a worker has. From version 1 on (incremental cooperative, KIP-415; 2 is
-sessioned, KIP-507) it is what a worker gets and what it has to give up; what it had it said itself when it joined.
+sessioned, KIP-507) the assignment lists what the worker gets and what it must give up; the worker itself listed what
+it had when it joined.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _NOTHING = _Assignment(0, frozenset(), frozenset())
 
 
 def assigned_tasks(subscription: bytes, assignment: bytes) -> list[tuple[str, int | None]] | None:
-    """(connector, task) of all that a worker has, the connector itself with None, sorted; None if it cannot be read.
+    """(connector, task) of everything a worker has, sorted; the connector itself has None. None if unreadable.
 
-    ``subscription``: what it joined with. Where its leader did not look at that, it is not read.
+    ``subscription``: what the worker joined with. It is read only if its leader used it.
     """
     try:
         change = _assignment(assignment)
@@ -52,7 +53,7 @@ def _had(subscription: bytes) -> frozenset[Task]:
 
 
 def _assignment(data: bytes) -> _Assignment:
-    """Whatever is missing at the end is empty, as Connect has it. CorruptRecord."""
+    """Missing fields at the end are empty, as in Connect. CorruptRecord."""
     if not data:
         return _NOTHING
     source = Reader(data)

@@ -1,6 +1,6 @@
-"""What members of protocol type ``consumer`` put into their opaque bytes (ConsumerProtocolSubscription, -Assignment).
+"""The opaque bytes of members of protocol type ``consumer`` (ConsumerProtocolSubscription, -Assignment).
 
-Only what is needed is read: newer versions append fields (KIP-429, KIP-792).
+Only the required fields are read: newer versions append fields (KIP-429, KIP-792).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ OWNED_PARTITIONS_FROM = 1
 
 
 def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
-    """Topics of a subscription; None if the bytes are none."""
+    """Topics of a subscription; None if the bytes are not a subscription."""
     try:
         source = Reader(subscription)
         source.int16()
@@ -23,9 +23,9 @@ def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
 
 
 def owned_partitions(subscription: bytes) -> frozenset[tuple[str, int]]:
-    """(topic, partition) that the member kept while it joined (v1, KIP-429); none if the bytes do not say.
+    """(topic, partition) that the member kept while joining (v1, KIP-429); none if the bytes do not contain them.
 
-    A consumer with an eager assignor gives its partitions up before it joins, and so owns none.
+    A consumer with an eager assignor gives up its partitions before it joins, so it owns none.
     """
     try:
         source = Reader(subscription)
@@ -40,7 +40,7 @@ def owned_partitions(subscription: bytes) -> frozenset[tuple[str, int]]:
 
 
 def assigned_partitions(assignment: bytes) -> frozenset[tuple[str, int]] | None:
-    """(topic, partition) of an assignment, none for empty bytes; None if the bytes are no assignment."""
+    """(topic, partition) of an assignment, none for empty bytes; None if the bytes are not an assignment."""
     if not assignment:
         return frozenset()
     try:

@@ -1,4 +1,4 @@
-"""Kafka's primitive types, for the few messages that are no requests: log records and consumer protocol data."""
+"""Kafka's primitive types, for the few messages that are not requests: log records and consumer protocol data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INT64 = struct.Struct(">q")
 
 
 class Writer:
-    """Appends values in the classic (not flexible) encoding. UTF-8 errors and ranges raise as Python does."""
+    """Appends values in the classic (not flexible) encoding. UTF-8 and range errors raise as in Python."""
 
     def __init__(self) -> None:
         self._out = bytearray()
@@ -47,9 +47,9 @@ class Writer:
 
 
 class Reader:
-    """Takes values off the front. ``flexible`` switches to the compact encoding of KIP-482.
+    """Reads values from the front. ``flexible`` switches to the compact encoding of KIP-482.
 
-    CorruptRecord for data that end too early or make no sense.
+    CorruptRecord for data that is truncated or malformed.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -59,7 +59,7 @@ class Reader:
 
     @property
     def left(self) -> int:
-        """How many bytes there are to take."""
+        """The number of remaining bytes."""
         return len(self._data) - self._at
 
     def int16(self) -> int:
@@ -94,11 +94,11 @@ class Reader:
         return None if length == -1 else self._take(length)
 
     def array_length(self) -> int:
-        """Number of elements. Each takes at least one byte, so a length beyond the rest is corrupt."""
+        """Number of elements. Each takes at least one byte, so a length beyond the remaining bytes is corrupt."""
         return self._length(self._varint() - 1 if self.flexible else self.int32())
 
     def nullable_array_length(self) -> int:
-        """The same; 0 for an array that is null."""
+        """Like :meth:`array_length`; 0 for a null array."""
         length = self._varint() - 1 if self.flexible else self.int32()
         return 0 if length == -1 else self._length(length)
 
@@ -108,7 +108,7 @@ class Reader:
         return length
 
     def tagged_fields(self) -> None:
-        """Skip the tagged fields that end a flexible structure; nothing in the classic encoding."""
+        """Skip the tagged fields at the end of a flexible structure; does nothing in the classic encoding."""
         if not self.flexible:
             return
         for _ in range(self._varint()):

@@ -1,8 +1,8 @@
-"""Kafka's own records of ``__consumer_offsets``, between bytes and Python.
+"""Kafka's records of ``__consumer_offsets``: decoding and encoding.
 
 A key is an int16 type and its message, a value an int16 version and its message (OffsetCommitKey, OffsetCommitValue,
-GroupMetadataKey, GroupMetadataValue of Apache Kafka). Written: key type 1 or 2; OffsetCommitValue v1 with an expire
-timestamp, else v3; GroupMetadataValue v3. Read: every version.
+GroupMetadataKey, GroupMetadataValue of Apache Kafka). Written are key types 1 and 2, OffsetCommitValue v1 with an
+expire timestamp and else v3, and GroupMetadataValue v3. Every version is read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FLEXIBLE_FROM = 4
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _OFFSET_V3_HEAD = struct.Struct(">hqih")
-"""Version, offset, leader epoch, length of the metadata; then come metadata and commit timestamp."""
+"""Version, offset, leader epoch, length of the metadata; metadata and commit timestamp follow."""
 _INT64 = struct.Struct(">q")
 
 
@@ -51,7 +51,7 @@ class CommittedOffset:
     metadata: str = ""
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None
-    """Set only by commits with a retention time of their own (OffsetCommit v2-4)."""
+    """Set only by commits with their own retention time (OffsetCommit v2-4)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ def group_record(key: GroupKey, value: GroupMetadata | None) -> Record:
 
 
 def decode_key(data: bytes) -> Key | UnknownKey:
-    """CorruptRecord if the bytes are not what their type says."""
+    """CorruptRecord if the bytes do not match their type."""
     if (plain := _plain_offset_key(data)) is not None:
         return plain
     source = Reader(data)
@@ -109,7 +109,7 @@ def decode_key(data: bytes) -> Key | UnknownKey:
 
 
 def decode_value(key: Key, data: bytes) -> Value:
-    """CorruptRecord if the bytes are no value of that key, or of a version that does not exist."""
+    """CorruptRecord if the bytes are not a value of that key, or have an unknown version."""
     if isinstance(key, OffsetKey) and (plain := _plain_offset(data)) is not None:
         return plain
     source = Reader(data)
@@ -121,7 +121,7 @@ def decode_value(key: Key, data: bytes) -> Value:
 
 
 def _plain_offset_key(data: bytes) -> OffsetKey | None:
-    """The fast way for what a log is full of; None: read it slowly, which also tells what is wrong with it."""
+    """The fast path for the most common key. None: use the slow path, which also finds out what is wrong with it."""
     try:
         if data[1] not in OFFSET_KEY_TYPES or data[0]:
             return None
@@ -137,7 +137,7 @@ def _plain_offset_key(data: bytes) -> OffsetKey | None:
 
 
 def _plain_offset(data: bytes) -> CommittedOffset | None:
-    """As ``_plain_offset_key``, for OffsetCommitValue v3."""
+    """Like ``_plain_offset_key``, for OffsetCommitValue v3."""
     try:
         version, offset, leader_epoch, size = _OFFSET_V3_HEAD.unpack_from(data)
         end = _OFFSET_V3_HEAD.size + size
