@@ -232,7 +232,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def encode_group_config(group: str, config: Mapping[str, str]) -> bytes:
-    """``/config/groups/<group>``: the same, plus the group's name, which may not be a legal node name."""
+    """``/config/groups/<group>``: the same, plus the group's name, which the node's name does not always hold."""
     return _dump({"version": 1, "config": dict(sorted(config.items())), "group": group})
 
 

@@ -196,7 +196,7 @@ class Coordinator:
             rebalance.prepare(shard, group, Cause.TOO_MANY_MEMBERS)
 
     def _check(self, request: Request, context: Context) -> None:
-        """The checks that come before any look at the group, in Kafka's order."""
+        """The checks before the group is examined, in Kafka's order."""
         check_arguments(self._shard.config, request, context)
         if self._phase is Phase.ACTIVE or (self._phase is Phase.LOADING and isinstance(request, Heartbeat)):
             return

@@ -33,7 +33,7 @@ def check_member(group: Group, member_id: MemberId, group_instance_id: str | Non
 def meet(shard: Shard, group: Group, member: Member, context: Context) -> None:
     """The member sent a request from ``context``. Updates the client in its registration if it differs.
 
-    After loading, the principal is known for the first time, and whether an empty client id was null.
+    The first request after loading shows the principal, and whether an empty client id was null.
     A static member's next process may have come from another host.
     """
     if member.context != context:

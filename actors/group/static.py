@@ -88,7 +88,7 @@ def _announce(shard: Shard, group: Group, member: Member, before: Member) -> Non
 
 
 def _quiet_response(group: Group, member: Member, join: Parked, led_by: MemberId) -> JoinGroupResponse:
-    """From v9 on a leader is instructed to skip its assignment; before v9 the response names another leader."""
+    """From v9 on, a leader is instructed to skip its assignment; before v9 it gets a response as if it did not lead."""
     if join.request.api_version < SKIP_ASSIGNMENT_FROM:
         return replace(joined_response(group, member, ()), leader=led_by)
     leads = group.leader == member.id

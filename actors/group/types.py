@@ -19,7 +19,7 @@ WriteId = NewType("WriteId", int)
 
 
 class Who(NamedTuple):
-    """A member, or a client that was handed a member id, in the terms by which an operator can find it."""
+    """A member, or a client that was handed a member id, as an operator identifies it."""
 
     member_id: MemberId
     client_id: str | None

@@ -3,7 +3,7 @@
 An append is checked, gets its offsets and joins the queue of ``muster.actors.log.commit`` immediately, in call order.
 Readers see records below the high watermark. No record is acknowledged before it is below the high watermark.
 
-**One writer.** Two copies of an actor can run at once, one of them paused or partitioned without knowing it. To open
+**One writer.** Two copies of an actor can run at once, one of them paused or cut off without knowing it. To open
 the log with leader epoch E, a writer does the following, in this order:
 
 1. takes the claim of E and removes all lower claims (``muster.actors.log.files.directory.Claim``);

@@ -137,7 +137,7 @@ class Partitions:
             self._failed.setdefault((topic.topic_id, partition), _Failed(f"{topic.name}-{partition}")).failed(error)
             found = error
         except LogError as error:
-            if not isinstance(error.__cause__, ZooKeeperUnreachable):  # an outage of ZooKeeper has lines of its own
+            if not isinstance(error.__cause__, ZooKeeperUnreachable):  # an outage of ZooKeeper has its own lines
                 self._limited_log.warning("refused", name, "%s cannot be opened: %s", name, error)
             found = error
         except Exception as error:

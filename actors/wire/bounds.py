@@ -1,8 +1,8 @@
-"""Lengths in a message of a stranger are checked against its bytes before kio reads it.
+"""Checks the lengths in an untrusted message against its size, before kio reads it.
 
-kio's native reader reserves memory for as many elements as an array announces. A frame of twenty bytes that
-announces two thousand million of them ends the process (Rust aborts when an allocation fails), so bytes of a
-client must not reach it unchecked. This walks over a message by its schema and reads nothing but lengths.
+kio's native reader reserves memory for as many elements as an array announces. A frame of twenty bytes that announces
+two thousand million of them ends the process (Rust aborts when an allocation fails), so a client's bytes must not reach
+it unchecked. This module walks over a message by its schema, and reads only lengths.
 
 Encodings (Kafka protocol guide, "Protocol Primitive Types"): STRING int16, BYTES, RECORDS and ARRAY int32, -1
 is null; in flexible versions (KIP-482) an unsigned varint of the length plus one, 0 is null, and every entity
@@ -34,15 +34,15 @@ _FIXED_BYTES = {
 }
 _VARINT_BYTES = 5
 MAX_STRING_BYTES = 32_767
-"""Kafka reads no longer STRING, though a compact one could be."""
+"""Kafka does not read longer STRINGs, though a compact one could be longer."""
 
 
 class LengthError(ValueError):
-    """A length in the message is negative, or more than the bytes that follow, or null where that may not be."""
+    """A length in the message is negative, exceeds the bytes that follow, or is null where null is not allowed."""
 
 
 class _Shape(NamedTuple):
-    """How to pass over a value: ``end(frame, at)`` is the index behind it; LengthError, IndexError."""
+    """How to skip a value: ``end(frame, at)`` is the index behind it; LengthError, IndexError."""
 
     end: Callable[[bytes, int], int]
     least_bytes: int
@@ -50,7 +50,7 @@ class _Shape(NamedTuple):
 
 
 def check_lengths(kind: Any, frame: bytes, start: int) -> None:
-    """Raise LengthError if the entity of class ``kind`` at ``start`` does not fit into the frame by its own lengths."""
+    """Raise LengthError if the entity of class ``kind`` at ``start``, by its own lengths, exceeds the frame."""
     try:
         end = _entity(kind).end(frame, start)
     except IndexError:
@@ -60,7 +60,7 @@ def check_lengths(kind: Any, frame: bytes, start: int) -> None:
 
 
 def tagged_fields_end(frame: bytes, start: int) -> int:
-    """The index behind the tagged fields at ``start``, whatever they are. LengthError where they do not fit."""
+    """The index behind the tagged fields at ``start``, whatever they are. LengthError if they do not fit."""
     try:
         return _PASSED_OVER.end(frame, start)
     except IndexError:
@@ -68,9 +68,9 @@ def tagged_fields_end(frame: bytes, start: int) -> int:
 
 
 def last_array(kind: Any, frame: bytes, start: int) -> list[bytes]:
-    """The elements, each as its bytes, of the array that is the last field of the entity at ``start``.
+    """The elements, each as bytes, of the array that is the last field of the entity at ``start``.
 
-    The bytes come from Muster itself. LengthError, IndexError where they do not fit.
+    The bytes must come from Muster itself. LengthError, IndexError if they do not fit.
     """
     hints = typing.get_type_hints(kind)
     *before, last = (declared for declared in dataclasses.fields(kind) if "tag" not in declared.metadata)
@@ -93,16 +93,16 @@ def array_head(kind: Any, count: int) -> bytes:
 
 
 class _Recorded(bytes):
-    """A frame of which is noted where it has tagged fields that its schema does not know."""
+    """A frame that records where it has tagged fields unknown to its schema."""
 
     cuts: list[tuple[int, int, bytes]]
-    """(begin, end, what stands there without them), in order."""
+    """(begin, end, replacement without them), in order."""
 
 
 def without_unknown_tags(kind: Any, frame: bytes, start: int) -> bytes:
-    """The frame without tagged fields that ``kind`` does not know; a reader has to pass over them (KIP-482).
+    """The frame without tagged fields that ``kind`` does not know; a reader must ignore these (KIP-482).
 
-    LengthError, IndexError where the frame does not fit.
+    LengthError, IndexError if the frame does not fit.
     """
     recorded = _Recorded(frame)
     recorded.cuts = []
@@ -136,7 +136,7 @@ def _entity(kind: Any) -> _Shape:
 
 
 def _joined(shapes: list[_Shape]) -> list[Callable[[bytes, int], int]]:
-    """Neighbours of fixed size are passed over in one step."""
+    """Neighbours of fixed size are skipped in one step."""
     steps: list[Callable[[bytes, int], int]] = []
     pending_bytes = 0
     for shape in shapes:
@@ -188,7 +188,7 @@ def _sized(prefix_bytes: int) -> _Shape:
 
 
 def _compact_end(frame: bytes, at: int) -> int:
-    if (size := frame[at]) < 0x80:  # nearly always; the end of the frame is looked at later
+    if (size := frame[at]) < 0x80:  # nearly always; the end of the frame is checked later
         return at + (size or 1)
     return _within(frame, *_compact_length(frame, at))
 
@@ -203,7 +203,7 @@ def _compact_string_end(frame: bytes, at: int) -> int:
 
 
 def _nullable(entity: _Shape) -> _Shape:
-    """An int8 stands in front of the entity; -1 is null (KIP-893)."""
+    """An int8 precedes the entity; -1 is null (KIP-893)."""
 
     def end(frame: bytes, at: int) -> int:
         return at + 1 if frame[at] >= 0x80 else entity.end(frame, at + 1)
@@ -214,7 +214,7 @@ def _nullable(entity: _Shape) -> _Shape:
 def _array(element: _Shape, flexible: bool, *, is_nullable: bool) -> _Shape:
     def end(frame: bytes, at: int) -> int:
         count, at = _compact_length(frame, at) if flexible else _length(frame, at, 4)
-        if count < 0 and not is_nullable:  # kio would give None for it
+        if count < 0 and not is_nullable:  # kio would return None for it
             raise LengthError("null for an array that may not be null")
         if count * element.least_bytes > len(frame) - at:
             raise LengthError(f"an array of {count} elements in the last {len(frame) - at} bytes")
@@ -228,7 +228,7 @@ def _array(element: _Shape, flexible: bool, *, is_nullable: bool) -> _Shape:
 
 
 def _tags(known: Mapping[int, _Shape]) -> _Shape:
-    """Tagged fields: count, then tag, size and value of each. A value that is known has to be of that size."""
+    """Tagged fields: count, then tag, size and value of each. A known field must have the announced size."""
 
     def end(frame: bytes, at: int) -> int:
         if not frame[at]:

@@ -1,4 +1,4 @@
-"""A gateway's connection to one actor's listener: requests out, responses matched by token."""
+"""A gateway's connection to one actor's listener: sends requests, and matches responses by token."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _CONNECT_S = 5.0
 
 
 class ChannelLost(ConnectionError):
-    """The actor is gone. A request that waited may have taken effect or not."""
+    """The actor's connection is lost. A pending request may or may not have taken effect."""
 
 
 class NotSent(ChannelLost):
-    """The request did not leave: it has taken no effect."""
+    """The request was not sent: it has had no effect."""
 
 
 class _Waiting(NamedTuple):
     future: asyncio.Future[Any]
     read: Callable[[bytes], Any]
-    """What makes the future's result of the bytes that answer."""
+    """Converts the bytes of the response to the future's result."""
 
 
 class Channel(asyncio.Protocol):
-    """Open with :func:`connect`. All methods are for the event loop's thread."""
+    """Open with :func:`connect`. Call all methods on the event loop's thread."""
 
     def __init__(self, endpoint: Endpoint, on_updates: OnUpdates | None, on_lost: Callable[[], None]) -> None:
         self.endpoint = endpoint
@@ -113,10 +113,10 @@ class Channel(asyncio.Protocol):
             raise envelope.Refused("an actor without the cluster's secret")
 
     def call(self, context: bytes, frame: bytes) -> asyncio.Future[bytes]:
-        """Send a Kafka request frame; the future gives the response frame or ChannelLost.
+        """Send a Kafka request frame; the future gets the response frame or ChannelLost.
 
         Nothing is awaited before the frame is queued: frames arrive in the order of the calls. Cancelling
-        the future tells the actor that the answer is no longer wanted.
+        the future informs the actor that the response is no longer needed.
         """
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         token = self._await_answer(future, bytes)
@@ -125,10 +125,10 @@ class Channel(asyncio.Protocol):
         return future
 
     def ask(self, question: dict[str, Any]) -> asyncio.Future[dict[str, Any]]:
-        """Ask ``{"ask": NAME, ...}``; the future gives the answer, ``{"error": TEXT}`` if refused, or ChannelLost.
+        """Send the query ``{"ask": NAME, ...}``; the future gets the response or ChannelLost.
 
-        Cancelling the future tells the actor. TypeError or ValueError if the question does not fit JSON or is longer
-        than ``envelope.QUESTION_LIMIT_BYTES``.
+        The response to a refused query is ``{"error": TEXT}``. Cancelling the future informs the actor. TypeError or
+        ValueError if the query does not fit JSON or is longer than ``envelope.QUESTION_LIMIT_BYTES``.
         """
         data = envelope.write_question(question)
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -138,7 +138,7 @@ class Channel(asyncio.Protocol):
         return future
 
     def _await_answer(self, future: asyncio.Future[Any], read: Callable[[bytes], Any]) -> int | None:
-        """The token to send under; None if nothing can be sent, which the future then says."""
+        """The token to send with; None if nothing can be sent, in which case the future has the error."""
         if not self._out.is_open:
             future.set_exception(NotSent("not connected"))
             return None
@@ -152,16 +152,16 @@ class Channel(asyncio.Protocol):
             self._out.put(envelope.token_head(Kind.CANCEL, token))
 
     def close(self) -> None:
-        """Close after what is queued."""
+        """Close the connection after sending what is queued."""
         self._out.close()
 
 
 async def connect(
     endpoint: Endpoint, node_id: str, *, on_updates: OnUpdates | None, on_lost: Callable[[], None]
 ) -> Channel:
-    """Connect and prove both sides; by Unix domain socket when the actor is on ``node_id``.
+    """Connect, with mutual authentication; by Unix domain socket if the actor is on ``node_id``.
 
-    OSError if it fails, or takes longer than a few seconds (an actor that is stopped accepts but never answers).
+    OSError if it fails, or takes longer than a few seconds (a stopped actor accepts but never responds).
     """
     loop = asyncio.get_running_loop()
 
@@ -183,7 +183,7 @@ async def connect(
 
 
 def _keep_alive(connection: socket.socket) -> None:
-    """Notice within some 10 s that a node is cut off, which nobody's reset tells."""
+    """Detect within some 10 s that a node is cut off, in which case no reset arrives."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 4)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)

@@ -1,10 +1,10 @@
-"""Kafka requests and responses, between bytes and Python, over kio.
+"""Kafka requests and responses, between bytes and Python, with kio.
 
-kio generates one dataclass per message *and version*. A request is read as the entity of the version that
-the client sent; whoever handles it asks for a field that only newer versions have with :func:`field`. A
-response is written from nested dicts that may name every field that *any* version has: what the asked-for
-version knows is kept (``muster.actors.wire.writing``). So a handler says what it has to say once, and versions
-differ in one place. Durations and timestamps in a body are plain milliseconds.
+kio generates one dataclass per message *and version*. A request is read as the entity of the version that the client
+sent; its handler reads fields that only newer versions have with :func:`field`. A response is written from nested
+dicts that may contain the fields of *all* versions: those of the requested version are used
+(``muster.actors.wire.writing``). A handler therefore builds its response once, and versions differ in one place.
+Durations and timestamps in a body are plain milliseconds.
 
 Source of the schemas: kio, generated from Apache Kafka's message definitions.
 """
@@ -37,23 +37,23 @@ from muster.actors.wire.writing import writer
 
 API_VERSIONS = 18
 _UNREADABLE = (SerialError, ValueError, OverflowError, KeyError)
-"""What kio raises for bytes of a client; KeyError for a tagged field that the schema does not have."""
+"""What kio raises for a client's bytes; KeyError for a tagged field that the schema does not have."""
 
 
 class UndecodableRequest(ValueError):
-    """The bytes are no request of that API and version. The connection cannot go on."""
+    """The bytes are not a request of that API and version. The connection cannot continue."""
 
 
 class UndecodableResponse(ValueError):
-    """The bytes are no response of that API and version."""
+    """The bytes are not a response of that API and version."""
 
 
 class UnknownApi(LookupError):
-    """No API with that key, or no such version of it, is in kio."""
+    """kio has no API with that key, or not this version of it."""
 
 
 class Header(NamedTuple):
-    """What every request starts with (Kafka protocol guide, request header v1 and v2)."""
+    """The start of every request (Kafka protocol guide, request header v1 and v2)."""
 
     api_key: int
     api_version: int
@@ -64,7 +64,7 @@ class Header(NamedTuple):
 
 
 def api_name(api_key: int) -> str:
-    """The API's name as the protocol guide writes it, as ``JoinGroup``. KeyError for a key that kio does not know."""
+    """The API's name as in the protocol guide, such as ``JoinGroup``. KeyError for a key that kio does not know."""
     return "".join(word.capitalize() for word in api_key_map[api_key].split("_"))
 
 
@@ -100,9 +100,9 @@ def _load(loader: Callable[[int, int], Any], api_key: int, version: int) -> Any:
 def decode_header(frame: bytes) -> Header:
     """Read the request header of a frame (without its size prefix).
 
-    Its tagged fields are passed over, whatever they are (KIP-482). An ApiVersions request of a version that
-    does not exist is read with header v1 (KIP-511), so that it can be answered. UnknownApi or
-    UndecodableRequest for everything else that cannot be read.
+    Its tagged fields are skipped, whatever they are (KIP-482). An ApiVersions request of a version that does not
+    exist is read with header v1 (KIP-511), to make a response possible. UnknownApi or UndecodableRequest for
+    everything else that cannot be read.
     """
     if len(frame) < 8:
         raise UndecodableRequest(f"a frame of {len(frame)} bytes has no request header")
@@ -117,7 +117,7 @@ def decode_header(frame: bytes) -> Header:
     is_flexible = header_type.__flexible__
     try:
         header, end = entity_reader(RequestHeaderV1 if is_flexible else header_type)(frame, 0)
-        if is_flexible:  # v2 is v1 and tagged fields, of which kio refuses what it does not know
+        if is_flexible:  # v2 is v1 plus tagged fields, and kio rejects unknown ones
             end = tagged_fields_end(frame, end)
     except _UNREADABLE as error:
         raise UndecodableRequest(f"request header of api key {api_key}: {_why(error)}") from error
@@ -125,7 +125,7 @@ def decode_header(frame: bytes) -> Header:
 
 
 def check_request(header: Header, frame: bytes) -> None:
-    """Check the lengths in a client's body, which :func:`decode_request` takes on trust. UndecodableRequest."""
+    """Check the lengths in a client's body, which :func:`decode_request` does not check. UndecodableRequest."""
     kind = request_type(header.api_key, header.api_version)
     try:
         check_lengths(kind, frame, header.end)
@@ -136,26 +136,26 @@ def check_request(header: Header, frame: bytes) -> None:
 def decode_request(header: Header, frame: bytes) -> Any:
     """The request's body as kio's entity of the version in the header.
 
-    The bytes come from Muster itself, or have passed :func:`check_request`. Bytes behind the body are passed
-    over, as Kafka does: librdkafka sends some (confluentinc/librdkafka#5049).
+    The bytes must come from Muster itself, or have passed :func:`check_request`. Bytes behind the body are ignored,
+    as in Kafka: librdkafka sends some (confluentinc/librdkafka#5049).
     """
     kind = request_type(header.api_key, header.api_version)
     try:
         try:
             return entity_reader(kind)(frame, header.end)[0]
-        except KeyError:  # kio does not know a tagged field: rare enough to look for it only now
+        except KeyError:  # an unknown tagged field: rare enough to look for it only now
             return entity_reader(kind)(without_unknown_tags(kind, frame, header.end), header.end)[0]
     except _UNREADABLE as error:
         raise UndecodableRequest(f"{kind.__name__} v{header.api_version}: {_why(error)}") from error
 
 
 def _why(error: Exception) -> str:
-    """Short, whatever the client sent: the repr of a UnicodeDecodeError holds all of the bytes."""
+    """A short text for any input: the repr of a UnicodeDecodeError would hold all of the bytes."""
     return f"{type(error).__name__}: {error}"
 
 
 def field(entity: Any, name: str, default: Any) -> Any:
-    """A field that only some versions of the entity have."""
+    """The value of a field that only some versions of the entity have."""
     return getattr(entity, name, default)
 
 
@@ -167,7 +167,7 @@ def ms(duration: datetime.timedelta) -> int:
 def encode_request(
     api_key: int, version: int, correlation_id: int, client_id: str | None, body: Mapping[str, Any]
 ) -> bytes:
-    """A whole request frame without its size prefix. Raises as ``writing.writer`` says."""
+    """A whole request frame without its size prefix. Raises the errors of ``writing.writer``."""
     kind = request_type(api_key, version)
     header = {
         "request_api_key": api_key,
@@ -179,7 +179,7 @@ def encode_request(
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: Mapping[str, Any]) -> bytes:
-    """A whole response frame without its size prefix. Raises as ``writing.writer`` says."""
+    """A whole response frame without its size prefix. Raises the errors of ``writing.writer``."""
     return _write(response_type(api_key, version), {"correlation_id": correlation_id}, body)
 
 
@@ -191,7 +191,7 @@ def _write(kind: Any, header: Mapping[str, Any], body: Mapping[str, Any]) -> byt
 
 
 def check_response(api_key: int, version: int, frame: bytes) -> None:
-    """Check the lengths in a stranger's response, which :func:`decode_response` takes on trust. UndecodableResponse."""
+    """Check the lengths in an untrusted response, which :func:`decode_response` does not check. UndecodableResponse."""
     kind = response_type(api_key, version)
     try:
         check_lengths(kind, frame, _response_start(kind, frame))
@@ -202,14 +202,14 @@ def check_response(api_key: int, version: int, frame: bytes) -> None:
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Any]:
     """Correlation id and entity of a response frame of that version. UndecodableResponse.
 
-    The bytes come from Muster itself, or have passed :func:`check_response`.
+    The bytes must come from Muster itself, or have passed :func:`check_response`.
     """
     kind = response_type(api_key, version)
     try:
         try:
             header, start = entity_reader(kind.__header_schema__)(frame, 0)
             return int(header.correlation_id), entity_reader(kind)(frame, start)[0]
-        except KeyError:  # kio does not know a tagged field: rare enough to look for it only now
+        except KeyError:  # an unknown tagged field: rare enough to look for it only now
             start = _response_start(kind, frame)
             entity, _ = entity_reader(kind)(without_unknown_tags(kind, frame, start), start)
             return int.from_bytes(frame[:4], "big", signed=True), entity
@@ -234,9 +234,9 @@ def split_response(api_key: int, version: int, frame: bytes) -> list[bytes]:
 def join_response(
     api_key: int, version: int, correlation_id: int, body: Mapping[str, Any], elements: Sequence[bytes]
 ) -> bytes:
-    """A whole response frame that ends with an array of these elements; ``body`` has that array empty.
+    """A whole response frame that ends with an array of these elements; in ``body`` that array is empty.
 
-    Merging answers of many actors this way costs a tenth of reading and writing them.
+    Merging the responses of many actors this way costs a tenth of reading and writing them.
     """
     kind = response_type(api_key, version)
     frame = encode_response(api_key, version, correlation_id, body)
@@ -246,7 +246,7 @@ def join_response(
 
 
 def element(api_key: int, version: int, name: str, body: Mapping[str, Any]) -> bytes:
-    """One element of the response's array ``name``, as :func:`split_response` gives it."""
+    """One element of the response's array ``name``, in the format that :func:`split_response` returns."""
     kind = response_type(api_key, version)
     nested, _ = nested_entity(typing.get_type_hints(kind)[name])
     parts: list[bytes] = []

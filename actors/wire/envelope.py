@@ -1,9 +1,9 @@
-"""What gateways and actors say to each other on the internal socket.
+"""The messages between gateways and actors on the internal socket.
 
-Each message is one frame whose first byte is its :class:`Kind`. A request carries the client's own Kafka
-frame unchanged, and where it came from; the response is the Kafka frame as it goes to the client. (Kafka's
-own answer to the same need is the Envelope request, KIP-590.) A connection starts with a mutual
-challenge: each side proves that it knows the cluster's secret, which travels by Ray only.
+Each message is one frame whose first byte is its :class:`Kind`. A request carries the client's own Kafka frame
+unchanged, and its origin; the response is the Kafka frame as it is sent to the client. (Kafka's own solution for the
+same need is the Envelope request, KIP-590.) A connection starts with a mutual challenge: each side proves that it knows
+the cluster's secret, which is sent through Ray only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIMIT_BYTES = 512 << 20
 QUESTION_LIMIT_BYTES = 4 << 20
 """Largest JSON of a QUERY."""
 ANSWER_LIMIT_BYTES = 64 << 20
-"""Largest JSON that answers one."""
+"""Largest JSON of the response to a QUERY."""
 
 
 class Kind(IntEnum):
@@ -37,11 +37,11 @@ class Kind(IntEnum):
     RESPONSE = 2
     """token u32, Kafka response frame; empty where Kafka sends none (acks=0)."""
     CANCEL = 3
-    """token u32: the answer is no longer wanted; none is sent."""
+    """token u32: the response is no longer needed; none is sent."""
     REGISTRATION_UPDATES = 4
-    """JSON: what an offsets partition says about its clients; unasked, to every gateway."""
+    """JSON: an offsets partition's updates about its clients; sent to every gateway without a request."""
     QUERY = 5
-    """token u32, JSON object ``{"ask": NAME, ...}``: what no Kafka API tells. The RESPONSE is JSON too."""
+    """token u32, JSON object ``{"ask": NAME, ...}``: what no Kafka API provides. The RESPONSE is JSON, too."""
 
 
 _REQUEST = struct.Struct(">BIH")
@@ -49,7 +49,7 @@ _TOKEN = struct.Struct(">BI")
 
 
 class BadQuestion(ValueError):
-    """A QUERY that is no question; the text goes back as its answer."""
+    """A QUERY that is malformed; the text is sent back as its response."""
 
 
 class Refused(ConnectionError):
@@ -57,7 +57,7 @@ class Refused(ConnectionError):
 
 
 def proof(secret: bytes, role: bytes, nonce: bytes) -> bytes:
-    """What the side with that role answers to a nonce."""
+    """The response of the side with that role to a nonce."""
     return hmac.digest(secret, role + nonce, hashlib.sha256)
 
 
@@ -88,7 +88,7 @@ def read_token(message: bytes) -> tuple[int, bytes]:
 
 
 def read_question(data: bytes) -> dict[str, Any]:
-    """The JSON object of a QUERY. BadQuestion if it is too long, no JSON, or no object."""
+    """The JSON object of a QUERY. BadQuestion if it is too long, not JSON, or not an object."""
     if len(data) > QUESTION_LIMIT_BYTES:
         raise BadQuestion(f"unknown question: {len(data)} bytes, the limit is {QUESTION_LIMIT_BYTES}")
     try:
@@ -101,7 +101,7 @@ def read_question(data: bytes) -> dict[str, Any]:
 
 
 def write_question(question: dict[str, Any]) -> bytes:
-    """The JSON of a QUERY. TypeError or ValueError if it cannot be said in JSON, or is too long."""
+    """The JSON of a QUERY. TypeError or ValueError if JSON cannot represent it, or it is too long."""
     data = json.dumps(question, allow_nan=False).encode()
     if len(data) > QUESTION_LIMIT_BYTES:
         raise ValueError(f"a question of {len(data)} bytes, the limit is {QUESTION_LIMIT_BYTES}")
@@ -109,7 +109,7 @@ def write_question(question: dict[str, Any]) -> bytes:
 
 
 def write_answer(answer: dict[str, Any]) -> bytes:
-    """The JSON that answers a QUERY. TypeError or ValueError if it cannot be said in JSON, or is too long."""
+    """The JSON response to a QUERY. TypeError or ValueError if JSON cannot represent it, or it is too long."""
     data = json.dumps(answer, allow_nan=False).encode()
     if len(data) > ANSWER_LIMIT_BYTES:
         raise ValueError(f"an answer of {len(data)} bytes, the limit is {ANSWER_LIMIT_BYTES}")
@@ -117,7 +117,7 @@ def write_answer(answer: dict[str, Any]) -> bytes:
 
 
 def read_answer(data: bytes) -> dict[str, Any]:
-    """ValueError if that is no JSON object."""
+    """ValueError if the data is not a JSON object."""
     answer = json.loads(data)
     if not isinstance(answer, dict):
         raise ValueError("an answer that is no JSON object")
@@ -136,7 +136,7 @@ def _context(data: bytes) -> Context:
 
 
 def write_updates(partition: int, epoch: int, updates: tuple[RegistrationUpdate, ...], *, snapshot: bool) -> bytes:
-    """A REGISTRATION_UPDATES message. A snapshot names every registration of the partition."""
+    """A REGISTRATION_UPDATES message. A snapshot contains every registration of the partition."""
     body = {
         "partition": partition,
         "epoch": epoch,

@@ -1,4 +1,4 @@
-"""Kafka's framing: every message is preceded by its length in bytes, an int32."""
+"""Kafka's framing: each message is preceded by its length in bytes, an int32."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HIGH_WATER_BYTES = 64 << 20
 
 
 class FrameTooLarge(ValueError):
-    """The peer announced a frame that is larger than allowed, or of a negative size."""
+    """The peer announced a frame larger than allowed, or of a negative size."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(f"a frame of {size} bytes is announced, the limit is {limit}")
@@ -19,9 +19,9 @@ class FrameTooLarge(ValueError):
 
 
 class Framer:
-    """Cuts a byte stream into frames. Feeding any split of a stream gives the same frames.
+    """Splits a byte stream into frames. Feeding any split of a stream gives the same frames.
 
-    ``limit_bytes`` may be changed; it holds for the next ``feed``.
+    ``limit_bytes`` may be changed; the change applies to the next ``feed``.
     """
 
     __slots__ = ("_buffer", "_start", "limit_bytes")
@@ -33,16 +33,16 @@ class Framer:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of the frame that is not whole yet."""
+        """Bytes of the incomplete frame."""
         return len(self._buffer) - self._start
 
     @property
     def pending(self) -> bytes:
-        """Bytes that were in no frame yet, sizes included; of a ``feed`` that raises, all."""
+        """Bytes that are not in any frame yet, sizes included; after a ``feed`` that raised, all of them."""
         return bytes(memoryview(self._buffer)[self._start :])
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Frames that became whole, without their size. FrameTooLarge as soon as a bad size is seen."""
+        """Completed frames, without their size. FrameTooLarge as soon as a bad size is seen."""
         self._buffer += data
         frames: list[bytes] = []
         buffer, start, end = self._buffer, self._start, len(self._buffer)
@@ -71,7 +71,7 @@ def framed(*parts: bytes) -> bytes:
 
 
 class Outbox:
-    """Frames on their way into a transport: all of one turn of the event loop go out in one write."""
+    """Frames to be sent by a transport. All frames of one turn of the event loop are sent with one write."""
 
     __slots__ = ("_frames", "_transport")
 
@@ -84,12 +84,12 @@ class Outbox:
         return self._transport is not None
 
     def open(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is there; what is put goes to it."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop has a class of its own
+        """The connection is open; frames are sent to it."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop has its own class
         self._transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES)
 
     def lost(self) -> None:
-        """The connection is gone; what is put from now on is dropped."""
+        """The connection is lost; frames from now on are dropped."""
         self._transport = None
         self._frames.clear()
 
@@ -107,7 +107,7 @@ class Outbox:
             self._transport.writelines(frames)
 
     def close(self) -> None:
-        """Close the connection after what is queued."""
+        """Close the connection after sending what is queued."""
         if self._transport is not None:
             self._flush()
             self._transport.close()

@@ -1,4 +1,4 @@
-"""Log lines that strangers can cause at will: the first of a kind at once, then one a minute with a count."""
+"""Log lines that any client can cause: the first of a kind immediately, then one a minute with a count."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 WINDOW_S = 60.0
 _MAX_TOLD = 20
-"""Of each kind this many are told apart by who causes them; the lines of all others count together."""
+"""For each kind, this many causes are counted separately; the lines of all others are counted together."""
 _OTHERS = "others"
 
 
@@ -22,18 +22,18 @@ class _Repeated:
 
 @dataclass(slots=True)
 class _Window:
-    """The lines of one kind since the last end of a window."""
+    """The lines of one kind in the current window."""
 
     timer: asyncio.TimerHandle
     by_whom: dict[str, _Repeated] = field(default_factory=dict)
 
 
 class LimitedLog:
-    """In front of a logger; for one event loop.
+    """Wraps a logger. For one event loop.
 
-    A line of a ``kind`` that ``who`` (a host, say) has caused for the first time is written at once. Further ones are
-    counted, and at the end of each window one line says how many there were, with the last of them. So many hosts as
-    may come, a kind holds the memory of a few. Kinds have to come from a fixed set.
+    The first line of a ``kind`` that ``who`` (such as a host) causes is written immediately. Further ones are counted,
+    and at the end of each window one line reports their number, with the last of them. However many hosts there are, a
+    kind uses the memory of a few. Kinds must come from a fixed set.
     """
 
     def __init__(self, logger: logging.Logger, *, window_s: float = WINDOW_S) -> None:
@@ -42,17 +42,17 @@ class LimitedLog:
         self._windows: dict[str, _Window] = {}
 
     def warning(self, kind: str, who: str, text: str, *args: object) -> None:
-        """As ``Logger.warning``, limited."""
+        """Like ``Logger.warning``, limited."""
         if self._is_first(kind, who, text, args):
             self._logger.warning(text, *args)
 
     def exception(self, kind: str, who: str, text: str, *args: object) -> None:
-        """As ``Logger.exception``, limited; only the first has its traceback."""
+        """Like ``Logger.exception``, limited; only the first has its traceback."""
         if self._is_first(kind, who, text, args):
             self._logger.exception(text, *args)
 
     def flush(self) -> None:
-        """Write what is counted, and begin anew."""
+        """Write what is counted, and start over."""
         for kind in list(self._windows):
             window = self._windows.pop(kind)
             window.timer.cancel()
@@ -74,7 +74,7 @@ class LimitedLog:
         return asyncio.get_running_loop().call_later(self._window_s, self._end, kind)
 
     def _end(self, kind: str) -> None:
-        """Whoever goes on is counted on; who was quiet is a first one again."""
+        """Keep counting causes that were repeated; for the others, the next line counts as a first one again."""
         window = self._windows.pop(kind)
         self._tell(window)
         going_on = {who: _Repeated() for who, repeated in window.by_whom.items() if repeated.count}

@@ -1,4 +1,4 @@
-"""Questions beside Kafka's APIs that an actor answers to gateways: metrics, history, and what else no API tells."""
+"""Queries that an actor answers to gateways: metrics, history, and whatever else no Kafka API provides."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from muster.actors.wire.server import Peer
 log = logging.getLogger(__name__)
 
 Answer = Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
-"""Takes the whole question. The answer is a JSON object: no NaN, no keys but strings."""
+"""Takes the whole query. Returns a JSON object: no NaN, only string keys."""
 
 _NAME_CHARACTERS = 100
 
 
 class Questions:
-    """``answers`` by the question's name. Nothing that an answer does wrong reaches the caller: it becomes
+    """Handlers in ``answers``, by the query's name. An exception in a handler does not reach the caller: it becomes
     ``{"error": TEXT}`` and a line in the log."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Questions:
         self._running: dict[tuple[Peer, int], asyncio.Task[None]] = {}
 
     def query(self, peer: Peer, token: int, question: dict[str, Any]) -> None:
-        """Answer at once, or in a task where the answer is awaitable."""
+        """Respond immediately, or in a task if the handler returns an awaitable."""
         name = question.get("ask")
         answer = self.answers.get(name) if isinstance(name, str) else None
         if answer is None:
@@ -46,18 +46,18 @@ class Questions:
         task.add_done_callback(lambda _: self._running.pop((peer, token), None))
 
     def cancel(self, peer: Peer, token: int) -> None:
-        """The answer is no longer wanted. Tokens of anything else are ignored."""
+        """The response is no longer needed. Tokens of anything else are ignored."""
         if task := self._running.get((peer, token)):
             task.cancel()
 
     def left(self, peer: Peer) -> None:
-        """Nothing can be answered to that gateway any more."""
+        """No response can reach that gateway any more."""
         for key, task in self._running.items():
             if key[0] is peer:
                 task.cancel()
 
     def stop(self) -> None:
-        """Answer nothing any more."""
+        """Send no more responses."""
         for task in self._running.values():
             task.cancel()
 

@@ -1,4 +1,4 @@
-"""The listener inside an actor: gateways connect, prove that they belong here, and send requests."""
+"""The listener inside an actor: gateways connect, authenticate, and send requests."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ log = logging.getLogger(__name__)
 
 
 _PROOF_BYTES = 64
-"""Largest frame of a peer that has not proven itself."""
+"""Largest frame of a peer that has not authenticated yet."""
 _PROOF_S = 5.0
 
 
 class Handler(Protocol):
-    """What serves the requests. All methods are called on the event loop and must not block."""
+    """Serves the requests. All methods are called on the event loop and must not block."""
 
     def request(self, peer: Peer, token: int, context: Context, frame: bytes) -> None:
-        """A Kafka request frame; answer it, now or later, with ``peer.reply(token, frame)``."""
+        """A Kafka request frame. Answer it, now or later, with ``peer.reply(token, frame)``."""
 
     def query(self, peer: Peer, token: int, question: dict[str, Any]) -> None:
-        """A question beside Kafka's APIs; answer it, now or later, with ``peer.answer(token, answer)``."""
+        """A query other than Kafka's APIs. Answer it, now or later, with ``peer.answer(token, answer)``."""
 
     def cancel(self, peer: Peer, token: int) -> None:
-        """The answer under that token is no longer wanted."""
+        """The response under that token is no longer needed."""
 
     def joined(self, peer: Peer) -> None:
-        """A gateway is connected and proven."""
+        """A gateway has connected and authenticated."""
 
     def left(self, peer: Peer) -> None:
-        """It is gone; nothing can be answered to it."""
+        """The gateway has disconnected; no response can reach it."""
 
 
 class Peer(asyncio.Protocol):
-    """One gateway's connection, seen from the actor."""
+    """One gateway's connection, on the actor's side."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -82,7 +82,7 @@ class Peer(asyncio.Protocol):
             self._closes(type(error).__name__, str(error))
 
     def _closes(self, kind: str, why: str) -> None:
-        """Whoever reaches the port can cause this line."""
+        """Anyone who can reach the port can cause this line."""
         self._server.limited_log.warning(kind, self._host, "internal connection of %s closed: %s", self._host, why)
         self.close()
 
@@ -119,19 +119,19 @@ class Peer(asyncio.Protocol):
         self._server.handler.joined(self)
 
     def reply(self, token: int, frame: bytes) -> None:
-        """Answer a request; dropped when the gateway is gone."""
+        """Respond to a request; dropped if the gateway has disconnected."""
         self.send(envelope.token_head(Kind.RESPONSE, token), frame)
 
     def answer(self, token: int, answer: dict[str, Any]) -> None:
-        """Answer a question; dropped when the gateway is gone. TypeError or ValueError if it does not fit JSON."""
+        """Respond to a query; dropped if the gateway has disconnected. TypeError or ValueError if it is not JSON."""
         self.reply(token, envelope.write_answer(answer))
 
     def send(self, *parts: bytes) -> None:
-        """Queue a message; all of one turn of the event loop go out in one write."""
+        """Queue a message. All messages of one turn of the event loop are sent with one write."""
         self._out.put(*parts)
 
     def close(self) -> None:
-        """Close after what is queued."""
+        """Close the connection after sending what is queued."""
         self._out.close()
 
 
@@ -147,9 +147,9 @@ class Server:
         self._path: Path | None = None
 
     async def start(self, *, node_id: str, host: str, path: Path, ports: Sequence[int] = (0,)) -> Endpoint:
-        """Listen; ``host`` is this node's address, ``path`` the socket file (replaced if it is there).
+        """Listen; ``host`` is this node's address, ``path`` the socket file (replaced if it exists).
 
-        ``ports``: on one of these, 0 being any free one. OSError if all are taken.
+        ``ports``: listens on one of these; 0 is any free port. OSError if all are taken.
         """
         loop = asyncio.get_running_loop()
         _make_room(path)
@@ -162,7 +162,7 @@ class Server:
         return Endpoint(node_id=node_id, host=host, port=port, path=str(path), secret=self.secret)
 
     async def _on_one_of(self, ports: Sequence[int], host: str) -> asyncio.Server:
-        start = os.getpid() % len(ports)  # actors that start side by side do not all try the same
+        start = os.getpid() % len(ports)  # keeps actors that start together from all trying the same one
         for port in [*ports[start:], *ports[:start]]:
             try:
                 return await asyncio.get_running_loop().create_server(self._accept, host, port)
@@ -180,7 +180,7 @@ class Server:
         self._peers.discard(peer)
 
     async def stop(self) -> None:
-        """Stop listening and close every connection after what was queued for it."""
+        """Stop listening, and close every connection after sending what is queued for it."""
         for server in self._servers:
             server.close()
         for peer in list(self._peers):

@@ -1,8 +1,8 @@
-"""Kafka requests and responses from plain Python to bytes, by kio's schemas.
+"""Kafka requests and responses, from plain Python to bytes, by kio's schemas.
 
-kio writes entities, so a body would have to be made into entities first, whose every length is then checked as a
-phantom type: 34 us for one described group. Here each entity class becomes, once, a list of steps that take the body
-as it is. What is written is what kio would write, byte for byte.
+kio writes entities. A body would first have to be converted to entities, and every length in them checked as a phantom
+type: 34 us for one described group. Here each entity class is converted, once, to a list of steps that take the body as
+it is. The output is the same as kio's, byte for byte.
 
 Encodings (Kafka protocol guide, "Protocol Primitive Types"): STRING int16, BYTES, RECORDS and ARRAY int32, -1 is
 null; in flexible versions (KIP-482) an unsigned varint of the length plus one, 0 is null, and every entity ends
@@ -21,14 +21,14 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
-from kio.serial._implicit_defaults import get_tagged_field_default  # in no public module of kio
+from kio.serial._implicit_defaults import get_tagged_field_default  # not in any public module of kio
 from kio.static.constants import EntityType, uuid_zero
 
 from muster.actors.wire.bounds import MAX_STRING_BYTES, as_varint, nested_entity
 
 Put = Callable[[bytes], object]
 Write = Callable[[Any, Put], None]
-"""Puts the bytes of a value, piece by piece. What was put before it raised is of no use."""
+"""Puts the bytes of a value, piece by piece. After an exception, the bytes already put are useless."""
 
 _FORMATS = {
     "bool": ">?",
@@ -50,7 +50,7 @@ _int32 = struct.Struct(">i").pack
 
 
 class Unwritable(ValueError):
-    """A value that its field cannot have: out of range, too long, null, or of another type."""
+    """A value that its field does not allow: out of range, too long, null, or of another type."""
 
 
 class MissingField(TypeError):
@@ -62,12 +62,12 @@ _UNFIT = (struct.error, ValueError, OverflowError, TypeError, AttributeError, Lo
 
 @cache
 def writer(kind: Any) -> Write:
-    """How to write an entity of class ``kind`` from a mapping, or from such an entity.
+    """A function that writes an entity of class ``kind`` from a mapping, or from such an entity.
 
-    Nested entities are mappings or entities too, arrays any iterables of them. Keys that this version does not have
-    are passed over; a field that is missing takes kio's default, MissingField if it has none. Durations and
-    timestamps are milliseconds, timedeltas or datetimes; error codes may be ints. Unwritable names the field whose
-    value does not fit.
+    Nested entities are mappings or entities, too, and arrays any iterables of them. Keys that this version does not
+    have are ignored. A missing field gets kio's default, or MissingField if there is none. Durations and timestamps
+    are milliseconds, timedeltas or datetimes; error codes may be ints. Unwritable names the field whose value does not
+    fit.
     """
     hints = typing.get_type_hints(kind)
     declared = dataclasses.fields(kind)
@@ -100,7 +100,7 @@ def writer(kind: Any) -> Write:
 
 
 def _named(error: Exception, kind: Any, name: str) -> Exception:
-    """The error with the field; of a nested entity's error it is known already."""
+    """The error with the field's name; a nested entity's error already has it."""
     if isinstance(error, Unwritable | MissingField):
         return error
     return Unwritable(f"{kind.__name__} v{kind.__version__}, {name}: {type(error).__name__}: {error}")
@@ -126,7 +126,7 @@ class _Tagged(NamedTuple):
     is_required: bool
     default: Any
     default_bytes: bytes | None
-    """For arrays and entities, which a body says in other types than kio's default has."""
+    """For arrays and entities, whose types in a body differ from those of kio's default."""
 
 
 def _tagged(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> _Tagged:
@@ -166,9 +166,9 @@ def _write_tagged(kind: Any, tagged: list[_Tagged], body: Any, put: Put) -> None
 
 def _field(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> Write:
     nested, many = nested_entity(hint)
-    # A tagged field is null by not being there, whatever its type says.
+    # A tagged field is null when absent, regardless of its type.
     is_nullable = type(None) in typing.get_args(hint) and "tag" not in declared.metadata
-    # The client id is never compact, so that any version of the header can be read (KIP-482).
+    # The client id is never compact, which keeps any version of the header readable (KIP-482).
     is_compact = kind.__flexible__ and not (kind.__type__ is EntityType.header and declared.name == "client_id")
     if nested is not None:
         one = writer(nested)

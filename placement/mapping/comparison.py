@@ -1,7 +1,7 @@
-"""What was compared with what, so that the reconciler's next plan looks only at clients for which something changed.
+"""A record of past comparisons. It lets the reconciler's next plan examine only clients for which something changed.
 
-A :class:`Memory` is a value: a new one is made from the one before, and shares with it what stayed. It says the same
-however it came about (tests/placement/test_repair_history.py).
+A :class:`Memory` is a value: each is made from the one before, and shares its unchanged parts. It does not depend on
+the steps that led to it (tests/placement/test_repair_history.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from muster.placement.mapping.divergence import Node, PartitionOf, Verdict, Want
 from muster.placement.mapping.registration import Registration
 
 Held = Mapping[int, tuple[Registration, ...]]
-"""What the coordinators of the offsets partitions hold. A partition that is missing is not trusted."""
+"""What the coordinators of the offsets partitions hold. A missing partition is not trusted."""
 _Identity = tuple[str, str, str, str | None]
 """Of a registration's node: group, member id, host, client id."""
 
@@ -24,25 +24,25 @@ class Memory:
     held: Held
     seen: Mapping[str, Node]
     wanted_of: Mapping[int, Mapping[_Identity, Wanted]]
-    """What is in ``held``, by offsets partition."""
+    """The content of ``held``, by offsets partition."""
     wanted: Mapping[str, tuple[Wanted, ...]]
     """The same by unit."""
     paths: Mapping[str, tuple[str, ...]]
-    """What is in ``seen``, by unit."""
+    """The content of ``seen``, by unit."""
     clients: Mapping[str, int]
-    """How many nodes are under that of a host."""
+    """The number of nodes under the node of each host."""
     verdicts: Mapping[str, Verdict]
-    """By unit, without those that say nothing."""
+    """By unit, without empty verdicts."""
 
 
 NOTHING = Memory({}, {}, {}, {}, {}, {}, {})
-"""Nothing was compared yet."""
+"""Nothing has been compared yet."""
 
 
 def begun(memory: Memory, held: Held, seen: Mapping[str, Node]) -> tuple[Memory, list[str]]:
-    """The comparison of these two, which begins where the one before ended; and the units still to be judged."""
+    """The comparison of these two, starting from ``memory``, and the units still to be judged."""
     changed: set[str] = set()
-    if held.keys() != memory.held.keys():  # whom to trust concerns everything that is not as it should be
+    if held.keys() != memory.held.keys():  # which partitions to trust affects everything that is not in order
         changed.update(memory.verdicts.keys())
     wanted_of, wanted = _with_held(memory, held, changed)
     paths, clients = _with_seen(memory, seen, changed)
@@ -51,7 +51,7 @@ def begun(memory: Memory, held: Held, seen: Mapping[str, Node]) -> tuple[Memory,
 
 
 def judged(units: Iterable[str], compared: Memory, partition_of: PartitionOf) -> dict[str, Verdict]:
-    """Those that say something."""
+    """The verdicts that are not empty."""
     return {unit: verdict for unit in units if (verdict := _judged(unit, compared, partition_of))}
 
 
@@ -66,7 +66,7 @@ def _judged(unit: str, compared: Memory, partition_of: PartitionOf) -> Verdict:
 def _with_held(
     memory: Memory, held: Held, changed: set[str]
 ) -> tuple[Mapping[int, Mapping[_Identity, Wanted]], Mapping[str, tuple[Wanted, ...]]]:
-    """By partition and by unit; adds the units that are concerned."""
+    """By partition and by unit. Adds the affected units to ``changed``."""
     by_partition = dict(memory.wanted_of)
     come: defaultdict[str, list[Wanted]] = defaultdict(list)
     gone: set[Wanted] = set()
@@ -94,7 +94,7 @@ def _with_held(
 def _identified(
     partition: int, registrations: Iterable[Registration], before: Mapping[_Identity, Wanted]
 ) -> Mapping[_Identity, Wanted]:
-    """Those of before wherever they say the same."""
+    """Reuses the objects of ``before`` that are equal."""
     found = {}
     for one in registrations:
         if one.offsets_partition != partition:
@@ -108,7 +108,7 @@ def _identified(
 def _with_seen(
     memory: Memory, seen: Mapping[str, Node], changed: set[str]
 ) -> tuple[Mapping[str, tuple[str, ...]], Mapping[str, int]]:
-    """Paths by unit, and clients by host; adds the units that are concerned."""
+    """Paths by unit, and clients by host. Adds the affected units to ``changed``."""
     if seen is memory.seen:
         return memory.paths, memory.clients
     before = memory.seen
@@ -126,7 +126,7 @@ def _with_seen(
 def _sorted_anew(
     memory: Memory, seen: Mapping[str, Node], changed: set[str]
 ) -> tuple[Mapping[str, tuple[str, ...]], Mapping[str, int]]:
-    """As :func:`_with_seen`, where less is left than what has gone; units to which something came are added already."""
+    """Like :func:`_with_seen`, if fewer nodes are left than were removed; units with new nodes were added already."""
     paths = _paths({}, seen, set(), set())
     clients = _clients({}, seen, (), set())
     changed.update(unit for unit, some in memory.paths.items() if len(paths.get(unit, ())) < len(some))

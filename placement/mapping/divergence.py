@@ -1,7 +1,7 @@
-"""Where ZooKeeper differs from what coordinators hold, looked at client by client.
+"""The differences between ZooKeeper and what coordinators hold, examined client by client.
 
-Everything that belongs to one host and client id decides for itself: the registrations, the node above them, and KoP's
-flat node. Beside the clients there are the nodes of hosts, which may be empty. Both are *units*: a client is
+Everything that belongs to one host and client id is judged independently: the registrations, the node above them, and
+KoP's flat node. Beside the clients there are the nodes of hosts, which may be empty. Both are *units*: a client is
 ``<host>/<client id>``, a host ``<host>``, as the nodes are named.
 """
 
@@ -31,7 +31,7 @@ _PATH = attrgetter("path")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What ZooKeeper holds at a path."""
+    """The content of ZooKeeper at a path."""
 
     data: bytes
     version: int
@@ -40,13 +40,13 @@ class Node:
 
 class Difference(StrEnum):
     MISSING = "missing"
-    """A coordinator wants the node, and it is not there."""
+    """A coordinator wants the node, and it does not exist."""
     WRONG = "wrong"
-    """The node holds something else, and nothing later than what the coordinator says."""
+    """The node holds something else, which is not later than the coordinator's state."""
     NEWER = "newer"
     """The node holds a later update than the coordinator's."""
     STALE = "stale"
-    """The node belongs to nobody."""
+    """The node belongs to no client or group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +54,21 @@ class Divergence:
     path: str
     difference: Difference
     data: bytes | None
-    """What it should hold; None: it should not be."""
+    """What the node should hold; None if it should not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """A node that is left alone."""
+    """A node that is left as it is."""
 
     path: str
     offsets_partition: int | None
-    """Whose coordinator is not Active; None where nothing tells whose node it is."""
+    """The partition whose coordinator is not Active; None if the owner of the node is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What there is to say of a unit; nothing if all is well and known to be."""
+    """The result for a unit; empty if everything is known to be right."""
 
     divergences: tuple[Divergence, ...] = ()
     left_alone: tuple[Aside, ...] = ()
@@ -79,7 +79,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wanted:
-    """A registration, where it belongs and what its node should hold, computed once."""
+    """A registration, its unit, and the content that its node should have, computed once."""
 
     registration: Registration
     path: str
@@ -93,7 +93,7 @@ class Wanted:
 
 
 def unit_of(path: str) -> str:
-    """The unit of a node under ``/client_group_id``; "" for what is deeper than anything of ours."""
+    """The unit of a node under ``/client_group_id``; "" for nodes deeper than ours."""
     names = path.removeprefix(CLIENT_GROUP_ID).split("/")[1:]
     if len(names) == 1:
         return names[0].replace("-", "/", 1)
@@ -101,14 +101,14 @@ def unit_of(path: str) -> str:
 
 
 def node_kind(path: str) -> str:
-    """``registration``, ``kop`` or ``folder``: the node of a host or client."""
+    """``registration``, ``kop`` or ``folder``, the node of a host or client."""
     if is_kop_path(path):
         return "kop"
     return "registration" if is_registration_path(path) else "folder"
 
 
 def judge_host(host: str, nodes: Mapping[str, Node], *, clients: int) -> Verdict:
-    """``clients``: how many nodes there are under it."""
+    """``clients``: the number of nodes under the host's node."""
     path = f"{CLIENT_GROUP_ID}/{host}"
     if clients or path not in nodes or nodes[path].data:
         return Verdict()
@@ -123,7 +123,7 @@ def judge_client(
     trusted: Collection[int],
     partition_of: PartitionOf,
 ) -> Verdict:
-    """``wanted`` and ``nodes`` are all of that unit; ``wanted`` only of trusted offsets partitions."""
+    """``wanted`` and ``nodes`` are all of that unit; ``wanted`` only includes trusted offsets partitions."""
     judging = _Judging(nodes, trusted, partition_of)
     by_path = {one.path: one for one in wanted}
     groups = {one.registration.group for one in by_path.values()}
@@ -157,7 +157,7 @@ class _Judging:
             self._diverges(one.path, Difference.NEWER if later else Difference.WRONG, one.data)
 
     def unwanted_registration(self, path: str) -> set[str]:
-        """The group for which the node still counts, since its coordinator is not trusted to know better."""
+        """The group for which the node still counts, because the group's coordinator is not trusted."""
         current = _held(path, self._nodes[path])
         owner = current.offsets_partition if current is not None else self._partition(group_of_path(path))
         if owner in self._trusted:
@@ -167,7 +167,7 @@ class _Judging:
         return set() if current is None else {current.group}
 
     def flat(self, path: str, groups: set[str]) -> None:
-        """KoP's node: the group, where there is exactly one."""
+        """KoP's node: holds the group if there is exactly one."""
         node = self._nodes.get(path)
         labelled = self._partition(_text(node.data)) if node is not None else None
         group = next(iter(groups)) if len(groups) == 1 else None

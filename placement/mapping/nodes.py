@@ -1,12 +1,12 @@
 """The client-to-group mapping in ZooKeeper: names of nodes and their contents.
 
-One node per registration, ``/client_group_id/<host>/<client id>/<group>:<member>``, whose data says all that
-the group's coordinator said. Beside it KoP's flat node, ``/client_group_id/<host>-<client id>`` with the
-group id as data, only where one group alone is a candidate for that host and client id.
+There is one node per registration, ``/client_group_id/<host>/<client id>/<group>:<member>``, whose data holds
+everything that the group's coordinator reported. KoP's flat node, ``/client_group_id/<host>-<client id>`` with the
+group id as data, exists beside it only if a single group is a candidate for that host and client id.
 
-Segments are percent-encoded, so that any client id makes one valid node: all but RFC 3986's unreserved
-characters, as UTF-8. What that cannot tell apart starts with a ``%`` that no encoding has: ``%~`` is null, ``%.``
-the empty string, ``%h`` ends a segment that was cut and carries a hash instead.
+Segments are percent-encoded, to make one valid node of any client id: all but RFC 3986's unreserved characters, as
+UTF-8. Special cases start with a ``%`` sequence that no encoding produces: ``%~`` is null, ``%.`` the empty string,
+``%h`` ends a segment that was truncated, and is followed by a hash.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from muster.placement.mapping.registration import Kind, Registration
 _T = TypeVar("_T")
 
 MAX_SEGMENT = 240
-"""Characters of an encoded name; a longer one is cut and hashed, and cannot be decoded."""
+"""Maximum characters of an encoded name; a longer one is truncated and hashed, and cannot be decoded."""
 _NULL = "%~"
 _EMPTY = "%."
 _HASHED = "%h"
@@ -35,14 +35,14 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9A-F]{2})")
 
 
 class Undecodable(ValueError):
-    """A segment that nothing encodes to, or that was hashed."""
+    """A segment that no text is encoded to, or that was hashed."""
 
 
 def canonical_host(peer_address: str) -> str:
-    """The canonical text of an IP address, so that one client has one name.
+    """The canonical text of an IP address, which gives each client one name.
 
-    Takes what sockets, logs and Kafka print: a port, brackets, a zone id or a leading slash are dropped.
-    IPv6 comes out as in RFC 5952, IPv4-mapped IPv6 as IPv4. ValueError if it is no IP address.
+    Accepts the formats of sockets, logs and Kafka: a port, brackets, a zone id or a leading slash are dropped.
+    IPv6 is formatted as in RFC 5952, IPv4-mapped IPv6 as IPv4. ValueError if it is not an IP address.
     """
     text = peer_address.removeprefix("/")
     if text.startswith("["):
@@ -72,7 +72,7 @@ def encode_segment(text: str | None) -> str:
 
 
 def decode_segment(segment: str) -> str | None:
-    """What was encoded. Undecodable."""
+    """The encoded text. Undecodable."""
     if segment == _NULL:
         return None
     if segment == _EMPTY:
@@ -89,7 +89,7 @@ def decode_segment(segment: str) -> str | None:
 
 
 def encode_host(host: str) -> str:
-    """A host as a node name; without ``-``, which parts host and client id in KoP's flat nodes."""
+    """A host as a node name, without ``-``, which separates host and client id in KoP's flat nodes."""
     return encode_segment(host).replace("-", "%2D")
 
 
@@ -105,17 +105,17 @@ def registration_path(registration: Registration) -> str:
 
 
 def kop_path(host: str, client_id: str | None) -> str:
-    """KoP's flat node for that client. As KoP names it where the client id needs no encoding."""
+    """KoP's flat node for that client. The same name as KoP's if the client id needs no encoding."""
     return f"{CLIENT_GROUP_ID}/{encode_host(host)}-{encode_segment(client_id)}"
 
 
 def kop_data(group: str) -> bytes:
-    """What KoP's node holds: the group id, UTF-8."""
+    """The content of KoP's node: the group id, UTF-8."""
     return group.encode("utf-8", "surrogatepass")
 
 
 def is_registration_path(path: str) -> bool:
-    """Whether the path is three levels under the root, as registrations are."""
+    """Whether the path is three levels under the root, like registrations."""
     return path.count("/") == 4 and path.startswith(_BELOW_ROOT)
 
 
@@ -125,13 +125,13 @@ def is_kop_path(path: str) -> bool:
 
 
 def group_of_path(path: str) -> str | None:
-    """The group that the name of a registration's node names; None if it names none, or a hashed one."""
+    """The group in the name of a registration's node; None if the name has no group, or a hashed one."""
     group, colon, _ = path.rpartition("/")[2].partition(":")
     return _text_of(group) if colon else None
 
 
 def member_of_path(path: str) -> str | None:
-    """As :func:`group_of_path`, the member."""
+    """Like :func:`group_of_path`, for the member."""
     _, colon, member = path.rpartition("/")[2].partition(":")
     return _text_of(member) if colon else None
 
@@ -163,7 +163,7 @@ def encode_registration(registration: Registration) -> bytes:
 
 
 def decode_registration(path: str, data: bytes) -> Registration:
-    """The registration of a node. Malformed if the data are none, or belong into another node."""
+    """The registration of a node. Malformed if the data are not a registration, or belong to another node."""
     try:
         fields = json.loads(data)
         registration = Registration(

@@ -1,4 +1,4 @@
-"""Who fetches for which group, as the group's coordinator knows it."""
+"""Which client fetches for which group, as the group's coordinator knows it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from enum import StrEnum
 
 class Kind(StrEnum):
     MEMBER = "member"
-    """A member of the group; comes and goes with its membership."""
+    """A member of the group; exists as long as its membership."""
     SIMPLE = "simple"
-    """A consumer that assigns partitions itself and was seen to commit or fetch offsets; ages out."""
+    """A consumer that assigns partitions itself and was seen to commit or fetch offsets; expires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
     """One client of one group.
 
-    Identity is (group, member_id): a registration with the same pair replaces the earlier one. For
-    ``SIMPLE`` there is no membership to name it, so the member id names the client: principal, host, client id.
+    Identity is (group, member_id): a registration with the same pair replaces the earlier one. ``SIMPLE`` has no
+    membership, so the member id names the client: principal, host, client id.
     """
 
     group: str
@@ -30,24 +30,24 @@ class Registration:
     """Canonical text of the client's address, without port (muster.placement.mapping.nodes.canonical_host)."""
     generation: int
     partitions: frozenset[tuple[str, int]] | None
-    """(topic, partition) assigned to the member; None when not known (not synced, or not a consumer)."""
+    """(topic, partition) assigned to the member; None if unknown (not synced, or not a consumer)."""
     offsets_partition: int
-    """The ``__consumer_offsets`` partition whose coordinator says so."""
+    """The ``__consumer_offsets`` partition whose coordinator reports this."""
     epoch: int
-    """Leader epoch of that partition; of two updates about one member the higher (epoch, sequence) is right."""
+    """Leader epoch of that partition; of two updates about one member, the higher (epoch, sequence) is valid."""
     sequence: int
-    """Grows with every update of that partition in that epoch."""
+    """Increases with every update of that partition in that epoch."""
     principal: str | None = None
-    """Of the connection that the client uses for its group, ``User:ANONYMOUS`` without SASL.
+    """Of the connection that the client uses for its group; ``User:ANONYMOUS`` without SASL.
 
-    None when not known: the log does not have it, so a member that was loaded from there has none until its next
-    request. None matches every principal.
+    None if unknown: it is not in the log, so a member that was loaded from there has none until its next request.
+    None matches every principal.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdrawal:
-    """The coordinator says that this client is no longer of this group."""
+    """The coordinator reports that this client no longer belongs to this group."""
 
     group: str
     member_id: str
@@ -55,15 +55,15 @@ class Withdrawal:
     epoch: int
     sequence: int
     left: bool = False
-    """The client sent LeaveGroup, so it had stopped to fetch. If not, it may not know yet that it is none any more."""
+    """The client sent LeaveGroup, so it has stopped fetching. Otherwise it may not know yet that it was removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
     """The coordinator answered an OffsetFetch of this client with these committed offsets.
 
-    A consumer begins there, so a Fetch at such an offset is evidence of who sends it. It changes no registration,
-    and is told to the gateways only. Member id, host, client id and principal are those of the registration.
+    A consumer begins there, so a Fetch at such an offset is evidence of its sender. A position changes no
+    registration, and is sent to the gateways only. Member id, host, client id and principal are the registration's.
     """
 
     group: str
@@ -79,5 +79,5 @@ class Position:
 
 
 Change = Registration | Withdrawal
-"""Of who consumes for which group."""
+"""Of which client consumes for which group."""
 RegistrationUpdate = Change | Position

@@ -1,14 +1,14 @@
-"""What the reconciler has to do: a pure diff of what Active coordinators hold and what ZooKeeper holds.
+"""The reconciler's actions: a pure diff between what Active coordinators hold and what ZooKeeper holds.
 
-Every action is conditional (the very write that was seen), so a plan that comes too late does nothing. Something is
-removed, or a newer update overwritten, only if two rounds in a row found the very same write wrong; and whatever
-belongs to an ``__consumer_offsets`` partition whose coordinator is not Active is left as it is: a coordinator
-that is loading, or whose load failed, looks as if it had no members. Hosts and clients without registrations
-belong to nobody; their empty nodes are removed.
+Every action is conditional on the exact write that was seen, so a late plan does nothing. A node is removed, or a
+newer update overwritten, only if two rounds in a row found the same write to be wrong. Nodes that belong to an
+``__consumer_offsets`` partition whose coordinator is not Active are left as they are: a coordinator that is loading,
+or whose load failed, looks as if it had no members. Hosts and clients without registrations have no owner; their empty
+nodes are removed.
 
-A plan takes a :class:`Memory` of the one before and gives the next: only clients for which something changed since are
-looked at again. The plan is the same without it. It can be had in parts (:class:`Planning`): a creation needs no second
-round, so it need not wait until the last client was looked at.
+A plan takes the :class:`Memory` of the previous plan and returns the next: only clients for which something changed
+since are examined again. The plan is the same without it. A plan is also available in parts (:class:`Planning`): a
+creation needs no second round, so it need not wait until the last client was examined.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _UNITS_TOGETHER = 250
 """Clients and hosts in one part of a plan."""
 
 Suspect = tuple[str, int]
-"""A path and the zxid of the write that was found wrong (ZooKeeper's mzxid): re-written, it is another."""
+"""A path and the zxid of the write that was found wrong (ZooKeeper's mzxid); a rewritten node is a new suspect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create the node, if there is none."""
+    """Create the node, unless it exists."""
 
     path: str
     data: bytes
@@ -43,7 +43,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class SetIf:
-    """Replace the data, if it is still that write: ``version`` alone starts again at 0 when a node is re-created."""
+    """Replace the data of that exact write: ``version`` alone starts again at 0 when a node is re-created."""
 
     path: str
     data: bytes
@@ -56,7 +56,7 @@ class SetIf:
 
 @dataclass(frozen=True, slots=True)
 class RemoveIf:
-    """Remove the node, if it is still that write."""
+    """Remove the node, if it still holds that exact write."""
 
     path: str
     version: int
@@ -64,7 +64,7 @@ class RemoveIf:
 
     @property
     def data(self) -> None:
-        """What it should hold."""
+        """The content that the node should have."""
         return None
 
     def applies_to(self, node: Node | None) -> bool:
@@ -76,21 +76,21 @@ Action = Create | SetIf | RemoveIf
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do, each in the order of paths, and what to be suspicious of in the next round."""
+    """The actions, each kind sorted by path, and the suspects for the next round."""
 
     creates: tuple[Create, ...]
     sets: tuple[SetIf, ...]
     removes: tuple[RemoveIf, ...]
     suspects: frozenset[Suspect]
-    """Everything that needs two rounds, and was found in this one; also what is removed or set now."""
+    """Everything that needs two rounds and was found in this one, including what is removed or set now."""
     divergences: tuple[Divergence, ...]
-    """All differences, whether something is done about them now or not."""
+    """All differences, whether or not this plan acts on them."""
     left_alone: tuple[Aside, ...]
     memory: Memory = field(compare=False, repr=False)
 
     @property
     def empty(self) -> bool:
-        """Whether ZooKeeper is as it should be, as far as one can know."""
+        """Whether ZooKeeper is in the right state, as far as is known."""
         return not self.divergences
 
 
@@ -105,17 +105,17 @@ def plan(
     """The next actions.
 
     ``seen``: all nodes under ``/client_group_id``, by path. ``suspects``: those of the previous plan.
-    ``partition_of``: the offsets partition of a group, for nodes whose data do not tell; always the same.
-    Nothing of what is passed may be changed afterwards: what is the very same object next time is not looked through.
+    ``partition_of``: the offsets partition of a group, for nodes whose data do not contain it; must never change.
+    The arguments must not be modified afterwards: an object that is identical next time is not examined again.
     """
     return Planning(held, seen, suspects=suspects, partition_of=partition_of, memory=memory).plan()
 
 
 class Planning:
-    """A plan in the making, of the same arguments as :func:`plan`.
+    """A plan in progress, with the same arguments as :func:`plan`.
 
-    Iterated over it gives the plan's creations, each once, those of some clients at a time. However far that went,
-    :meth:`plan` gives the whole.
+    Iteration returns the plan's creations, each once, those of some clients at a time. At any point, :meth:`plan`
+    returns the complete plan.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Planning:
             yield creates[told:]
 
     def plan(self) -> Plan:
-        """The whole of it."""
+        """The complete plan."""
         while self._judge_some():
             pass
         verdicts = [self._verdicts[unit] for unit in sorted(self._verdicts)]
@@ -159,7 +159,7 @@ class Planning:
         )
 
     def _judge_some(self) -> bool:
-        """Whether there was still something to judge."""
+        """Whether there was anything left to judge."""
         units = self._units[self._judged : self._judged + _UNITS_TOGETHER]
         found = judged(units, self._compared, self._partition_of)
         self._judged += len(units)
@@ -178,7 +178,7 @@ class _Actions:
         self.suspects: set[Suspect] = set()
 
     def add(self, verdicts: Iterable[Verdict]) -> None:
-        """What they ask for."""
+        """Add the actions for these verdicts."""
         for verdict in verdicts:
             for divergence in verdict.divergences:
                 self._add(divergence)
@@ -198,6 +198,6 @@ class _Actions:
             self.sets.append(SetIf(path, data, node.version, node.mzxid))
 
     def _again(self, suspect: Suspect) -> bool:
-        """Note the suspicion; True if the previous round had it too."""
+        """Record the suspicion; True if the previous round had it, too."""
         self.suspects.add(suspect)
         return suspect in self._before

@@ -21,7 +21,7 @@ Writers never wait for each other. A transaction fails only because another one 
 one that created a node, or wrote one of the same nodes. Its changes are read and tried again: three times together,
 then five times each by itself, and are then given up for now (``Outcome.LOST``). So a call always ends. Creations check
 no fence, so removals cannot delay them; and since a member's node is created once, creations come to an end, and with
-them what a removal can lose against.
+them the conflicts of removals.
 """
 
 from __future__ import annotations

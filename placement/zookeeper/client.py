@@ -1,9 +1,8 @@
 """The ZooKeeper client: kazoo with our timeouts, bounded waiting, quiet logs, and recursive watches.
 
-kazoo 2.11 has no persistent watches (ZooKeeper 3.6, ZOOKEEPER-1416), so the one request and the one event
-dispatch that they need are here, in muster.placement.zookeeper.multi requests of many nodes, and in
-muster.placement.zookeeper.connection what makes the reading of thousands of events cheaper. Everything else is kazoo's
-own.
+kazoo 2.11 has no persistent watches (ZooKeeper 3.6, ZOOKEEPER-1416). This module adds the one request and the one event
+dispatch that they need; muster.placement.zookeeper.multi adds requests of many nodes, and
+muster.placement.zookeeper.connection reads thousands of events at a lower cost. Everything else is kazoo's own.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from muster.placement.zookeeper.multi import MultiRead, MultiWrite, Operation, r
 from muster.placement.zookeeper.outages import outages_of
 
 SESSION_TIMEOUT_S = 10.0
-"""Asked of the server, which may grant less. Ephemeral nodes outlive their owner by up to that."""
+"""Requested of the server, which may grant less. Ephemeral nodes outlive their owner by up to this time."""
 _MAX_RECONNECT_DELAY_S = 2.0
 _NOTICE_STOP_S = 0.2
 _LONG_AWAY_S = 10.0
@@ -48,7 +47,7 @@ _RETRIABLE = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
 
 
 class ZooKeeperUnreachable(ConnectionError):
-    """ZooKeeper did not answer in time; the message names the hosts."""
+    """ZooKeeper did not respond in time; the message names the hosts."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class _AddRecursiveWatch:
 
 
 class ZooKeeperClient(KazooClient):  # type: ignore[misc]
-    """A kazoo client. Made by :func:`connect` or, without waiting for the server, by :func:`client`."""
+    """A kazoo client. Created by :func:`connect` or, without waiting for the server, by :func:`client`."""
 
     def __init__(self, hosts: str, *, logger: logging.Logger) -> None:
         super().__init__(
@@ -88,7 +87,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         self.add_listener(self._state_changed)
 
     def found_no_server(self) -> None:
-        """There is no connection, or none of the hosts gave one; kazoo goes on trying."""
+        """There is no connection, or no host accepted one; kazoo keeps trying."""
         if self._live.is_set() or self._stopped.is_set():
             return
         if self._away_since is None:
@@ -114,12 +113,12 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         return min(timeout_s, _LONG_AWAY_PATIENCE_S) if is_long else timeout_s
 
     def ask(self, operation: Callable[..., Any], *args: Any, timeout_s: float = SESSION_TIMEOUT_S, **named: Any) -> Any:
-        """Call one of kazoo's ``*_async`` methods and wait; its result, or what ZooKeeper answered as error.
+        """Call one of kazoo's ``*_async`` methods and wait. Returns its result, or raises ZooKeeper's error.
 
-        A lost connection is waited out and the call made again, up to ``timeout_s`` in all; then
-        ZooKeeperUnreachable. When ZooKeeper has been away for more than 10 s already, that is 1 s at most. So
-        the call may have been carried out although it failed, or twice: use it with operations for which that
-        does no harm. A client that is not started, or is closed meanwhile, does not wait.
+        While the connection is lost the call waits, and is then repeated, for up to ``timeout_s`` in all; after that
+        ZooKeeperUnreachable. If ZooKeeper has been unavailable for more than 10 s already, the limit is 1 s. The
+        operation may have been carried out although the call failed, or carried out twice: use it only for operations
+        for which that is harmless. A client that is not started, or is closed meanwhile, does not wait.
         """
         timeout_s = self._patience_s(timeout_s)
         deadline = time.monotonic() + timeout_s
@@ -137,11 +136,11 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         raise ZooKeeperUnreachable(f"ZooKeeper at {self.hosts_text} did not answer within {timeout_s:g} s")
 
     def commit(self, operations: Iterable[tuple[Any, ...]], *, timeout_s: float = SESSION_TIMEOUT_S) -> None:
-        """Do all of the operations or none, as one transaction, with :meth:`ask`'s retries.
+        """Carry out all of the operations or none, as one transaction, with :meth:`ask`'s retries.
 
-        An operation is the name and the arguments of a method of kazoo's TransactionRequest, as in
+        An operation is the name and the arguments of a method of kazoo's TransactionRequest, such as
         ``("create", path, data)``, ``("check", path, version)``. Raises kazoo's error of the operation that
-        could not be done; those around it only tell of the roll-back.
+        failed; the errors of the others only report the roll-back.
         """
         wanted = tuple(operations)
 
@@ -158,10 +157,10 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
     def commit_all(
         self, transactions: Iterable[Sequence[Operation]], *, timeout_s: float = SESSION_TIMEOUT_S
     ) -> list[KazooException | None]:
-        """Send transactions one after the other without waiting, and tell of each why it failed, None if it did not.
+        """Send transactions one after the other without waiting. Returns the error of each, None for success.
 
-        The operations are those of muster.placement.zookeeper.multi. Nothing is tried again: a transaction whose
-        answer was lost (:func:`is_lost_connection`) may have been done. ZooKeeperUnreachable if an answer takes
+        The operations are those of muster.placement.zookeeper.multi. Nothing is retried: a transaction whose
+        response was lost (:func:`is_lost_connection`) may have been done. ZooKeeperUnreachable if a response takes
         longer than ``timeout_s``.
         """
         return list(self.commit_each(transactions, timeout_s=timeout_s))
@@ -173,9 +172,9 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         at_once: int = sys.maxsize,
         timeout_s: float = SESSION_TIMEOUT_S,
     ) -> Iterator[KazooException | None]:
-        """As :meth:`commit_all`, one answer after the other: a transaction is taken and sent as soon as there is one.
+        """Like :meth:`commit_all`, one result after the other: each transaction is sent as soon as it is available.
 
-        ``at_once`` are without answer at most. What was sent is carried out whether its answer is waited for or not.
+        At most ``at_once`` are unanswered. What was sent is carried out even if its response is not awaited.
         """
         sent: deque[Any] = deque()
         for operations in transactions:
@@ -186,7 +185,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
             yield self._answer(sent.popleft(), timeout_s)
 
     def _answer(self, result: Any, timeout_s: float) -> KazooException | None:
-        """Why the transaction failed, None if it did not. ZooKeeperUnreachable after ``timeout_s``."""
+        """The transaction's error; None for success. ZooKeeperUnreachable after ``timeout_s``."""
         try:
             return next(iter(result.get(timeout=timeout_s)), None)
         except KazooTimeoutError as error:
@@ -201,7 +200,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
     def read_many(
         self, paths: Iterable[str], *, timeout_s: float = SESSION_TIMEOUT_S
     ) -> dict[str, tuple[bytes, ZnodeStat]]:
-        """Data and stat of every path that exists: hundreds with one request, which reads them in their order."""
+        """Data and stat of every path that exists. One request reads hundreds, in the order of the paths."""
         return read_data(paths, lambda reads: self.ask(self._read_async, reads, timeout_s=timeout_s))
 
     def children_of_many(self, paths: Iterable[str], *, timeout_s: float = SESSION_TIMEOUT_S) -> dict[str, list[str]]:
@@ -212,17 +211,17 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         return self._send(replace(reads, paths=tuple(f"{self.chroot}{path}" for path in reads.paths)))
 
     def _send(self, request: Any) -> Any:
-        """kazoo's async result of a request that kazoo has no method for."""
+        """kazoo's async result for a request that kazoo has no method for."""
         result = self.handler.async_result()
         self._call(request, result)
         return result
 
     def watch_tree(self, path: str, callback: Callable[[WatchedEvent], None]) -> Any:
-        """Have ``callback`` called for every node at or under ``path`` that is created, changed or deleted.
+        """Call ``callback`` for every node at or under ``path`` that is created, changed or deleted.
 
-        It is called by kazoo's connection thread, so it must not wait for anything. Needs ZooKeeper 3.6. The path
-        need not exist. The watch ends with the connection, not with the session: set it again whenever the state
-        becomes CONNECTED. Returns kazoo's async result.
+        It is called on kazoo's connection thread, so it must not block. Needs ZooKeeper 3.6. The path need not exist.
+        The watch ends with the connection, not with the session: set it again whenever the state becomes CONNECTED.
+        Returns kazoo's async result.
         """
         full = f"{self.chroot}{path}"
         self._tree_watchers[full] = callback
@@ -230,11 +229,11 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
 
     @property
     def one_time_watchers(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """kazoo's own, by path with chroot."""
+        """kazoo's one-time watchers, by path with chroot."""
         return self._data_watchers, self._child_watchers
 
     def dispatch_tree_events(self, events: Sequence[tuple[int, str]]) -> None:
-        """Hand kinds and paths, in their order, to the recursive watches above, on kazoo's connection thread."""
+        """Pass kinds and paths, in order, to the recursive watches above them, on kazoo's connection thread."""
         for root, callback in tuple(self._tree_watchers.items()):
             below = root.rstrip("/") + "/"
             for kind, path in events:
@@ -242,7 +241,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
                     callback(WatchedEvent(EVENT_TYPE_MAP[kind], self._state, self.unchroot(path)))
 
     def shut(self) -> None:
-        """End the session and free everything; returns when done, without raising."""
+        """End the session and free all resources. Returns when done, and never raises."""
         with contextlib.suppress(Exception):
             self.stop()
         with contextlib.suppress(Exception):
@@ -251,13 +250,13 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
 
 
 def is_lost_connection(error: Exception) -> bool:
-    """Whether nobody knows if what was asked was done."""
+    """Whether it is unknown if the request was carried out."""
     return isinstance(error, _RETRIABLE)
 
 
 def client(hosts: str) -> ZooKeeperClient:
-    """A client that is not started. ZooKeeperUnreachable if ``hosts`` is no connect string."""
-    # kazoo logs every attempt to reconnect; the two lines of muster.placement.zookeeper.outages are enough.
+    """A client that is not started. ZooKeeperUnreachable if ``hosts`` is not a connect string."""
+    # kazoo logs every reconnection attempt; the two lines of muster.placement.zookeeper.outages are enough.
     quiet = logging.getLogger("kazoo.quiet")
     quiet.setLevel(logging.ERROR)
     try:
@@ -268,15 +267,15 @@ def client(hosts: str) -> ZooKeeperClient:
 
 
 def connect(hosts: str, *, timeout_s: float) -> ZooKeeperClient:
-    """A connected client; ``hosts`` is ZooKeeper's connect string, with chroot if wanted.
+    """A connected client; ``hosts`` is ZooKeeper's connect string, optionally with a chroot.
 
-    ZooKeeperUnreachable if nobody there serves within ``timeout_s``. Afterwards it reconnects by itself,
-    for as long as it takes, with a new session where the old one expired.
+    ZooKeeperUnreachable if no server responds within ``timeout_s``. Once connected, the client reconnects by itself
+    for as long as it takes, with a new session if the old one expired.
     """
     zk = client(hosts)
-    zk._tells_first_attempts = False  # whoever called is told
+    zk._tells_first_attempts = False  # the caller gets an error
     if not zk.start_async().wait(timeout_s):
-        # kazoo may need its whole connect timeout to give up an attempt; nobody has to wait for that.
+        # kazoo may need its whole connect timeout to give up an attempt; no caller should wait for that.
         threading.Thread(target=zk.shut, name="zookeeper-give-up", daemon=True).start()
         raise ZooKeeperUnreachable(f"no ZooKeeper answers at {hosts} within {timeout_s:g} s")
     return zk

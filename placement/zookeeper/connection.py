@@ -1,4 +1,4 @@
-"""kazoo's connection to ZooKeeper, where it costs too much: a poll and a read for each piece of each event."""
+"""kazoo's connection to ZooKeeper, without its overhead: a poll and a read for each piece of each event."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from kazoo.retry import ForceRetryError, KazooRetry
 
 _SIZE = struct.Struct("!i")
 _EVENT_FRAME = struct.Struct("!iiqiiii")
-"""Its size without these four bytes, xid, zxid, err, type, state, and the length of the path, which is the rest."""
+"""Its size without these four bytes, xid, zxid, err, type, state, and the length of the path, which follows."""
 _READ_AHEAD_BYTES = 1 << 16
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's, with one system call for a select in place of five."""
+    """kazoo's handler, with one system call for a select instead of five."""
 
     def select(
         self, rlist: Sequence[Any], wlist: Sequence[Any], xlist: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """As select.select, for any file descriptor; ``xlist`` is ignored, as kazoo's own does."""
+        """Like select.select, for any file descriptor; ``xlist`` is ignored, as kazoo does."""
         readers = {fileobj_to_fd(one): one for one in rlist}
         writers = {fileobj_to_fd(one): one for one in wlist}
         poll = select.poll()
@@ -37,7 +37,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class Connection(ConnectionHandler):  # type: ignore[misc]
-    """kazoo's, but what has come is read from the socket at once and not, with a poll for each, in pieces."""
+    """kazoo's connection, but received data is read from the socket at once, not in pieces with a poll for each."""
 
     _ahead = bytearray()
     _reads_ahead = False
@@ -59,7 +59,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
             self._reads_ahead = False
 
     def _take_tree_events(self) -> None:
-        """Events at the head of what was read, as far as only recursive watches concern them."""
+        """Dispatch the events at the head of the data read, up to the first that is not only for recursive watches."""
         data, taken = self._ahead, 0
         one_time = [watchers for watchers in self.client.one_time_watchers if watchers]
         events: list[tuple[int, str]] = []

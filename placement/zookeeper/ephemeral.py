@@ -1,4 +1,4 @@
-"""An ephemeral node that is kept there for as long as its owner lives, through every new ZooKeeper session."""
+"""An ephemeral node that exists for as long as its owner lives, across ZooKeeper sessions."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _RETRY_S = 2.0
 
 
 class EphemeralNode:
-    """Shows Kafka's tools and people who is there (``/brokers/ids/<id>``, ``/controller``).
+    """Shows Kafka's tools and users who is there (``/brokers/ids/<id>``, ``/controller``).
 
-    Nothing of Muster reads such nodes, and nothing waits for them: ZooKeeper may be away. A node of the same
-    path that a predecessor left behind is replaced. The work is done on a thread of its own.
+    Nothing in Muster reads such nodes, and nothing waits for them: ZooKeeper may be unavailable. A node that a
+    predecessor left at the same path is replaced. The work is done on a separate thread.
     """
 
     def __init__(self, zk_hosts: str, path: str, data: Callable[[], bytes]) -> None:
-        """``data`` is asked anew for every session and every :meth:`refresh`."""
+        """``data`` is called again for every session and every :meth:`refresh`."""
         self._path = path
         self._data = data
         self._zk = client(zk_hosts)
@@ -39,7 +39,7 @@ class EphemeralNode:
             self._due.set()
 
     def refresh(self) -> None:
-        """What the node holds has changed; it is written again soon."""
+        """The content of the node has changed; it is written again soon."""
         self._due.set()
 
     def _run(self) -> None:
@@ -50,7 +50,7 @@ class EphemeralNode:
             self._due.clear()
             try:
                 self._create()
-            except ZooKeeperUnreachable:  # the client says so; the next session finds the node due
+            except ZooKeeperUnreachable:  # the client logs it; the next session finds the node due
                 self._due.set()
                 self._closed.wait(_RETRY_S)
             except KazooException as error:
@@ -75,7 +75,7 @@ class EphemeralNode:
         return found is not None and found.ephemeralOwner == session
 
     def close(self) -> None:
-        """End the session; the node goes with it. Waits a moment, not longer than 2 s."""
+        """End the session, and with it the node. Waits for 2 s at most."""
         self._closed.set()
         self._due.set()
         self._thread.join(_RETRY_S)

@@ -1,4 +1,4 @@
-"""A copy of a part of ZooKeeper's tree in memory, kept true by one persistent recursive watch."""
+"""A copy of a subtree of ZooKeeper in memory, kept current by one persistent recursive watch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REQUEST_TIMEOUT_S = 5.0
 _RETRY_S = 0.5
 _GATHER_S, _MAX_GATHER_S = 0.02, 5.0
 _RAIN = 50
-"""Events in ``_GATHER_S``; it has ended after so many of these with fewer:"""
+"""A burst: this many events in ``_GATHER_S``. It has ended after so many intervals with fewer:"""
 _BETWEEN_SHOWERS = 10
 
 
@@ -33,15 +33,15 @@ class _Signal(Enum):
 
 
 class Mirror:
-    """All nodes below ``root``. Reads everything when a connection is made, and then only what comes or changes.
+    """All nodes below ``root``. Reads everything once connected, and then only nodes that are created or changed.
 
-    What goes is not asked for: the event says so, and whatever comes after it has an event of its own. A thread of
-    its own does the reading. While ZooKeeper is away, or until everything is read again after that, there is no
-    snapshot.
+    Deleted nodes are not read: the event is sufficient, and any later creation has its own event. The reading is done
+    on a separate thread. While ZooKeeper is unavailable, and until everything has been read again after that, there is
+    no snapshot.
     """
 
     def __init__(self, zk: ZooKeeperClient, root: str, *, on_deleted: Callable[[], None] = lambda: None) -> None:
-        """``on_deleted`` is called by that thread after it has heard of nodes that are gone."""
+        """That thread calls ``on_deleted`` after events of deleted nodes."""
         self._zk = zk
         self._root = root
         self._signals: queue.SimpleQueue[_Signal | WatchedEvent] = queue.SimpleQueue()
@@ -57,14 +57,14 @@ class Mirror:
         self._thread = threading.Thread(target=self._run, name=f"mirror-of-{root}", daemon=True)
 
     def start(self) -> None:
-        """Begin. The client may be connected already or not."""
+        """Start. The client may or may not be connected already."""
         self._zk.add_listener(self._on_state)
         if self._zk.connected:
             self._signals.put(_Signal.CONNECTED)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread. The client stays as it is."""
+        """End the thread. Does not change the client."""
         self._zk.remove_listener(self._on_state)
         self._signals.put(_Signal.STOP)
         self._thread.join()
@@ -72,7 +72,7 @@ class Mirror:
     def snapshot(self, timeout_s: float = 0) -> Mapping[str, Node] | None:
         """The nodes by path; None if after ``timeout_s`` they are not known to be current.
 
-        It never changes, and it is the same object as the last one if nothing did meanwhile.
+        A snapshot is immutable, and the same object as the last one if nothing has changed since.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self._current, timeout_s):
@@ -88,12 +88,12 @@ class Mirror:
 
     @property
     def node_reads(self) -> int:
-        """How many single nodes were read because they came or changed."""
+        """The number of single nodes read because they were created or changed."""
         return self._node_reads
 
     @property
     def deleted(self) -> int:
-        """Of how many nodes it was heard that they are gone."""
+        """The number of nodes reported as deleted."""
         return self._deleted
 
     def _on_state(self, state: str) -> None:
@@ -130,7 +130,7 @@ class Mirror:
                 self._trouble = None
 
     def _take(self, timeout_s: float | None) -> list[_Signal | WatchedEvent]:
-        """All signals there are; waits for the first, and, where events rain down, for the rain to end."""
+        """All pending signals. Waits for the first one and, in a burst of events, for the end of the burst."""
         try:
             signals = [self._signals.get(timeout=timeout_s)]
         except queue.Empty:
@@ -172,7 +172,7 @@ class Mirror:
         return [f"{parent}/{name}" for parent, names in found.items() for name in names]
 
     def _take_in(self, last_events: Mapping[str, str]) -> None:
-        """What happened last to each of these paths."""
+        """Apply the last event of each of these paths."""
         if not last_events:
             return
         present = [path for path, kind in last_events.items() if kind != EventType.DELETED]

@@ -1,4 +1,4 @@
-"""What this process knows of its connections to ZooKeeper: one line when the first is lost, one when all are back."""
+"""This process's connections to ZooKeeper: one log line when the first is lost, one when all are restored."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ log = logging.getLogger("muster.placement.zookeeper.client")
 
 @dataclass(frozen=True, slots=True)
 class Connectivity:
-    """Of a process, over all that it has to do with ZooKeeper."""
+    """The state of a process, across all of its connections to ZooKeeper."""
 
     connected: bool
-    """False from the first connection lost until every one is back."""
+    """False from the first lost connection until every one is restored."""
     outages: int
-    """Begun since the process started."""
+    """Outages since the process started."""
 
 
 class Outages:
-    """The outages of one ZooKeeper as seen by one process, however many clients of it there are. Thread-safe."""
+    """The outages of one ZooKeeper as seen by one process, with any number of clients. Thread-safe."""
 
     def __init__(self, hosts: str) -> None:
         self._hosts = hosts
@@ -32,7 +32,7 @@ class Outages:
         self._expired = False
 
     def lost(self, client: object) -> None:
-        """The client has no connection. May be told again."""
+        """The client has no connection. May be called repeatedly."""
         with self._lock:
             self._without.add(client)
             if self._since is None:
@@ -42,7 +42,7 @@ class Outages:
                 log.warning("ZooKeeper at %s is away, reconnecting", self._hosts)
 
     def expired(self) -> None:
-        """A client's session was ended by the server."""
+        """The server has ended a client's session."""
         with self._lock:
             self._expired = True
 
@@ -57,7 +57,7 @@ class Outages:
             self._since = None
 
     def closed(self, client: object) -> None:
-        """The client is of no interest any more; if it was the last that waited, nobody knows when the outage ends."""
+        """Stop tracking the client. If it was the last one waiting, the end of the outage will not be known."""
         with self._lock:
             self._without.discard(client)
             if not self._without:
@@ -73,13 +73,13 @@ _ALL_LOCK = threading.Lock()
 
 
 def outages_of(hosts: str) -> Outages:
-    """Those of the ensemble; ``hosts`` without chroot."""
+    """The outages of the ensemble; ``hosts`` without chroot."""
     with _ALL_LOCK:
         return _ALL.setdefault(hosts, Outages(hosts))
 
 
 def connectivity() -> Connectivity:
-    """Of this process now; connected as well if it never had to do with ZooKeeper."""
+    """The current state of this process; connected if it never used ZooKeeper."""
     with _ALL_LOCK:
         states = [outages.now() for outages in _ALL.values()]
     return Connectivity(all(state.connected for state in states), sum(state.outages for state in states))

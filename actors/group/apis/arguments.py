@@ -1,4 +1,4 @@
-"""Checks that need neither the group nor to know whether its partition is served here."""
+"""Checks that are made without the group, before it is known whether its partition is served here."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ segment                                 what is checked when the log is opened
 with an index file that is whole        the length of the file; the first and the last batch with their CRCs
 without one                             every batch: CRC, order, and that the next segment begins where it ends
 the one that was written to last        the same, but it may end earlier: torn, if nothing before the recovery point
-the one that was written to last        the same, but it may end earlier: torn, if nothing before the recovery point
                                         (``muster.actors.log.files.recovery_point``) is missing; else it is damaged
 ======================================  ===============================================================================
 

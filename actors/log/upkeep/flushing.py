@@ -2,8 +2,8 @@
 
 With flush.messages=1, which is the default here but not in Kafka, every commit is synced before it is acknowledged.
 Above that, records are acknowledged once they are in the page cache, as by a Kafka broker: they survive the process,
-but not the machine. They are then synced when that many have accumulated, when the first of them has waited for
-flush.ms, when their segment is closed, and when the log is closed.
+but not the machine. They are then synced when flush.messages of them have accumulated, when the first of them has
+waited for flush.ms, when their segment is closed, and when the log is closed.
 """
 
 from __future__ import annotations

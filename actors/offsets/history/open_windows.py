@@ -60,7 +60,7 @@ class OpenWindows:
             _log.error("it is not known which rows of %s are lost: %s", self._table, error)
 
     def close(self) -> None:
-        """No window is open any more. Blocks."""
+        """Call once no window is open any more. Blocks."""
         folder, self._folder = self._folder, None
         if folder is None:
             return
