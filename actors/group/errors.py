@@ -9,7 +9,7 @@ from muster.actors.group.types import MemberId
 
 
 class Refused(Exception):
-    """The response is ``error``, with ``member_id`` if JoinGroup must not echo the one in the request."""
+    """The request is answered with ``error``, and with ``member_id`` if JoinGroup must not echo the request's."""
 
     def __init__(self, error: ErrorCode, member_id: MemberId | None = None) -> None:
         super().__init__(error)

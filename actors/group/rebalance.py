@@ -1,4 +1,4 @@
-"""A rebalance: how it starts, how long it waits, how the join phase ends. All state is soft, except an Empty group.
+"""A rebalance: how it starts, how long it waits, how the join phase ends. Soft state only, except for an Empty group.
 
 A crash during a rebalance loses it: the group then has the state of its last record, and members with a later
 generation get an error and join again.

@@ -156,7 +156,7 @@ class Group:
             self.leader = member.id
 
     def remove(self, member: Member) -> None:
-        """Remove a member. The oldest remaining member becomes leader if the leader is removed."""
+        """Remove a member. If it was the leader, the longest-standing remaining member becomes leader."""
         del self.members[member.id]
         self._discount(member)
         self.pending_syncs.discard(member.id)

@@ -1,4 +1,4 @@
-"""Log lines that any client can cause: the first of a kind immediately, then one a minute with a count."""
+"""Log lines that untrusted peers can cause at will: the first of a kind immediately, then one a minute with a count."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _NAME_CHARACTERS = 100
 
 
 class Questions:
-    """Handlers in ``answers``, by the query's name. An exception in a handler does not reach the caller: it becomes
+    """Handlers in ``answers``, by the query's name. A failure of a handler does not reach the caller: it becomes
     ``{"error": TEXT}`` and a line in the log."""
 
     def __init__(self) -> None:

@@ -123,7 +123,7 @@ class Peer(asyncio.Protocol):
         self.send(envelope.token_head(Kind.RESPONSE, token), frame)
 
     def answer(self, token: int, answer: dict[str, Any]) -> None:
-        """Respond to a query; dropped if the gateway has disconnected. TypeError or ValueError if it is not JSON."""
+        """Respond to a query; dropped if the gateway is gone. TypeError or ValueError if JSON cannot represent it."""
         self.reply(token, envelope.write_answer(answer))
 
     def send(self, *parts: bytes) -> None:

@@ -7,8 +7,8 @@ or whose load failed, looks as if it had no members. Hosts and clients without r
 nodes are removed.
 
 A plan takes the :class:`Memory` of the previous plan and returns the next: only clients for which something changed
-since are examined again. The plan is the same without it. A plan is also available in parts (:class:`Planning`): a
-creation needs no second round, so it need not wait until the last client was examined.
+since are examined again. Without a memory the plan is the same. A plan is also available in parts
+(:class:`Planning`): a creation needs no second round, so it need not wait until the last client was examined.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class SetIf:
-    """Replace the data of that exact write: ``version`` alone starts again at 0 when a node is re-created."""
+    """Replace the data, if it is still that write: ``version`` alone starts again at 0 when a node is re-created."""
 
     path: str
     data: bytes

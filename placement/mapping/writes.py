@@ -54,7 +54,7 @@ _TOGETHER, _CREATED_TOGETHER = 50, 100
 _LARGEST_TRANSACTION_BYTES = 64_000
 _FENCES = tuple(f"{CLIENT_GROUP_FENCES}/{number:02d}" for number in range(16))
 _ATTEMPTS = (_TOGETHER, _TOGETHER, _TOGETHER, 1, 1, 1, 1, 1)
-"""How many changes each attempt combines."""
+"""How many changes each attempt puts into one transaction."""
 _CONFLICTS = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
 
 

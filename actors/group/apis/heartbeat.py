@@ -19,7 +19,7 @@ from muster.placement.client import Context
 
 
 def heartbeat(shard: Shard, request: Heartbeat, context: Context, token: Token) -> None:
-    """Keep the member alive, and return whether it must join again. Raises Refused."""
+    """Keep the member alive, and reply whether it must join again. Raises Refused."""
     group = shard.groups.get(request.group_id)
     if group is None:
         raise Refused(ErrorCode.unknown_member_id)

@@ -1,6 +1,6 @@
 """OffsetCommit (8), OffsetFetch (9) and OffsetDelete (47), and the cleanup after a deleted topic.
 
-OffsetCommit v2-4 own retention time | v6 leader epoch | v9 GROUP_ID_NOT_FOUND for an unknown group
+OffsetCommit v2-4 retention time in the request | v6 leader epoch | v9 GROUP_ID_NOT_FOUND for an unknown group
 OffsetFetch v2 fetch all | v7 require_stable | v8 several groups | v9 member epoch, which classic groups ignore
 
 Offsets are stored as they are sent: backwards, beyond the end of the log, negative.

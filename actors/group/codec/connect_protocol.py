@@ -32,7 +32,7 @@ _NOTHING = _Assignment(0, frozenset(), frozenset())
 def assigned_tasks(subscription: bytes, assignment: bytes) -> list[tuple[str, int | None]] | None:
     """(connector, task) of everything a worker has, sorted; the connector itself has None. None if unreadable.
 
-    ``subscription``: what the worker joined with. It is read only if its leader used it.
+    ``subscription``: what the worker joined with. It is read only if the leader used it.
     """
     try:
         change = _assignment(assignment)
