@@ -11,13 +11,13 @@ from muster.placement.zookeeper.client import ZooKeeperClient
 
 
 def drain(zk: ZooKeeperClient, node_id: str, now_ms: int) -> None:
-    """Let the node have no actors from now on. ZooKeeperUnreachable."""
+    """Mark the node as drained: it must not have actors from now on. ZooKeeperUnreachable."""
     with contextlib.suppress(NodeExistsError):
         zk.ask(zk.create_async, drained_node_path(node_id), encode_drained_node(now_ms), makepath=True)
 
 
 def undrain(zk: ZooKeeperClient, node_id: str) -> None:
-    """Let the node run actors again. ZooKeeperUnreachable."""
+    """Allow the node to run actors again. ZooKeeperUnreachable."""
     with contextlib.suppress(NoNodeError):
         zk.ask(zk.delete_async, drained_node_path(node_id))
 

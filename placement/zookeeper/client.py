@@ -250,7 +250,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
 
 
 def is_lost_connection(error: Exception) -> bool:
-    """Whether it is unknown if the request was carried out."""
+    """Whether the error leaves it unknown if the request was carried out."""
     return isinstance(error, _RETRIABLE)
 
 

@@ -90,7 +90,7 @@ class _Events:
     def __init__(self, core: OffsetsPartition, storage: Path, flush_ms: int, now_ms: Callable[[], int]) -> None:
         self._events = GroupEvents(partition=core.partition, epoch=core.epoch)
         self._restored: list[dict[str, Any]] = []
-        """Rows that the log restores wait for the first flush: a coordinator of many groups serves sooner."""
+        """Rows that the log restores may wait for the first flush: a coordinator of many groups serves sooner."""
         self.writer = EventWriter(
             storage, GROUP_EVENTS, _owner(core), flush_ms=flush_ms, now_ms=now_ms, collect=self._keep_restored
         )
