@@ -56,7 +56,7 @@ __all__ = ["GatewayActor"]
 
 
 class RayController:
-    """The controller, asked over Ray; a :class:`muster.gateway.listener.controller.Controller`."""
+    """The controller over Ray; a :class:`muster.gateway.listener.controller.Controller`."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
@@ -107,7 +107,7 @@ class GatewayActor:
         self._sends = Sends(f"gateway-{gateway_id}/{uuid.uuid4().hex}")
 
     async def start(self) -> Started:
-        """Come up; the same answer however often it is asked. OSError when a port is taken."""
+        """Start serving; every call returns the same result. OSError if a port is taken."""
         if self._started is None or (self._started.done() and self._started.exception()):
             self._started = asyncio.ensure_future(self._start())
         return await asyncio.shield(self._started)
@@ -169,7 +169,7 @@ class GatewayActor:
         )
 
     def _ends(self) -> list[End]:
-        """Where this gateway's streams ended when it served last, if that can be told."""
+        """Where this gateway's streams ended when it last served; empty if that cannot be read."""
         flush_ms = self._settings.config.metrics_samples_flush_ms
         try:
             return ends(Path(self._settings.storage), self._id, now_ms=now_ms(), flush_ms=flush_ms)
@@ -205,55 +205,55 @@ class GatewayActor:
         self._upkeep.settle(now_ms())
 
     async def view(self) -> ClusterView | None:
-        """The newest that is known here; None while this process starts."""
+        """The newest view known here; None while this process starts."""
         is_up = self._started is not None and self._started.done() and not self._started.exception()
         return self._gateway.view if is_up else None
 
     async def identity(self) -> tuple[str, str]:
-        """Cluster id and storage path of the cluster that this gateway is of; answered also while it starts."""
+        """The cluster id and storage path of this gateway's cluster; also returned while it starts."""
         return self._settings.cluster_id, self._settings.storage
 
     async def ping(self) -> tuple[int, str]:
-        """Pid and node; whoever answers is not paused and does not hang."""
+        """Pid and node; a process that responds is neither paused nor hung."""
         return os.getpid(), ray.get_runtime_context().get_node_id()
 
     async def end(self, pid: int) -> None:
-        """End the process at once if it is that one, which others take for dead."""
+        """End the process at once if it is the one that others consider dead."""
         if pid == os.getpid():
             os._exit(1)
 
     async def park(self, pid: int) -> None:
-        """Returns only when this is not the process that was started: else Ray tells the caller of its death."""
+        """Returns only if this is not the process that was started: otherwise Ray reports its death to the caller."""
         if pid == os.getpid():
             await asyncio.Event().wait()
 
     async def take_faults(self, book: Book) -> None:
-        """Inject these from now on. A gateway that only starts asks for them later."""
+        """Inject these from now on. A gateway that is still starting fetches them later."""
         if self._faults is not None:
             self._faults.take(book)
 
     async def report_faults(self) -> None:
-        """Returns when the controller has heard what was injected here."""
+        """Returns when the controller has received what was injected here."""
         if self._faults is not None:
             await self._faults.reported()
 
     async def audit_runs(self, session: str, received: int) -> Batch[Key, Run]:
-        """What was sent, for whom, with what is settled now: see :meth:`Outbox.take`."""
+        """What was sent, to which group, with what is settled now: see :meth:`Outbox.take`."""
         await self.flush()
         return self._sends.take(session, received)
 
     async def take_audit(self, report: Report) -> None:
-        """The last round of the audit."""
+        """Set the report of the last round of the audit."""
         await self.start()
         self._gateway.audit_report = report
 
     async def flush(self) -> int:
-        """Write the samples so far as Parquet; the number of rows."""
+        """Write the samples so far as Parquet. Returns the number of rows."""
         await self.start()
         return await asyncio.to_thread(self._store.flush)
 
     async def stop(self) -> None:
-        """Close the clients' connections, write what was counted."""
+        """Close the clients' connections, and write what was counted."""
         if self._started is None:
             return
         self._follower.stop()

@@ -1,4 +1,4 @@
-"""Starts, asks and stops the actors of a cluster; Ray is connected already. What ``muster up`` and others call."""
+"""Starts, queries and stops the actors of a cluster, once connected to Ray; for ``muster up`` and others."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _STOP_S = 40.0
 _STATUS_S = 15.0
 _IDENTITY_S = 10.0
 _HEAD = "node:__internal_head__"
-"""Ray's resource that only the head has."""
+"""A Ray resource that only the head has."""
 
 
 class ClusterError(RuntimeError):
-    """The cluster did not come up, or does not answer; the message says which part and why."""
+    """The cluster did not start, or does not respond; the message names the part and the reason."""
 
 
 def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) -> ClusterReady:
-    """Start every actor and wait until all serve, where :func:`take_over` was called. ClusterError if one cannot."""
+    """Start every actor and wait until all serve. Call :func:`take_over` before. ClusterError if one cannot start."""
     arguments = (settings, secrets.token_bytes(32), GatewayActor)
     controller = detached(Controller, "controller", settings.namespace, *arguments, node_id=_head())
     try:
@@ -52,7 +52,7 @@ def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) ->
 
 
 def _head() -> str | None:
-    """The head's node id. Without it there is no Ray, so that the controller is not lost with any other node."""
+    """The head's node id. Without the head there is no Ray, so losing any other node does not lose the controller."""
     nodes = ray.nodes()  # type: ignore[no-untyped-call]
     return next((node["NodeID"] for node in nodes if node["Alive"] and _HEAD in node["Resources"]), None)
 
@@ -70,14 +70,14 @@ def take_over(settings: ClusterSettings, progress: Callable[[str], None]) -> Non
 
 
 def is_left_of(cluster_id: str, namespace: str = NAMESPACE) -> bool:
-    """Whether actors of that cluster are on this Ray; those of which nobody says whose they are may be its."""
+    """Whether actors of that cluster are on this Ray; if their cluster cannot be determined, they count as its own."""
     return bool(_actors(namespace)) and _other(cluster_id, namespace) is None
 
 
 def _other(cluster_id: str, namespace: str) -> str | None:
-    """Storage of the Muster that runs in the namespace if it is not that cluster; None if nobody says so.
+    """The storage of the Muster in the namespace if it is not that cluster; None if no actor reports it.
 
-    The controller says it, or, while it is away or paused, a gateway.
+    The controller reports it or, while it is unavailable or paused, a gateway.
     """
     gateways = sorted(name for name in _actors(namespace) if name.startswith("gateway-"))
     for name in ("controller", *gateways):
@@ -93,13 +93,11 @@ def _actors(namespace: str) -> list[str]:
 
 
 def stop_cluster(namespace: str = NAMESPACE) -> None:
-    """Stop in order; what does not stop in time is killed. Nothing happens when nothing runs."""
+    """Stop in order; what does not stop in time is killed. No effect if nothing runs."""
     with contextlib.suppress(ValueError, RayError, TimeoutError):
         ray.get(ray.get_actor("controller", namespace).stop.remote(), timeout=_STOP_S)
     names = _actors(namespace)
-    for name in sorted(
-        names, key=lambda name: name != "controller"
-    ):  # the controller first: it would start others anew
+    for name in sorted(names, key=lambda name: name != "controller"):  # the controller first: it would restart others
         _kill(name, namespace)
 
 
@@ -111,12 +109,12 @@ def _kill(name: str, namespace: str) -> None:
 
 
 def cluster_status(namespace: str = NAMESPACE) -> dict[str, Any]:
-    """Nodes and actors as the controller sees them. ClusterError if it does not answer."""
+    """Nodes and actors as the controller sees them. ClusterError if it does not respond."""
     return dict(ask_controller("status", namespace=namespace))
 
 
 def ask_controller(method: str, *arguments: Any, namespace: str = NAMESPACE) -> Any:
-    """Call a method of the controller. ClusterError if it does not answer, or says why it refuses."""
+    """Call a method of the controller. ClusterError if it does not respond, or with its reason if it refuses."""
     try:
         controller = ray.get_actor("controller", namespace)
         return ray.get(getattr(controller, method).remote(*arguments), timeout=_STATUS_S)
@@ -129,7 +127,7 @@ def ask_controller(method: str, *arguments: Any, namespace: str = NAMESPACE) -> 
 
 
 def ask_reconciler(method: str, *, timeout_s: float, namespace: str = NAMESPACE) -> Any:
-    """Call a method of the reconciler. ClusterError if it does not answer, or why it cannot."""
+    """Call a method of the reconciler. ClusterError if it does not respond, or with its reason if it cannot."""
     try:
         reconciler = ray.get_actor("reconciler", namespace)
         return ray.get(getattr(reconciler, method).remote(), timeout=timeout_s)

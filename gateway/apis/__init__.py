@@ -1,4 +1,4 @@
-"""The Kafka APIs that a gateway serves, a module each; importing this package registers them all."""
+"""The Kafka APIs that a gateway serves, one module each; importing this package registers them all."""
 
 from importlib import import_module
 from pkgutil import walk_packages

@@ -1,4 +1,4 @@
-"""What the administrative APIs share: who may do what, the controller's answer, waiting until it shows here."""
+"""Shared by the administrative APIs: authorization, the controller's response, waiting until a change is visible."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Hashable)
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
-"""As Kafka's controller has it (MAX_PARTITIONS_PER_BATCH); more is POLICY_VIOLATION."""
+"""As in Kafka's controller (MAX_PARTITIONS_PER_BATCH); more is POLICY_VIOLATION."""
 
 TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 DUPLICATE_NAME = "Duplicate topic name."
 
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
-"""Topics that Kafka keeps for itself, whether they exist or not; a Metadata request does not create them."""
+"""Topics that Kafka reserves for itself, whether they exist or not; a Metadata request does not create them."""
 
 SECURITY_DISABLED = {"error_code": ErrorCode.security_disabled, "error_message": "No Authorizer is configured."}
-"""What a Kafka broker without an authorizer answers to whoever changes ACLs."""
+"""The response of a Kafka broker without an authorizer to requests that change ACLs."""
 
 _TRUE = (ErrorCode.none, ErrorCode.topic_already_exists)
-"""Answers that say how topics are."""
+"""Outcomes that state the actual state of a topic."""
 
 _NOT_ASKED = -(2**31)
 
@@ -52,12 +52,12 @@ CLUSTER_OPERATIONS = _bits(
 
 
 def authorized_operations(asked: bool, operations: int) -> int:
-    """The bit field of KIP-430: without an authorizer all that the resource has, if the client asked."""
+    """The bit field of KIP-430: without an authorizer, all operations of the resource, if the client requested them."""
     return operations if asked else _NOT_ASKED
 
 
 def repeated(names: Iterable[T]) -> set[T]:
-    """What comes more than once. Kafka refuses it once, and does none of it."""
+    """The items that occur more than once. Kafka refuses each once, and does nothing for it."""
     return {name for name, times in Counter(names).items() if times > 1}
 
 
@@ -66,7 +66,7 @@ def refusal(name: str, error: ErrorCode, message: str | None = None) -> TopicOut
 
 
 def name_error(name: str) -> str | None:
-    """Why INVALID_TOPIC_EXCEPTION is the answer to this name of a topic; None for a good one."""
+    """Why this topic name gets INVALID_TOPIC_EXCEPTION; None for a valid name."""
     try:
         check_name(name)
     except InvalidTopic as error:
@@ -75,7 +75,7 @@ def name_error(name: str) -> str | None:
 
 
 async def answered(names: Iterable[str], asked: Awaitable[list[TopicOutcome]]) -> dict[str, TopicOutcome]:
-    """The controller's outcome for each name; REQUEST_TIMED_OUT, which clients retry, where there is none."""
+    """The controller's outcome for each name; if there is none, REQUEST_TIMED_OUT, which clients retry."""
     try:
         outcomes = {outcome.name: outcome for outcome in await asked}
     except ControllerUnavailable:
@@ -90,10 +90,10 @@ async def shown(
     shows: Callable[[ClusterView, TopicOutcome], bool],
     timeout_ms: int,
 ) -> dict[str, TopicOutcome]:
-    """The outcomes once the gateways' views show what was done, so that the client's next request finds it.
+    """Wait until the gateways' views show what was done, so that the client's next request finds it.
 
-    What this gateway's view does not show after the timeout becomes REQUEST_TIMED_OUT, as in Kafka (a timeout of 0
-    asks for just that: not to wait). A topic that is said to exist is to exist everywhere, too.
+    Returns the outcomes. What this gateway's view does not show after the timeout becomes REQUEST_TIMED_OUT, as in
+    Kafka (a timeout of 0 means not to wait). A topic that is said to exist must exist everywhere, too.
     """
     done = [outcome for outcome in outcomes.values() if not outcome.error]
     timeout_s = max(timeout_ms, 0) / 1000
@@ -112,7 +112,7 @@ async def shown(
 
 
 async def everywhere(gateway: Gateway, timeout_s: float) -> None:
-    """Wait until every gateway that serves has what the controller has published; see :class:`ViewFeed`, bounded."""
+    """Wait until every serving gateway has what the controller has published; see :class:`ViewFeed`. Bounded."""
     with contextlib.suppress(ControllerUnavailable, TimeoutError):
         async with asyncio.timeout(timeout_s):
             await gateway.controller.until_followed(timeout_s)

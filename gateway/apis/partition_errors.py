@@ -1,7 +1,7 @@
-"""Errors by partition, in the order in which a Kafka broker answers them.
+"""Errors by partition, in the order in which a Kafka broker returns them.
 
-What the broker refuses itself comes first. What the coordinator answers is added to the topics that are there by
-then, or stands as it came if there are none.
+What the broker itself refuses comes first. The coordinator's results are added to the topics that are present by then,
+or stay as they came if there are none.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from uuid import UUID
 from muster.actors.wire.codec import ErrorCode
 
 TopicKey = tuple[str | None, UUID | None]
-"""Name or, in the versions that have no names, id."""
+"""The name or, in versions without names, the id."""
 Errors = Sequence[tuple[int, ErrorCode]]
-"""(partition, error) in order; a partition that was asked for twice is answered twice."""
+"""(partition, error) in order; a partition that was requested twice occurs twice."""
 
 
 class PartitionErrors:
@@ -26,11 +26,11 @@ class PartitionErrors:
         self._answered: list[tuple[TopicKey, Errors]] = []
 
     def refuse(self, topic: TopicKey, errors: Errors) -> None:
-        """What the coordinator is not asked for; a topic without partitions is answered as such."""
+        """Add errors of partitions that do not go to the coordinator; a topic without partitions is returned, too."""
         self._refused.setdefault(topic, []).extend(errors)
 
     def answer(self, topics: Iterable[tuple[TopicKey, Errors]]) -> None:
-        """What the coordinator answered."""
+        """Add the coordinator's results."""
         self._answered.extend(topics)
 
     def body(self) -> list[dict[str, Any]]:

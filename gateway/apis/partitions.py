@@ -1,4 +1,4 @@
-"""From the partitions that a request names to the actors that own them, and back."""
+"""Maps the partitions that a request names to the actors that own them, and back."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from muster.gateway.listener.registry import Call
 
 _SUMMARY = struct.Struct(">qi11xi30xi")
-"""Base offset, length, last offset delta and number of records of a batch's header (magic 2)."""
+"""Base offset, length, last offset delta and number of records, from a batch's header (magic 2)."""
 WRITE_GRACE_S = 5.0
-"""How much longer than the client's timeout a log may take to write before the answer is REQUEST_TIMED_OUT.
+"""How much longer than the client's timeout a log may take to write before the response is REQUEST_TIMED_OUT.
 
-The timeout is for replicas that do not follow; there are none. The write itself takes what it takes, as in Kafka.
+The timeout is for replicas that do not follow; there are none. The write itself takes its time, as in Kafka.
 """
 _MIN_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD
 
 
 class Named(NamedTuple):
-    """A partition as the request names it, and the topic if there is one of that name or id."""
+    """A partition as the request names it, and the topic if one with that name or id exists."""
 
     name: str | None
-    """None in the versions that name topics by id."""
+    """None in versions that name topics by id."""
     topic_id: UUID | None
     partition: int
     topic: Topic | None
@@ -60,7 +60,7 @@ def existence_error(partition: Named) -> ErrorCode | None:
 
 
 def repeated(partitions: Iterable[Named]) -> set[Any]:
-    """Keys of the partitions that come more than once."""
+    """The keys of the partitions that occur more than once."""
     return {key for key, count in Counter(partition.key for partition in partitions).items() if count > 1}
 
 
@@ -78,9 +78,9 @@ def channel_to(gateway: Gateway, owner: Key) -> Channel | None:
 
 
 def ask(call: Call, owner: Key, api_key: int, version: int, body: dict[str, Any]) -> asyncio.Future[bytes]:
-    """Send an actor a request of our own making, before anything is awaited.
+    """Send an actor a request of our own, before anything is awaited.
 
-    The future may give NotSent or another ChannelLost.
+    The future may raise NotSent or another ChannelLost.
     """
     channel = channel_to(call.gateway, owner)
     if channel is None:
@@ -94,7 +94,7 @@ def ask(call: Call, owner: Key, api_key: int, version: int, body: dict[str, Any]
 def summarize(records: bytes) -> tuple[int, int, int, int]:
     """First base offset, last offset, number of messages and of batches; whole batches, one after the other.
 
-    In one loop, since all that is fetched goes through it. CorruptMessage where no whole batch begins.
+    One loop, since everything that is fetched passes through it. CorruptMessage where no whole batch begins.
     """
     if not records:
         return -1, -1, 0, 0
@@ -118,9 +118,9 @@ def summarize(records: bytes) -> tuple[int, int, int, int]:
 
 
 def by_topic(partitions: Iterable[Named]) -> list[tuple[Named, list[Named]]]:
-    """Grouped by topic in the order in which topics come first; each with one of its partitions as its name.
+    """Group by topic, in the order in which topics first occur; each with one of its partitions for its name.
 
-    A partition that comes twice is in it once.
+    A partition that occurs twice is included once.
     """
     groups: dict[tuple[str | None, UUID | None], list[Named]] = {}
     for partition in {partition.key: partition for partition in partitions}.values():

@@ -1,4 +1,4 @@
-"""What is said of a client that wants transactions, which come with a later version."""
+"""The log message about a client that wants transactions, which come with a later version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_CHARS = 100
 
 
 def tell(call: Call, transactional_id: str) -> None:
-    """Say it in the gateway's log, limited: the error that the client gets reads as if it lacked rights."""
+    """Log it, rate-limited: the error that the client gets reads as if it lacked rights."""
     connection = call.connection
     client_id = (call.header.client_id or "")[:_MAX_CHARS]
     call.gateway.limited_log.warning(

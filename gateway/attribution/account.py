@@ -1,11 +1,12 @@
-"""The books of one gateway: every byte of every Fetch answer, under a group or under a reason.
+"""The account of one gateway: every byte of every Fetch response, under a group or under a reason.
 
 At any time, for each (topic, partition), of bytes and of messages::
 
     sent == sum of groups + sum of reasons + overflow + removed + pending
 
-*Pending* bytes are in the ledger and move on when settled. *Overflow* are bytes of groups beyond the bound on series,
-*removed* those of series that went with their group (:mod:`muster.gateway.attribution.series`).
+*Pending* bytes wait for evidence and move to a group or a reason when they are settled. *Overflow* bytes are those of
+groups beyond the limit on series. *Removed* bytes are those of series that were removed with their group
+(:mod:`muster.gateway.attribution.series`).
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ Series = tuple[str | None, Reason | None, Evidence, str, int]
 
 
 Part = tuple[str, int, int, int, int, int, int, int]
-"""What a Fetch answer carries of one partition: topic, partition, fetch offset, first offset (the larger of the fetch
-offset and the first batch's base offset), last offset (of the last batch, inclusive), messages, bytes and entries
-(record batches). The last three are of whole batches, as sent."""
+"""One partition of a Fetch response: topic, partition, fetch offset, first offset (the larger of the fetch offset and
+the first batch's base offset), last offset (of the last batch, inclusive), messages, bytes and entries (record
+batches). The last three count whole batches, as sent."""
 
 
 class End(NamedTuple):
-    """How far a client of a group was sent a partition before the gateway was started anew: the next offset."""
+    """The next offset that a client of a group would have been sent of a partition before the gateway restarted."""
 
     group: str
     member_id: str | None
@@ -67,47 +68,47 @@ class End(NamedTuple):
 
 
 class Run(Protocol):
-    """A sample that others may follow (``muster.actors.tables.spool.Run``)."""
+    """A sample that later samples may extend (``muster.actors.tables.spool.Run``)."""
 
     def extend(self, ts_ms: int, messages: int, size_bytes: int, first_offset: int, last_offset: int, /) -> bool:
-        """The next one with the same label, at this time; False, and nothing, if it does not go on with the run."""
+        """Add the next sample with the same label at this time; False, without effect, if it does not continue it."""
 
 
 class SampleSink(Protocol[S]):
-    """Where samples go (``muster.actors.tables.spool.SampleStore``)."""
+    """The destination of samples (``muster.actors.tables.spool.SampleStore``)."""
 
     def add(self, sample: S, /) -> Run | None:
-        """A sample whose attribution is final; the run that begins with it, if it can be extended."""
+        """Add a sample whose attribution is final. Returns the run that begins with it, if it can be extended."""
 
     def add_pending(self, sample: S, /) -> int:
-        """A sample that waits for evidence; returns a handle."""
+        """Add a sample that waits for evidence. Returns a handle."""
 
     def settle(
         self, handle: int, *, group: str | None, member_id: str | None, evidence: str, reason: str | None
     ) -> None:
-        """The last word on a pending sample."""
+        """Set the final attribution of a pending sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The books at one moment: for every place, ``sent`` is the sum of all the others."""
+    """The account at one moment: for every place, ``sent`` is the sum of all the others."""
 
     sent: Mapping[Place, Total]
     groups: Mapping[GroupSeries, Total]
     reasons: Mapping[ReasonSeries, Total]
     overflow: Mapping[Place, Total]
-    """Of groups beyond the bound on series."""
+    """Bytes of groups beyond the limit on series."""
     removed: Mapping[Place, Total]
-    """Of series that went with their group."""
+    """Bytes of series that were removed with their group."""
     pending: Mapping[Place, Amount]
     folded: int
-    """Series that the bound keeps out."""
+    """The number of series that the limit excludes."""
 
 
 class _Stream:
-    """What one connection is sent of one partition for one client id, as long as the verdict on it is current.
+    """What one connection is sent of one partition for one client id, while the verdict on it is current.
 
-    What is sent is first counted here and, before anybody looks, moved on to the totals (:meth:`fold`).
+    Sends are counted here first, and added to the totals before the totals are read (:meth:`fold`).
     """
 
     __slots__ = (
@@ -129,18 +130,18 @@ class _Stream:
         self.bytes = 0
         self.entries = 0
         self.version = version
-        """Of the client's registrations when the verdict was given."""
+        """The version of the client's registrations when the verdict was given."""
         self.looked = -1
-        """``RegistrationTable.changes`` when that was last found to be so."""
+        """``RegistrationTable.changes`` when the version was last checked."""
         self.until_ms = until_ms
         self.verdict = verdict
         self.total = total
         self.cell = cell
-        """None while evidence may still come: such bytes wait."""
+        """None while evidence may still come: the bytes are pending."""
         reason = Reason.PENDING if cell is None else verdict.reason
         self.reason = None if reason is None else reason.value
         self.run: Run | None = None
-        """What the next sample may extend."""
+        """The run that the next sample may extend."""
 
     def fold(self) -> None:
         for cell in (self.total, self.cell):
@@ -150,9 +151,9 @@ class _Stream:
 
 
 class Account(Generic[T]):
-    """``make_sample`` is the sample's class, taking the keywords that :meth:`sent` passes (``Sample`` of the sink).
+    """``make_sample`` is the sample's class; it takes the keywords that :meth:`sent` passes (``Sample`` of the sink).
 
-    Not thread-safe: belongs to the gateway's event loop. ``now_ms`` is ms since the epoch everywhere.
+    Not thread-safe: for the gateway's event loop only. ``now_ms`` is always in ms since the epoch.
     """
 
     def __init__(
@@ -178,10 +179,10 @@ class Account(Generic[T]):
         self._series = SeriesBook(max_group_series=max_group_series, retention_ms=series_retention_ms)
         self._totals: dict[Place, Cell] = {}
         self._unfolded: list[_Stream] = []
-        """Those with something that is not in the totals yet: no longer than a settle."""
+        """Streams with amounts that are not in the totals yet, at most since the last settle."""
         self._now_ms = 0
         self.on_begun: Callable[[], None] | None = None
-        """Called when a client of somebody begins to fetch a partition: have coordinators asked (:meth:`heard`)."""
+        """Called when a client begins to fetch a partition: the coordinators must be queried (:meth:`heard`)."""
 
     def sent(
         self,
@@ -191,10 +192,10 @@ class Account(Generic[T]):
         parts: Iterable[Part],
         now_ms: int,
     ) -> None:
-        """Count what one Fetch answer carries. Call it once, when the answer goes to the socket.
+        """Count what one Fetch response carries. Call it once, when the response is written to the socket.
 
-        ``parts``: one for each partition of which there are batches. ``host`` is canonical and the same for the life
-        of a connection.
+        ``parts`` has one item for each partition with batches. ``host`` is canonical and does not change during the
+        life of a connection.
         """
         fetches = connection.fetches.get(client_id)
         streams: Mapping[Place, _Stream] = {} if fetches is None else fetches.streams
@@ -219,7 +220,7 @@ class Account(Generic[T]):
     def _stream(
         self, connection: ConnectionState, host: str, client_id: str | None, part: Part, now_ms: int
     ) -> _Stream:
-        """With a verdict that is current; the one that is there, if it is."""
+        """Return the stream with a current verdict; the existing one if its verdict is still current."""
         topic, partition, fetch_offset, *_ = part
         connection.saw_client(client_id)
         streams = self._fetchers.of(connection, host, client_id).streams
@@ -239,7 +240,7 @@ class Account(Generic[T]):
         stream: _Stream,
         now_ms: int,
     ) -> None:
-        """Its evidence may still come."""
+        """Add a send whose evidence may still come to the pending ones."""
         topic, partition, _, _, _, messages, size_bytes, entries = part
         handle = self._sink.add_pending(self._sample(host, client_id, part, stream, now_ms))
         entry = Pending(
@@ -283,9 +284,9 @@ class Account(Generic[T]):
         offsets: Mapping[Place, int],
         now_ms: int,
     ) -> None:
-        """A Fetch came in that names exactly these partitions, each with its fetch offset; the mapping is kept.
+        """Record a Fetch that names exactly these partitions, each with its fetch offset. The mapping is kept.
 
-        Report also those that will be answered with nothing: which partitions a connection fetches, and where it
+        Also report Fetches with an empty response: which partitions a connection fetches, and the offset at which it
         began, is evidence.
         """
         connection.saw_client(client_id)
@@ -295,24 +296,24 @@ class Account(Generic[T]):
             self.on_begun()
 
     def fetching_again(self, fetches: Fetches, now_ms: int) -> None:
-        """A Fetch came in that names what the one before on its connection did, for that client id (``current``)."""
+        """Record a Fetch that names the same as the previous one of that connection and client id (``current``)."""
         fetches.before_last_ms, fetches.last_active_ms = fetches.last_active_ms, now_ms
         self._fetchers.tick(now_ms)
 
     def closed(self, connection: ConnectionState) -> None:
-        """The connection is closed. What was sent on it may still wait for evidence."""
+        """Record that the connection is closed. What was sent on it may still wait for evidence."""
         self._evidence_rules.closed(connection)
 
     def group_request(self, connection: ConnectionState, host: str, client_id: str | None, group: str) -> None:
-        """A JoinGroup, SyncGroup, Heartbeat, OffsetCommit or OffsetFetch came in on that connection.
+        """Record a JoinGroup, SyncGroup, Heartbeat, OffsetCommit or OffsetFetch on that connection.
 
-        FindCoordinator and admin requests must not be reported: they are sent for other people's groups (F11).
+        FindCoordinator and admin requests must not be reported: they are sent for groups of other clients (F11).
         """
         if connection.saw_group(client_id, group):
             self._close(self._pending.changed(((host, client_id),)))
 
     def updates(self, updates: Iterable[RegistrationUpdate], now_ms: int) -> None:
-        """Take in what coordinators said, and settle what waited for it."""
+        """Apply the coordinators' updates, and settle what waited for them."""
         changed: set[Key] = set()
         for update in updates:
             changed |= self.table.apply(update, now_ms)
@@ -327,27 +328,27 @@ class Account(Generic[T]):
         *,
         sequence: int | None = None,
     ) -> None:
-        """Take in a coordinator's snapshot (:meth:`RegistrationTable.replace`), and settle what waited for it."""
+        """Apply a coordinator's snapshot (:meth:`RegistrationTable.replace`), and settle what waited for it."""
         changed = self.table.replace(offsets_partition, epoch, registrations, now_ms, sequence=sequence)
         self._changed(changed, now_ms)
 
     def heard(self, asked_ms: int) -> None:
-        """All coordinators were asked at that time or later, and all that they had said by then is here.
+        """Record that all coordinators were queried at that time or later, and all their earlier updates are here.
 
-        So whatever they state from now on they had not said then, nor had anybody acted on it.
+        Updates that arrive from now on were not yet sent at that time, and no client had acted on them.
         """
         self.table.heard(asked_ms)
         self._close(self._pending.changed(self._evidence_rules.heard()))
 
     def resumes(self, ends: Iterable[End], now_ms: int) -> None:
-        """Take in where streams ended that clients will go on with: before the first connection."""
+        """Record where streams ended that clients will continue. Call it before the first connection."""
         for end in ends:
             self.table.positions.add_one(
                 (end.host, end.client_id), (end.topic, end.partition), end.offset, end.group, now_ms, is_end=True
             )
 
     def settle(self, now_ms: int) -> None:
-        """Give up what has waited too long, forget old tenures and groups. Call it about once a second."""
+        """Settle what has waited too long; forget old tenures and groups. Call it about once a second."""
         self._now_ms = max(self._now_ms, now_ms)
         self._fold()
         self._close(self._pending.changed(self._evidence_rules.settle(now_ms)))
@@ -357,11 +358,11 @@ class Account(Generic[T]):
         self.ambiguous.review(now_ms)
 
     def close(self) -> None:
-        """Settle all that waits as it stands. Before the sink is closed."""
+        """Settle all pending sends as they stand. Call it before the sink is closed."""
         self._close(self._pending.close(self._now_ms))
 
     def snapshot(self) -> Snapshot:
-        """Everything as it is now."""
+        """Return everything as it is now."""
         self._fold()
         series = self._series
         return Snapshot(
@@ -375,12 +376,12 @@ class Account(Generic[T]):
         )
 
     def totals(self) -> Mapping[Place, Amount]:
-        """What was sent, by (topic, partition)."""
+        """The amounts sent, by (topic, partition)."""
         self._fold()
         return {place: Amount(cell.messages, cell.bytes) for place, cell in self._totals.items()}
 
     def settled(self) -> Mapping[Series, Amount]:
-        """What has its final label and a series of its own, by group or reason."""
+        """The amounts with a final label and a series of their own, by group or reason."""
         self._fold()
         amounts: dict[Series, Amount] = {}
         for (group, evidence, topic, partition), cell in self._series.groups():
@@ -390,24 +391,24 @@ class Account(Generic[T]):
         return amounts
 
     def pending(self) -> Mapping[Place, Amount]:
-        """What still waits for evidence, by (topic, partition)."""
+        """The amounts that still wait for evidence, by (topic, partition)."""
         return self._pending.pending()
 
     @property
     def folded(self) -> int:
-        """Series that the bound keeps out."""
+        """The number of series that the limit excludes."""
         return self._series.folded
 
     def registrations(self) -> int:
-        """How many registrations hold now."""
+        """The number of current registrations."""
         return len(self.table)
 
     def ambiguous_clients(self) -> int:
-        """How many (host, client id) belong to more than one group of one principal."""
+        """The number of (host, client id) that belong to more than one group of one principal."""
         return len(self.ambiguous)
 
     def _fold(self) -> None:
-        """Bring the totals up to date. Before anything is read, and before series go (they may be a stream's)."""
+        """Bring the totals up to date: before they are read, and before series are removed (streams may use them)."""
         for stream in self._unfolded:
             stream.fold()
         self._unfolded.clear()

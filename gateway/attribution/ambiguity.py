@@ -1,7 +1,8 @@
-"""Clients that are not told apart by who they are: (host, client id) of more than one group of one principal (F5).
+"""Clients that share a (host, client id) although they belong to different groups of one principal (F5).
 
-Every client library but the newer Java ones has one client id by default, so two groups on one host share it; their
-bytes then need more evidence than the registrations give, and the remedy, a ``client.id`` of one's own, is the user's.
+Every client library except newer Java ones has the same default client id for all clients, so two groups on one host
+share it. Their bytes need more evidence than the registrations give. Only the user can change that, by setting a
+distinct ``client.id``.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from muster.gateway.attribution.slot import Key
 from muster.gateway.attribution.table import RegistrationTable
 
 AGAIN_MS = 3_600_000
-"""How often one key is told of, at most."""
+"""The shortest time between two reports of one key."""
 _REVIEW_MS = 30_000
 _KEYS_AT_ONCE = 2_000
 
 
 def shared(candidates: Iterable[tuple[str, str | None]]) -> set[str]:
-    """Of (group, principal): the groups that have a principal in common with another one; None may be anybody."""
+    """Of (group, principal): the groups that share a principal with another one; None may be any principal."""
     by_principal: dict[str | None, set[str]] = defaultdict(set)
     for group, principal in candidates:
         by_principal[principal].add(group)
@@ -38,9 +39,9 @@ class Ambiguity:
 
 
 class AmbiguousClients:
-    """Which keys have several groups, a second or so after the registrations say so.
+    """The keys that have several groups, found a second or so after the registrations show it.
 
-    Looks at no more than some thousand keys at a time: a coordinator may state a hundred thousand at once.
+    Each review is limited to some thousand keys: a coordinator may register a hundred thousand at once.
     """
 
     def __init__(self, table: RegistrationTable) -> None:
@@ -54,11 +55,11 @@ class AmbiguousClients:
         return len(self._found)
 
     def changed(self, keys: Iterable[Key]) -> None:
-        """The registrations of these keys changed; cheap."""
+        """Note that the registrations of these keys changed. Cheap."""
         self._unseen.update(dict.fromkeys(keys))
 
     def review(self, now_ms: int) -> None:
-        """Look at what changed, and every 30 s again at what was found: a group's grace time ends without a change."""
+        """Check the keys that changed, and every 30 s those found before: a grace time ends without a change."""
         if now_ms >= self._next_review_ms:
             self._next_review_ms = now_ms + _REVIEW_MS
             self._unseen.update(dict.fromkeys(self._found))
@@ -73,7 +74,7 @@ class AmbiguousClients:
                 self._found.pop(key, None)
 
     def news(self, now_ms: int) -> list[Ambiguity]:
-        """Those that were not told of for an hour; they count as told."""
+        """Return those that were not reported within the last hour, and count them as reported."""
         fresh = [Ambiguity(key, groups) for key, groups in self._found.items() if key not in self._told_ms]
         self._told_ms.update((ambiguity.key, now_ms) for ambiguity in fresh)
         return fresh

@@ -1,8 +1,8 @@
-"""What one client connection has shown: the groups it works for, and what it fetches for each client id.
+"""What one client connection has shown: the groups that it works for, and what it fetches for each client id.
 
-Of what it fetches: which partitions, since when, and from which offset on. A client fetches from one gateway over one
-connection at a time (Java, librdkafka, franz-go, sarama, kafka-python, aiokafka and kafkajs alike), so all that a
-connection fetches for a client id is one member's.
+For each client id: which partitions it fetches, since when, and from which offset. A client fetches from one gateway
+over one connection at a time (Java, librdkafka, franz-go, sarama, kafka-python, aiokafka and kafkajs alike), so
+everything that a connection fetches for one client id belongs to one member.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from muster.placement.client import ANONYMOUS
 WINDOW_MS = 10_000
 """How long a partition counts as fetched together with the others.
 
-Longer than a client leaves one out because it still has records of it (Java names in a Fetch only the partitions of
-which nothing is buffered), shorter than the grace time after a reassignment.
+Longer than the time for which a client omits a partition because it still has records of it (Java names in a Fetch
+only the partitions without buffered records), shorter than the grace time after a reassignment.
 """
 GONE_MS = 5_000
-"""After so long without a Fetch a connection may be the past of one that came then."""
+"""After this time without a Fetch, a connection may have been replaced by one that appeared then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The group behind a connection's fetches for one client id."""
+    """The group that a connection fetches for with one client id."""
 
     group: str
     evidence: Evidence
     basis: tuple[Observation, ...]
-    """What tells it from the other groups: whichever may have fetched this too is a rival."""
+    """What distinguishes the group from others: a group that may have fetched all of this, too, is a rival."""
     over: frozenset[str] = frozenset()
-    """Rivals that other evidence than the basis decided against."""
+    """Rivals that other evidence than the basis ruled out."""
     is_guess: bool = False
-    """Better evidence may replace it."""
+    """Whether better evidence may replace it."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class _Seen:
 
 
 class Fetches:
-    """Of one (connection, client id). ``news`` grows whenever a partition is fetched that was not before."""
+    """The fetches of one (connection, client id). ``news`` grows when a partition is fetched that was not before."""
 
     __slots__ = (
         "_seen",
@@ -75,37 +75,37 @@ class Fetches:
         self.connection = connection
         self.key = key
         self.number = number
-        """Grows in the order in which they were first heard of."""
+        """Grows in the order in which they were first seen."""
         self.news = 0
         self.identity: Identity | None = None
         self.identified_ms = 0
-        """Since when it is known as that group's."""
+        """Since when it has been known as that group's."""
         self.after: list[Fetches] = []
-        """Connections whose identity it took over, since they seem to be its own past."""
+        """Connections whose identity it took over, since it seems to be their successor."""
         self.doubts: list[tuple[Place, int]] = []
-        """Partitions fetched although they are not the identity's, and when."""
+        """Partitions that were fetched although they are not the identity's, and when."""
         self.not_of: set[str] = set()
-        """Groups that had another client beside it, which is gone."""
+        """Groups that had another client beside it, which has disconnected."""
         self.outside_of: set[str] = set()
         """Groups beside whose members it fetched without being one (:mod:`muster.gateway.attribution.non_members`)."""
         self.is_shared = False
-        """Of several clients (a proxy): nothing that holds for one partition says anything about another."""
+        """Whether several clients share it (a proxy): evidence for one partition then says nothing about another."""
         self.stood = 0
-        """Version of the candidates for which the identity was found to stand."""
+        """The version of the candidates for which the identity was last confirmed."""
         self.tried: object = None
-        """When it was last tried to find an identity, in vain."""
+        """When the last attempt to find an identity failed."""
         self.waiting_since_ms: int | None = None
-        """Since when bytes wait for an identity."""
+        """Since when bytes have waited for an identity."""
         self._seen: dict[Place, _Seen] = {}
         self.current: Mapping[Place, int] = {}
-        """What its last Fetch named that was not like the one before, with the fetch offsets."""
+        """The partitions and fetch offsets of the last Fetch that differed from the one before it."""
         self.last_active_ms = 0
-        """When it fetched last."""
+        """When it last fetched."""
         self.before_last_ms = 0
-        """When it fetched before that. A client has one Fetch at a time under way on a connection, so it has sent the
-        last one after the one before was answered: certainly after this time."""
+        """When it fetched before that. A client has one Fetch in flight at a time on a connection, so it sent the last
+        one after the previous one was answered: certainly after this time."""
         self.streams: dict[Place, Any] = {}
-        """The account's verdicts about it, while they are current."""
+        """The account's verdicts on it, while they are current."""
 
     @property
     def principal(self) -> str:
@@ -113,11 +113,11 @@ class Fetches:
 
     @property
     def reader(self) -> Reader:
-        """What it shows of itself by now."""
+        """What it has shown of itself so far."""
         return Reader(self.connection.principal, self.connection.opened_ms, self.before_last_ms)
 
     def places(self) -> list[Place]:
-        """Partitions fetched of late."""
+        """Partitions that were fetched recently."""
         since_ms = self.last_active_ms - WINDOW_MS
         return [place for place in self._seen if self.last_ms(place) >= since_ms]
 
@@ -129,11 +129,11 @@ class Fetches:
         return place in self._seen
 
     def is_at(self, place: Place, now_ms: int) -> bool:
-        """Whether the partition was fetched of late."""
+        """Whether the partition was fetched recently."""
         return place in self._seen and now_ms - self.last_ms(place) <= WINDOW_MS
 
     def observations(self, *, begun_by_ms: int | None = None) -> list[Observation]:
-        """What was fetched of late; with a time, only what was begun by then."""
+        """What was fetched recently; with a time, only fetches that had begun by then."""
         return [
             Observation(place, self._seen[place].first_ms, self.last_ms(place))
             for place in self.places()
@@ -144,14 +144,14 @@ class Fetches:
         return self._seen[place].first_ms
 
     def first_offset(self, place: Place) -> int:
-        """Where the connection began to fetch it."""
+        """The offset at which the connection began to fetch the partition."""
         return self._seen[place].first_offset
 
     def last_ms(self, place: Place) -> int:
         return self.last_active_ms if place in self.current else self._seen[place].last_ms
 
     def saw(self, offsets: Mapping[Place, int], now_ms: int) -> list[Place]:
-        """A Fetch names these partitions and offsets, and no others. Returns those that are new, or new again."""
+        """Record a Fetch of exactly these partitions and offsets. Returns those that are new, or new again."""
         if offsets.keys() == self.current.keys():
             self.before_last_ms, self.last_active_ms = self.last_active_ms, now_ms
             return []
@@ -163,12 +163,12 @@ class Fetches:
         return fresh
 
     def saw_one(self, place: Place, offset: int, now_ms: int) -> list[Place]:
-        """Records of that partition were fetched from that offset on; of others nothing is said."""
+        """Record that records of the partition were fetched from that offset, without any information on others."""
         self.last_active_ms = max(self.last_active_ms, now_ms)
         return [] if place in self.current else self._note({place: offset}, now_ms)
 
     def forget(self) -> list[Place]:
-        """Drop what was not fetched for long; returns it."""
+        """Drop what was not fetched for a long time, and return it."""
         gone = set(self._seen).difference(self.places(), self.current)
         for place in gone:
             del self._seen[place]
@@ -181,7 +181,7 @@ class Fetches:
             seen = self._seen.get(place)
             if seen is None or now_ms - seen.last_ms > WINDOW_MS:
                 self._seen[place] = _Seen(now_ms, now_ms, offset)
-                self.streams.pop(place, None)  # others may have come meanwhile
+                self.streams.pop(place, None)  # others may have been added meanwhile
                 fresh.append(place)
             else:
                 seen.last_ms = now_ms
@@ -191,31 +191,31 @@ class Fetches:
 
 
 def overlap(one: Fetches, other: Fetches, place: Place) -> bool:
-    """Both fetched the partition after both had begun to: they are two clients, not one that connected again."""
+    """Whether both fetched the partition after both had begun to: then they are two clients, not a reconnect."""
     return one.last_ms(place) > other.first_ms(place) and other.last_ms(place) > one.first_ms(place)
 
 
 def may_overlap(one: Fetches, other: Fetches, place: Place) -> bool:
-    """They may be two clients: neither went on for long without the other, as a client's new connection does."""
+    """Whether they may be two clients: neither continued for long without the other, as after a reconnect."""
     return overlap(one, other, place) or abs(one.last_ms(place) - other.last_ms(place)) < GONE_MS
 
 
 def all_overlap(fetches: Iterable[Fetches], place: Place) -> bool:
-    """Each went on fetching the partition after the last one had begun to."""
+    """Whether each continued to fetch the partition after the last one had begun to."""
     these = list(fetches)
     return min(each.last_ms(place) for each in these) > max(each.first_ms(place) for each in these)
 
 
 class ConnectionState:
-    """One per client connection; it outlives the connection only in what waits for evidence."""
+    """The state of one client connection; it outlives the connection only while bytes wait for evidence."""
 
     __slots__ = ("_client_ids", "_groups", "fetches", "is_open", "opened_ms", "principal")
 
     def __init__(self, principal: str = ANONYMOUS, *, opened_ms: int = 0) -> None:
-        """``opened_ms``: by the gateway's clock; 0 if it is not known."""
+        """``opened_ms`` is by the gateway's clock; 0 if it is not known."""
         self.opened_ms = opened_ms
         self.principal = principal
-        """Who sends on it. Not to be changed after the first request of a consumer."""
+        """The connection's principal. Must not change after the first request of a consumer."""
         self._groups: set[tuple[str | None, str]] = set()
         self._client_ids: set[str | None] = set()
         self.fetches: dict[str | None, Fetches] = {}
@@ -223,10 +223,10 @@ class ConnectionState:
         self.is_open = True
 
     def saw_group(self, client_id: str | None, group: str) -> bool:
-        """A request of a client of ``group`` came in here; True if that is news.
+        """Record a request of a client of ``group``. Returns whether that is new.
 
-        Only JoinGroup, SyncGroup, Heartbeat, OffsetCommit and OffsetFetch count. FindCoordinator and the admin
-        requests are sent for groups that the connection does not consume for (F11).
+        Only JoinGroup, SyncGroup, Heartbeat, OffsetCommit and OffsetFetch count. FindCoordinator and admin requests
+        are sent for groups that the connection does not consume for (F11).
         """
         self.saw_client(client_id)
         if (client_id, group) in self._groups or len(self._groups) > 1:
@@ -236,15 +236,15 @@ class ConnectionState:
         return True
 
     def saw_client(self, client_id: str | None) -> None:
-        """A request with that client id came in here."""
+        """Record a request with that client id."""
         if client_id not in self._client_ids and len(self._client_ids) < 2:
             self._client_ids.add(client_id)
             self._unlearn()
 
     def group_of(self, client_id: str | None) -> str | None:
-        """The group that this connection was seen to work for.
+        """The group that this connection is known to work for.
 
-        None when there was no group request, or when several groups or client ids share the connection (a proxy or
+        None if there was no group request, or if several groups or client ids share the connection (a proxy or
         bridge, F15): it is then no evidence for any of them.
         """
         if len(self._groups) != 1 or self._client_ids != {client_id}:

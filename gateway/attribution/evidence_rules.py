@@ -47,7 +47,7 @@ from muster.gateway.attribution.table import GRACE_MS, MEMORY_MS, RegistrationTa
 from muster.gateway.attribution.verdict import Evidence, Reason, Verdict
 
 INTERNAL_PREFIX = "__muster_"
-"""Client ids of Muster's own readers begin so (F33)."""
+"""The prefix of the client ids of Muster's own readers (F33)."""
 _NO_GROUP = Verdict.none(Reason.NO_GROUP)
 _AMBIGUOUS = Verdict.none(Reason.AMBIGUOUS)
 _UNKNOWN = Verdict.none(Reason.UNKNOWN)
@@ -127,7 +127,7 @@ class EvidenceRules:
         at_ms: int,
         now_ms: int,
     ) -> Verdict:
-        """Like :meth:`judge`, for bytes that wait no longer: without any candidate, hints count."""
+        """Like :meth:`judge`, for bytes that wait no longer: if there is no candidate, hints count."""
         verdict = self.judge(connection, host, client_id, topic, partition, at_ms)
         if verdict.reason is not Reason.NO_GROUP or now_ms - at_ms < PATIENCE_MS:
             return verdict
@@ -139,7 +139,7 @@ class EvidenceRules:
         )
 
     def closed(self, connection: ConnectionState) -> None:
-        """The connection is closed; bytes that were sent on it may still wait for evidence."""
+        """Record that the connection is closed; bytes that were sent on it may still wait for evidence."""
         self._identities.closed(connection)
         self.fetchers.closed(connection)
 

@@ -1,4 +1,4 @@
-"""All connections that fetch, by (host, client id) and partition: who is beside whom."""
+"""All connections that fetch, by (host, client id) and partition: which ones fetch side by side."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from muster.gateway.attribution.connection import ConnectionState, Fetches
 from muster.gateway.attribution.slot import Key, Place
 
 MAX_CLIENT_IDS = 64
-"""Of one connection (a proxy) that are told apart at a time."""
+"""The most client ids of one connection (a proxy) that are distinguished at a time."""
 
 
 class Fetchers:
-    """``now_ms`` is the time of whatever was heard of last."""
+    """``now_ms`` is the time of the latest event that was recorded."""
 
     def __init__(self) -> None:
         self.now_ms = 0
         self._at: dict[tuple[Key, Place], dict[Fetches, None]] = {}
         self._gone: dict[tuple[Key, str, Place], int] = {}
-        """When a connection that fetched there was last seen, of those that are closed."""
+        """When the closed connections that fetched there were last seen."""
         self._count = 0
 
     def of(self, connection: ConnectionState, host: str, client_id: str | None) -> Fetches:
@@ -35,7 +35,7 @@ class Fetchers:
     def saw(
         self, connection: ConnectionState, host: str, client_id: str | None, offsets: Mapping[Place, int], now_ms: int
     ) -> bool:
-        """A Fetch names exactly these partitions and fetch offsets; whether it begins to fetch any of them."""
+        """Record a Fetch of exactly these partitions and fetch offsets. Returns whether it begins any of them."""
         if now_ms > self.now_ms:
             self.now_ms = now_ms
         fetches = connection.fetches.get(client_id)
@@ -48,14 +48,14 @@ class Fetchers:
     def sent(
         self, connection: ConnectionState, host: str, client_id: str | None, place: Place, offset: int, now_ms: int
     ) -> None:
-        """Records of that partition were fetched; nothing new where the Fetch was seen."""
+        """Record that records of the partition were fetched; nothing new if the Fetch was seen."""
         self.tick(now_ms)
         fetches = self.of(connection, host, client_id)
         if fresh := fetches.saw_one(place, offset, now_ms):
             self._index(fetches, fresh)
 
     def closed(self, connection: ConnectionState) -> None:
-        """The connection is no more; what it was sent may still wait for evidence."""
+        """Record that the connection is closed; what it was sent may still wait for evidence."""
         connection.is_open = False
         for fetches in connection.fetches.values():
             for place in fetches.known():
@@ -71,19 +71,19 @@ class Fetchers:
                 yield each
 
     def at(self, fetches: Fetches, place: Place) -> list[Fetches]:
-        """Those that fetched it of late, with the one that is asked for, in the order in which they came."""
+        """The open connections that fetched it recently, ``fetches`` included, in the order in which they appeared."""
         here = [each for each in (fetches, *self.beside(fetches, place)) if each.is_at(place, self.now_ms)]
         return sorted((each for each in here if each.connection.is_open), key=lambda each: each.number)
 
     def was_fetched(self, key: Key, principal: str, place: Place, since_ms: int) -> bool:
-        """Whether any connection of that key and principal fetched the partition then or later."""
+        """Whether any connection of that key and principal fetched the partition at that time or later."""
         if self._gone.get((key, principal, place), -1) >= since_ms:
             return True
         here = self._at.get((key, place), ())
         return any(each.principal == principal and each.last_ms(place) >= since_ms for each in here)
 
     def tick(self, now_ms: int) -> None:
-        """Time has passed."""
+        """Advance the time."""
         if now_ms > self.now_ms:
             self.now_ms = now_ms
 

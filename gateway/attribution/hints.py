@@ -12,7 +12,7 @@ from muster.gateway.attribution.verdict import Evidence, Verdict
 
 MAX_GROUP_CHARS = 200
 MAX_HOSTS = 64
-"""A client id that more hosts use is a default that says nothing."""
+"""A client id that more hosts use is taken as a default, which is no evidence."""
 _NO_GROUP_ID = "null"
 _JAVA_DEFAULT = re.compile(r"consumer-(.+)-[1-9]\d{0,8}", re.DOTALL)
 
@@ -21,9 +21,9 @@ def derived(table: RegistrationTable, principal: str, client_id: str | None) -> 
     """The group in the Java consumer's default client id, ``consumer-<group.id>-<n>`` (KAFKA-9033, Kafka 2.4).
 
     For consumers that assign() and never commit, which no coordinator knows (F13, F32). With group.instance.id in
-    place of n, the end of the group's name is ambiguous, so it is not used where a shorter group is registered. Nor is
-    a group that is registered for other principals only (F23), nor an unprintable name, nor ``null``, which is Java's
-    way to print that there is no group.id.
+    place of n, the end of the group's name is ambiguous, so it is not used where a shorter group is registered. Not
+    used either: a group that is registered for other principals only (F23), an unprintable name, and ``null``, which
+    Java prints if there is no group.id.
     """
     match = _JAVA_DEFAULT.fullmatch(client_id or "")
     if match is None:
@@ -42,11 +42,11 @@ def derived(table: RegistrationTable, principal: str, client_id: str | None) -> 
 def other_family(
     table: RegistrationTable, fetchers: Fetchers, fetches: Fetches, place: Place, at_ms: int
 ) -> Verdict | None:
-    """The member that uses IPv4 to its coordinator and IPv6 to this gateway, or the other way round (F17).
+    """The member that uses IPv4 to its coordinator and IPv6 to this gateway, or vice versa (F17).
 
-    Exactly one member with that principal and client id on a host of the other family owns the partition; it owns
-    all that this connection fetches; no one fetched the partition from that host meanwhile, and no other connection
-    fetches it under this key.
+    All of this must hold: exactly one member with that principal and client id on a host of the other family owns the
+    partition; it owns all that this connection fetches; no client fetched the partition from that host meanwhile; no
+    other connection fetches it under this key.
     """
     host, client_id = fetches.key
     others = [other for other in table.hosts(client_id) if (":" in other) != (":" in host)]

@@ -1,18 +1,19 @@
-"""The group behind a connection, where the partition alone does not tell it.
+"""The group behind a connection, where the partition alone does not determine it.
 
-A client is of one group, and does not change it on a live connection. So what tells the group for one partition tells
-it for all that the connection fetches for that client id, and tells it for good: until a rival turns up that may have
-been meant all along, or the group turns out not to own what is fetched for it.
+A client belongs to one group, and does not change it on a live connection. So evidence for one partition holds for all
+that the connection fetches for that client id, and for good, until a rival appears that the evidence may have fitted
+all along, or the group turns out not to own what is fetched for it.
 
-What tells groups apart is, besides what they own and where they were told to begin, when they could (``Slot.absent``):
+Besides what they own and the offsets at which they were to begin, groups differ in when they could fetch
+(``Slot.absent``):
 
 * a connection that was opened after a member had left is not that member's;
 * one that began to fetch a partition before a group owned it is not that group's;
-* one that goes on fetching after all of a group have left is not that group's;
-* one that is fetched from beside the connection of a group's only owner is not that group's.
+* one that continues to fetch after all members of a group have left is not that group's;
+* one that fetches beside the connection of a group's only owner is not that group's.
 
-All of it is told by the order in which the gateway saw things. That a registration had not been made yet is known for
-certain where all coordinators were asked in between (``RegistrationTable.heard``), and else held to be so after LAG_MS.
+All of it follows from the order in which the gateway saw events. That a registration did not exist yet is certain if
+all coordinators were queried in between (``RegistrationTable.heard``), and assumed after LAG_MS otherwise.
 """
 
 from __future__ import annotations
@@ -27,27 +28,27 @@ from muster.gateway.attribution.table import RegistrationTable
 from muster.gateway.attribution.verdict import Evidence
 
 SETTLED_MS = 2_000
-"""A partition says who fetches it only so long after it was fetched first: registrations may come a little late."""
+"""How long after its first fetch a partition becomes evidence: registrations may arrive a little late."""
 PATIENCE_MS = 5_000
-"""How long bytes wait for better evidence before connections and groups are paired, at least."""
+"""The shortest time that bytes wait for better evidence before connections and groups are paired."""
 _MAX_DOUBTS = 16
 _MAX_MATCHED = 50
-"""Connections of one key that are compared with each other at a time."""
+"""The most connections of one key that are compared with each other at a time."""
 _MAX_SIDES = 50
 """How often such connections are compared in one :meth:`Identities.settle`."""
 _MAX_CLAIMS = 20_000
-"""So many claims, about, are held against waiting connections in one :meth:`Identities.settle`."""
+"""About how many claims are compared with waiting connections in one :meth:`Identities.settle`."""
 _WAIT_MS = 60_000
-"""How much longer than it lives a connection is asked about."""
+"""How long after its last Fetch a connection is still examined."""
 
 
 def pair_after_ms(pending_ms: int) -> int:
-    """How long bytes wait before that where they wait ``pending_ms`` at most."""
+    """How long bytes wait before pairing, if they wait ``pending_ms`` at most."""
     return max(PATIENCE_MS, pending_ms // 2)
 
 
 class Identities:
-    """Finds, keeps and gives up the identities of all :class:`Fetches`."""
+    """Finds, keeps and drops the identities of all :class:`Fetches`."""
 
     def __init__(self, table: RegistrationTable, fetchers: Fetchers, *, pair_after_ms: int = PATIENCE_MS) -> None:
         self._table = table
@@ -57,13 +58,13 @@ class Identities:
         self._guesses: dict[Fetches, None] = {}
         self._news: set[Key] = set()
         self._successors: dict[Fetches, None] = {}
-        """Those whose ``after`` is not empty."""
+        """Those with a non-empty ``after``."""
         self._sides_left = 0
         self._open_options: dict[Fetches, tuple[int, set[str]]] = {}
-        """The last :meth:`_options`, with the version of the candidates and identities that they are of."""
+        """The last :meth:`_options`, with the version of candidates and identities that they are based on."""
 
     def certain(self, fetches: Fetches, place: Place, group: str, at_ms: int) -> None:
-        """The partition was the group's by its assignment alone, whoever sent the Fetch."""
+        """Record that the partition was the group's by assignment alone, independent of the connection."""
         before = self._standing(fetches)
         if fetches.is_shared or (before is not None and before.group == group and not before.is_guess):
             return
@@ -73,31 +74,31 @@ class Identities:
         self._settle(fetches, Identity(group, Evidence.BINDING, (Observation(place, at_ms, at_ms),)))
 
     def same_connection(self, fetches: Fetches, place: Place, group: str, possible: set[str], at_ms: int) -> None:
-        """The group sends its own requests on the connection too."""
+        """Record that the group also sends its own requests on the connection."""
         if fetches.identity is None or fetches.identity.group != group:
             basis = (Observation(place, at_ms, at_ms),)
             self._settle(fetches, Identity(group, Evidence.SAME_CONNECTION, basis, frozenset(possible - {group})))
 
     def doubt(self, fetches: Fetches, place: Place, at_ms: int) -> None:
-        """The partition was fetched then, and is not the identity's, unless its registration is late."""
+        """Record that the partition was fetched then and is not the identity's, unless its registration is late."""
         doubt = (place, at_ms)
         if fetches.identity is not None and len(fetches.doubts) < _MAX_DOUBTS and doubt not in fetches.doubts:
             fetches.doubts.append(doubt)
             self.tell(fetches)
 
     def put_out(self, fetches: Fetches, group: str) -> None:
-        """It is not the group's, whatever its address and client id say."""
+        """Record that it is not the group's, despite its address and client id."""
         fetches.outside_of.add(group)
         self.give_up(fetches, group)
         self.tell(fetches)
 
     def give_up(self, fetches: Fetches, group: str) -> None:
-        """It is not known any more as that group's."""
+        """Drop its identity if it is that group's."""
         if fetches.identity is not None and fetches.identity.group == group:
             self._drop(fetches)
 
     def of(self, fetches: Fetches) -> Identity | None:
-        """The group behind it, if that can be told; not while there are doubts about it."""
+        """The group behind it, if known; None while there are doubts about it."""
         found = self._standing(fetches)
         if fetches.doubts:
             return None
@@ -111,18 +112,18 @@ class Identities:
         return fetches.identity
 
     def closed(self, connection: ConnectionState) -> None:
-        """Whoever fetched the same beside it is another client, whatever becomes of this one."""
+        """Connections that fetched the same beside it are other clients, also after it is closed."""
         for fetches in connection.fetches.values():
             self._set_apart(fetches)
 
     def wait(self, fetches: Fetches, at_ms: int) -> None:
-        """Bytes wait for its identity."""
+        """Record that bytes wait for its identity."""
         if fetches.waiting_since_ms is None:
             fetches.waiting_since_ms = at_ms
         self._waiting.setdefault(fetches.key, {})[fetches] = None
 
     def settle(self) -> set[Key]:
-        """Look again at those for which bytes wait, and pair what nothing tells apart; keys with news since last."""
+        """Examine those with waiting bytes again, and pair those that nothing distinguishes. Returns keys with news."""
         for fetches in list(self._successors):
             if self._came_back(fetches):
                 self._drop(fetches)
@@ -143,9 +144,9 @@ class Identities:
         return news
 
     def _next(self) -> dict[Key, list[Fetches]]:
-        """Those that it is the turn of, by key: who was looked at longest ago comes first.
+        """Those to examine now, by key, the longest unexamined first.
 
-        Where hundreds of groups share one key it takes some rounds until all were; bytes wait meanwhile.
+        Where hundreds of groups share one key, it takes several rounds to examine all; bytes wait meanwhile.
         """
         turn: dict[Key, list[Fetches]] = {}
         claims = 0
@@ -181,7 +182,7 @@ class Identities:
         fetches.waiting_since_ms = None
 
     def _set_apart(self, fetches: Fetches) -> None:
-        """It is closed, and what was fetched beside it is not its group's; nor what still waits of others closed."""
+        """Rule out the group of this closed connection for all that fetched beside it, including closed ones."""
         if fetches.identity is None or fetches.identity.is_guess:
             return
         group = fetches.identity.group
@@ -191,7 +192,7 @@ class Identities:
                     other.not_of.add(group)
 
     def _by_session(self, fetches: Fetches) -> Identity | None:
-        """All that is fetched is one group's and no other one's."""
+        """The only group that owns all that is fetched."""
         settled_ms = max(self._fetchers.now_ms - SETTLED_MS, self._table.heard_ms)
         seen = fetches.observations(begun_by_ms=settled_ms)
         fitting = self._fitting(fetches, seen)
@@ -201,7 +202,7 @@ class Identities:
         return Identity(min(options), Evidence.SESSION, tuple(seen), frozenset(fitting - options))
 
     def _by_offsets(self, fetches: Fetches) -> Identity | None:
-        """It began where clients of one group were told to, and of no other; nobody else began there too."""
+        """It began at offsets that clients of one group received, and of no other; no other connection began there."""
         seen = fetches.observations()
         fitting = self._fitting(fetches, seen)
         options = fitting - self._absent(fetches, fitting, seen)
@@ -219,7 +220,7 @@ class Identities:
         return Identity(group, Evidence.OFFSET_CONTINUITY, tuple(seen), frozenset(fitting - told))
 
     def _options(self, fetches: Fetches, seen: Sequence[Observation] | None = None) -> set[str]:
-        """The groups that it may be of, without those that have another connection for what it fetches."""
+        """The groups that it may belong to, except those with another connection for what it fetches."""
         seen = fetches.observations() if seen is None else seen
         fitting = self._fitting(fetches, seen)
         held = {
@@ -234,7 +235,7 @@ class Identities:
         return fitting - held - self._absent(fetches, fitting, seen)
 
     def _options_now(self, fetches: Fetches) -> set[str]:
-        """:meth:`_options`, worked out once as long as nothing changes."""
+        """:meth:`_options`, computed once while nothing changes."""
         version = self._table.version(*fetches.key)
         known_version, options = self._open_options.get(fetches, (-1, set[str]()))
         if known_version != version:
@@ -243,7 +244,7 @@ class Identities:
         return options
 
     def _others(self, fetches: Fetches, place: Place) -> Iterator[Fetches]:
-        """Connections that fetch the partition beside it, and closed ones that did, as far as bytes wait for them."""
+        """Connections that fetch the partition beside it, and closed ones that did, if bytes still wait for them."""
         yield from self._fetchers.beside(fetches, place)
         for other in self._waiting.get(fetches.key, ()):
             is_other = other is not fetches and other.principal == fetches.principal
@@ -251,7 +252,7 @@ class Identities:
                 yield other
 
     def _seats(self, fetches: Fetches, place: Place, group: str) -> dict[str, bool]:
-        """The owners that the group has there, and whether they are members, as such a connection may see it."""
+        """The group's owners of the partition that this connection may belong to, and whether each is a member."""
         slot = self._table.slot(*fetches.key)
         claims = [] if slot is None else slot.owners(*place, fetches.last_ms(place), fetches.reader, group=group)
         return {claim.member_id: claim.of_member for claim in claims}
@@ -261,7 +262,7 @@ class Identities:
         return list(self._seats(fetches, place, group).values()) == [True]
 
     def _with_one_seat(self, fetches: Fetches, place: Place) -> set[str]:
-        """The groups of which :meth:`_has_one_seat` is true."""
+        """The groups for which :meth:`_has_one_seat` is true."""
         slot = self._table.slot(*fetches.key)
         seats: dict[str, dict[str, bool]] = {}
         for claim in [] if slot is None else slot.owners(*place, fetches.last_ms(place), fetches.reader):
@@ -275,10 +276,10 @@ class Identities:
         )
 
     def _match(self, waiting: Iterable[Fetches]) -> None:
-        """Give each its group that can be only that one's, given that those side by side are all of different groups.
+        """Identify each connection that has one possible group, given that connections side by side differ in group.
 
-        What a connection was fetching when another one began stands for both: of intervals that overlap pairwise, all
-        have the begin of one in common.
+        It is enough to take the connections at the time when each one began: intervals that overlap pairwise all
+        contain the begin of one of them.
         """
         settled_ms = max(self._fetchers.now_ms - SETTLED_MS, self._table.heard_ms)
         some = [each for each in waiting if not each.is_shared][:_MAX_MATCHED]
@@ -300,7 +301,7 @@ class Identities:
                 self._settle(each, Identity(group, Evidence.ONE_TO_ONE, tuple(seen[each]), over))
 
     def _sides(self, options: Mapping[Fetches, set[str]]) -> list[frozenset[Fetches]]:
-        """Those that fetched one partition at one time, where each of their groups has but one member that may."""
+        """Sets that fetched one partition at one time, where each of their groups has only one member that may."""
         at: dict[tuple[str, Place], list[Fetches]] = {}
         for each, groups in options.items():
             for place in each.places():
@@ -315,7 +316,7 @@ class Identities:
         return list(sides)
 
     def _pair(self, fetches: Fetches, place: Place) -> None:
-        """One connection to one group, where there are as many of both: certain for the last one that is left."""
+        """Pair connections and groups one to one if there are as many of both. The last one that is left is certain."""
         slot = self._table.slot(*fetches.key)
         now_ms = self._fetchers.now_ms
         here = self._fetchers.at(fetches, place)
@@ -365,7 +366,7 @@ class Identities:
         }
 
     def _past(self, fetches: Fetches, group: str) -> list[Fetches]:
-        """Open connections of the group that fetched the same, and do no more."""
+        """Open connections of the group that fetched the same and have stopped."""
         return [
             other
             for place in fetches.places()
@@ -374,7 +375,7 @@ class Identities:
         ]
 
     def _came_back(self, fetches: Fetches) -> bool:
-        """Whether a connection that seemed to be its past fetches beside it."""
+        """Whether a connection that it seemed to succeed fetches beside it."""
         return any(
             other.connection.is_open
             and other.identity is not None
@@ -385,7 +386,7 @@ class Identities:
         )
 
     def _standing(self, fetches: Fetches) -> Identity | None:
-        """The identity, given up if a rival turned up for it or it was contradicted."""
+        """The identity, dropped if a rival appeared or it was contradicted."""
         identity = fetches.identity
         if identity is None:
             return None
@@ -440,13 +441,13 @@ class Identities:
         self.tell(fetches)
 
     def tell(self, fetches: Fetches) -> None:
-        """What was said about that key may be said better now."""
+        """Have verdicts on that key given again: they may now be better."""
         self._table.touch(fetches.key)
         self._news.add(fetches.key)
 
 
 def _began_alike(these: Iterable[Fetches]) -> bool:
-    """Each partition from the same offset on, so that to take one for another makes no large difference."""
+    """Whether each partition was begun at the same offset, so that confusing them makes no large difference."""
     began: dict[Place, set[int]] = {}
     for each in these:
         for place in each.places():

@@ -1,4 +1,4 @@
-"""Connections and groups, one to one: which pairs can be, where each connection is another group's."""
+"""One-to-one matching of connections and groups: which pairs are possible if every connection has a different group."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def pairs(options: Sequence[set[str]]) -> list[str] | None:
-    """One group for each, all different, the same for the same options; None if there is no such choice."""
+    """One group for each, all different, deterministic for the same options; None if there is no such choice."""
     owner: dict[str, int] = {}
 
     def place(number: int, tried: set[str]) -> bool:
@@ -27,13 +27,13 @@ def pairs(options: Sequence[set[str]]) -> list[str] | None:
 
 
 def viable(options: Mapping[K, set[str]]) -> dict[K, set[str]] | None:
-    """Of each one's options those that leave the others a choice of groups all different; None if there is no choice.
+    """Of each one's options, those that leave the others a choice of different groups; None if there is no choice.
 
-    Given one choice, another group can be had if whoever has it can move on, and so on, to a group that nobody has or
-    to the one that is given up for it (J.-C. Régin, AAAI 1994).
+    Given one choice, another group is possible if its owner can move to another group, and so on, until a group is
+    free or is the one given up (J.-C. Régin, AAAI 1994).
     """
     if all(len(groups) >= len(options) for groups in options.values()):
-        return dict(options)  # whatever one takes leaves the others enough
+        return dict(options)  # any choice of one leaves the others enough
     chosen = pairs(list(options.values()))
     if chosen is None:
         return None
@@ -42,7 +42,7 @@ def viable(options: Mapping[K, set[str]]) -> dict[K, set[str]] | None:
         mine: bits[mine] | sum(bits[group] for group in groups)
         for mine, groups in zip(chosen, options.values(), strict=True)
     }
-    """By group that somebody has: the groups that its owner can have, then those that others then can, and so on."""
+    """By taken group: the groups that its owner can have, then those that their owners can have, and so on."""
     for by_way_of, bit in bits.items():
         if further := reach.get(by_way_of):
             for group, found in reach.items():

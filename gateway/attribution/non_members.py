@@ -34,7 +34,7 @@ class NonMembers:
         self._fetchers = fetchers
         self._identities = identities
         self._watched: dict[Fetches, int] = {}
-        """Not decided yet, and until when it is worth looking again."""
+        """Undecided connections, and until when to examine them again."""
 
     def admits(
         self, fetches: Fetches, place: Place, group: str, owners: Sequence[Claim], opaque: Sequence[Claim]
@@ -83,7 +83,7 @@ class NonMembers:
             return True
         now_ms = self._fetchers.now_ms
         if any(self._table.may_hear_of(each.first_ms(place), now_ms) for each in non_members):
-            self._watch(fetches)  # another group may be known in a moment that has one of them
+            self._watch(fetches)  # a group of one of them may become known in a moment
             return False
         ranks = {each: self._rank(each, place, group, owners) for each in (fetches, *non_members)}
         ranked = sorted(ranks, key=ranks.__getitem__)
@@ -97,7 +97,7 @@ class NonMembers:
             if all(overlap(other, one, place) for one in seated):
                 self._identities.put_out(other, group)
             else:
-                self._watch(other)  # it may be a member's new connection, whose old one is not closed yet
+                self._watch(other)  # it may be a member's new connection while the old one is not closed yet
         return fetches in seated
 
     def _rank(self, fetches: Fetches, place: Place, group: str, owners: Sequence[Claim]) -> tuple[bool, bool, int]:

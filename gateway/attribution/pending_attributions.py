@@ -47,7 +47,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """The last word on an entry."""
+    """The final verdict on an entry."""
 
     entry: Pending
     verdict: Verdict
@@ -63,7 +63,7 @@ _Place = tuple[int, str, int]
 
 
 class PendingAttributions:
-    """Holds at most ``max_sends`` sends; beyond that the oldest are given up with reason ``expired``."""
+    """Holds at most ``max_sends`` sends; beyond that, the oldest are settled with reason ``expired``."""
 
     def __init__(
         self, evidence_rules: EvidenceRules, *, pending_ms: int = PENDING_MS, max_sends: int = MAX_SENDS
@@ -72,25 +72,25 @@ class PendingAttributions:
         self._pending_ms = pending_ms
         self._max_sends = max_sends
         self._entries: dict[int, Pending] = {}
-        """By number, that is by age."""
+        """By number, that is, by age."""
         self._by_key: dict[Key, dict[int, Pending]] = {}
         self._again: dict[int, None] = {}
-        """Numbers of entries to be judged again, in order."""
+        """Numbers of entries to judge again, in order."""
         self._open: dict[tuple[Key, _Place], int] = {}
         self._next = 0
         self._sends = 0
         self._amounts: dict[tuple[str, int], list[int]] = {}
 
     def __len__(self) -> int:
-        """Sends that wait."""
+        """The number of pending sends."""
         return self._sends
 
     def pending(self) -> dict[tuple[str, int], Amount]:
-        """What waits, by (topic, partition); also of partitions of which nothing waits any more."""
+        """The pending amounts, by (topic, partition); includes partitions of which nothing is pending any more."""
         return {place: Amount(messages, size_bytes) for place, (messages, size_bytes) in self._amounts.items()}
 
     def add(self, entry: Pending) -> list[Settlement]:
-        """Add a send. Returns settlements of what had to be given up to make room."""
+        """Add a send. Returns the settlements of sends that were given up to make room."""
         key = (entry.host, entry.client_id)
         place = (key, (id(entry.connection), entry.topic, entry.partition))
         number = self._open.get(place)
@@ -125,8 +125,8 @@ class PendingAttributions:
     def changed(self, keys: Iterable[Key]) -> list[Settlement]:
         """Judge again what waits under these keys, and settle what now has a group.
 
-        Where much waits, some of it is judged at once and the rest by the next calls, so that many short-lived groups
-        under one key do not block the event loop.
+        If much waits, some of it is judged now and the rest by the next calls, so that many short-lived groups under
+        one key do not block the event loop.
         """
         for key in keys:
             self._again.update(dict.fromkeys(self._by_key.get(key, ())))

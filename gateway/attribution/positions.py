@@ -1,6 +1,6 @@
-"""Where groups begin to fetch: as their coordinators answered it (OffsetFetch), or where this gateway left off before.
+"""Offsets at which groups begin to fetch: from their coordinators' responses (OffsetFetch) or this gateway's last run.
 
-First fetch offsets are held to it.
+The first fetch offsets of connections are compared with them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from muster.gateway.attribution.slot import LAG_MS, Key, Place, same_principal
 from muster.placement.mapping.registration import Position
 
 POSITION_MS = 60_000
-"""How long after it was told its committed offset a client may begin to fetch there, at most."""
+"""The longest time between receiving a committed offset and beginning to fetch there."""
 _MAX_PER_PARTITION = 64
-"""As many times as one partition may be given to members of a group within POSITION_MS, to be judged by."""
+"""The most times that one partition's offsets are kept for the members of a group within POSITION_MS."""
 
 
 class _Told(NamedTuple):
@@ -23,11 +23,11 @@ class _Told(NamedTuple):
     group: str
     principal: str | None
     is_end: bool
-    """Where its stream ended; whoever is there has been told of no other offset."""
+    """Whether a stream ended there; such a client has received no other offset."""
 
 
 class Positions:
-    """The committed offsets that clients were told a short time ago."""
+    """The committed offsets that clients received a short time ago."""
 
     def __init__(self, *, memory_ms: int) -> None:
         self._memory_ms = memory_ms
@@ -35,7 +35,7 @@ class Positions:
         self._ages: deque[tuple[int, tuple[Key, Place]]] = deque()
 
     def add(self, position: Position, now_ms: int) -> None:
-        """A client of that key was told so just now."""
+        """Record that a client of that key has just received these offsets."""
         key = (position.host, position.client_id)
         for topic, partition, offset in position.positions:
             self.add_one(key, (topic, partition), offset, position.group, now_ms, position.principal)
@@ -51,7 +51,7 @@ class Positions:
         *,
         is_end: bool = False,
     ) -> None:
-        """A client of that key and group is about to fetch the partition from there; ``is_end``: to go on with it."""
+        """A client of that key and group will fetch the partition from there; ``is_end``: to continue a stream."""
         where = (key, place)
         told = self._told.setdefault(where, [])
         told.append(_Told(now_ms, offset, group, principal, is_end))
@@ -59,7 +59,7 @@ class Positions:
         self._ages.append((now_ms, where))
 
     def groups_at(self, key: Key, place: Place, offset: int, first_ms: int, principal: str | None) -> set[str]:
-        """The groups of which a client that began there at ``first_ms`` was told to."""
+        """The groups with a client that received this offset, and so may have begun there at ``first_ms``."""
         return {
             told.group
             for told in self._told.get((key, place), ())
@@ -71,10 +71,10 @@ class Positions:
     def group_at(
         self, key: Key, place: Place, offset: int, first_ms: int, principal: str | None, options: set[str]
     ) -> str | None:
-        """The only one of the groups that the client is of which began there at ``first_ms``; None if that is open.
+        """The only one of ``options`` that began there at ``first_ms``; None if that is not certain.
 
-        Where a stream ended tells one group from another only if it is known where the other one's ended: all who have
-        read everything go on from the same offset.
+        The end of a stream distinguishes one group from another only if the other's end is known, too: all clients that
+        have read everything continue from the same offset.
         """
         told = [
             told
@@ -90,7 +90,7 @@ class Positions:
         return there.pop() if is_certain or options == {each.group for each in told} else None
 
     def prune(self, now_ms: int) -> None:
-        """Forget what no fetch that may still be judged began by."""
+        """Forget positions that are too old for any fetch that may still be judged."""
         before_ms = now_ms - POSITION_MS - self._memory_ms
         while self._ages and self._ages[0][0] < before_ms:
             _, where = self._ages.popleft()

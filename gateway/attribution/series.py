@@ -1,9 +1,9 @@
-"""The running totals of one gateway, by group or by reason: bounded in number, and rid of groups that are gone.
+"""The running totals of one gateway, by group or by reason: bounded in number, without groups that are gone.
 
-A group's id is a label that clients make up, so both its length and the number of series have to be bounded where
-they are told: :func:`group_label`, and ``max_group_series`` of :class:`SeriesBook`. What has no series of its own is
-still counted, so that for each (topic, partition) whatever was ever added is in exactly one of ``groups``,
-``reasons``, ``overflow`` and ``removed``.
+A group id is a label that clients choose, so its length and the number of series must be bounded where they are
+exposed: see :func:`group_label`, and ``max_group_series`` of :class:`SeriesBook`. What has no series of its own is
+still counted: for each (topic, partition), all that was ever added is in exactly one of ``groups``, ``reasons``,
+``overflow`` and ``removed``.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ ReasonSeries = tuple[Reason, str, int]
 
 
 def group_label(group: str) -> str:
-    """The group id as a label value; one of more than MAX_GROUP_CHARS is cut, and ends with ``~`` and a hash of it all.
+    """The group id as a label value; beyond MAX_GROUP_CHARS it is cut and ends with ``~`` and a hash of the whole id.
 
-    Longer than any id that is not cut, so no group can name itself like a cut one. Lone surrogates, which no text
-    format can carry, become backslash escapes.
+    A cut label is longer than any uncut id, so no group id can equal it. Lone surrogates, which no text format can
+    carry, become backslash escapes.
     """
     text = group.encode(errors="backslashreplace").decode()
     if len(text) <= MAX_GROUP_CHARS:
@@ -61,18 +61,18 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What a cell held at one moment."""
+    """The content of a cell at one moment."""
 
     messages: int
     bytes: int
     entries: int
     """Record batches."""
     since_ms: int
-    """When it began with 0; ms since the epoch."""
+    """When it began at 0; ms since the epoch."""
 
 
 class _Group:
-    """The series of one group; they come one by one and go together."""
+    """The series of one group; they are added one by one and removed together."""
 
     __slots__ = ("cells", "used_ms")
 
@@ -84,7 +84,7 @@ class _Group:
 class SeriesBook:
     """Cells by verdict, topic and partition. ``now_ms`` is one clock that never goes back.
 
-    A cell may be kept for :attr:`lease_ms` after :meth:`cell` gave it, not longer: it may have been removed then.
+    A cell may be used for :attr:`lease_ms` after :meth:`cell` returned it, not longer: it may then have been removed.
     """
 
     def __init__(self, *, max_group_series: int = MAX_GROUP_SERIES, retention_ms: int = RETENTION_MS) -> None:
@@ -100,16 +100,16 @@ class SeriesBook:
 
     @property
     def lease_ms(self) -> int:
-        """For how long a cell may be used without asking for it again."""
+        """For how long a cell may be used without calling :meth:`cell` again."""
         return self._retention_ms // 2
 
     @property
     def folded(self) -> int:
-        """Series of groups that would be there if there were room, as far as they were counted (once as many)."""
+        """The number of group series that the limit excludes, as far as they were counted (once as many)."""
         return len(self._folded)
 
     def cell(self, verdict: Verdict, topic: str, partition: int, now_ms: int) -> Cell:
-        """Where bytes with that verdict are counted: in a series of its own, or in the overflow of the partition."""
+        """The cell of bytes with that verdict: a series of its own, or the overflow of the partition."""
         if verdict.group is None:
             reason = verdict.reason or Reason.UNKNOWN
             return self._reasons.setdefault((reason, topic, partition), Cell(now_ms))
@@ -128,9 +128,9 @@ class SeriesBook:
         return cell
 
     def retire(self, registered: Callable[[], Set[str]], now_ms: int) -> None:
-        """Remove the series of groups that are gone: not registered, and without a cell given for the retention.
+        """Remove the series of groups that are not registered and got no cell for the retention time.
 
-        Looks at most a few times in that time, and asks for the groups that are registered only if it must.
+        Checks at most a few times in that time, and calls ``registered`` only if it must.
         """
         if now_ms < self._next_look_ms:
             return

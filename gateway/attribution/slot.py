@@ -1,10 +1,10 @@
 """The candidates of one (host, client id): who owned which partitions, and when.
 
-The principal is the third part of the key. It is compared claim by claim, since a registration whose principal is not
-known (None) is every principal's; and so is a question that names none.
+The principal is the third part of the key. It is compared claim by claim, since a registration with an unknown
+principal (None) matches every principal, as does a query without one.
 
-All times are of the gateway's clock; of an update it is when it was heard of. That is after what it tells of, so what
-the gateway saw after hearing that a member left was done after it had left, whatever other clocks say.
+All times are of the gateway's clock; the time of an update is when the gateway received it. That is after the event
+itself, so what the gateway saw after receiving that a member left happened after it had left, despite other clocks.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ Place = tuple[str, int]
 """(topic, partition)."""
 FOREVER_MS = 1 << 62
 LAG_MS = 5_000
-"""Longest time that a registration is expected to reach a gateway after its member's first Fetch."""
+"""The longest expected time from a member's first Fetch until its registration reaches a gateway."""
 SIMPLE_MS = 10_000
-"""How long a simple consumer may fetch a partition before it commits it, or asks for its offset."""
+"""How long a simple consumer may fetch a partition before it commits it, or fetches its committed offset."""
 _MAX_ENDED = 8
 
 
 class Reader(NamedTuple):
-    """Who fetches, as far as the connection shows it."""
+    """The reader of a connection, as far as the connection shows it."""
 
     principal: str | None = None
-    """None: anybody."""
+    """None: any principal."""
     opened_ms: int = 0
-    """When the connection was opened; 0: not known."""
+    """When the connection was opened; 0 if not known."""
     active_ms: int = 0
     """A time after which it has sent a Fetch."""
 
@@ -42,7 +42,7 @@ ANYBODY = Reader()
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Somebody fetched that partition from ``first_ms`` to ``last_ms``."""
+    """The partition was fetched from ``first_ms`` to ``last_ms``."""
 
     place: Place
     first_ms: int
@@ -54,34 +54,34 @@ class Tenure:
     """What one member owned from ``since_ms`` to ``until_ms``."""
 
     partitions: frozenset[Place] | None
-    """None: not known."""
+    """None if not known."""
     member: bool
-    """Of the group, so that it may own what is not known; a simple consumer owns what it was seen to commit."""
+    """Whether it is a group member, which may own unknown partitions; a simple consumer owns what it committed."""
     since_ms: int
-    """When it was heard of; 0 when it began at an unknown time before that."""
+    """When its registration was received; 0 if it began at an unknown time before that."""
     principal: str | None = None
     heard_ms: int = -1
-    """It began later than this, for certain: all that coordinators had said by then was here without it."""
+    """It certainly began later than this: all that coordinators had sent by then was received, without it."""
     until_ms: int = FOREVER_MS
 
     @property
     def first_ms(self) -> int:
-        """Bytes that were sent before this time were not fetched by this right.
+        """Bytes that were sent before this time do not belong to this tenure.
 
-        A member is registered before it fetches, and the update comes soon. A simple consumer is heard of at its
-        first commit, any time later; and a snapshot tells nothing of the time before.
+        A member is registered before it fetches, and the update comes soon. A simple consumer becomes known with its
+        first commit, at any later time; and a snapshot says nothing about the time before.
         """
         return max(0, self.since_ms - LAG_MS) if self.member else 0
 
     @property
     def begin_ms(self) -> int:
-        """Who fetched a partition before this time did not begin to by this right."""
+        """A reader that fetched a partition before this time did not begin in this tenure."""
         return max(self.first_ms, self.heard_ms + 1) if self.member else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A member may have fetched a partition, if from ``first_ms`` to ``last_ms``, both inclusive."""
+    """A member may have fetched a partition if it was fetched from ``first_ms`` to ``last_ms``, both inclusive."""
 
     group: str
     member_id: str
@@ -94,11 +94,11 @@ class Claim:
     begin_ms: int
     """As in :class:`Tenure`."""
     left_ms: int
-    """When the member had left by its own word; a connection that was opened later is not its."""
+    """When the member had left with LeaveGroup; a connection that was opened later is not its own."""
 
 
 class _Claims:
-    """Of all that hold at some time. Those that had lapsed before a connection was opened are not looked at for it."""
+    """Claims by the time they end. Those that ended before a connection was opened are skipped for it."""
 
     __slots__ = ("_by_end", "_by_group", "_ends_ms", "_is_sorted")
 
@@ -113,14 +113,14 @@ class _Claims:
         self._is_sorted = False
 
     def of(self, group: str) -> _Claims | None:
-        """The group's."""
+        """The claims of that group."""
         if not self._by_group:
             for claim in self._by_end:
                 self._by_group.setdefault(claim.group, _Claims()).add(claim)
         return self._by_group.get(group)
 
     def holding(self, at_ms: int, by: Reader) -> list[Claim]:
-        """Those that hold at that time, for that reader."""
+        """The claims that hold at that time for that reader."""
         principal, opened_ms, _ = by
         return [
             claim
@@ -143,7 +143,7 @@ def _end_ms(claim: Claim) -> int:
 
 
 def same_principal(one: str | None, other: str | None) -> bool:
-    """Whether they may be one: None is not known."""
+    """Whether they may be the same; None is unknown."""
     return one == other or one is None or other is None
 
 
@@ -152,17 +152,17 @@ class _History:
     current: Tenure | None = None
     ended: tuple[Tenure, ...] = ()
     left_ms: int = FOREVER_MS
-    """When the member had left by its own word: it had stopped to fetch before."""
+    """When the member had left with LeaveGroup: it had stopped fetching before."""
 
 
 @dataclass(slots=True)
 class _Presence:
-    """Of all candidates of one group and principal."""
+    """The presence of all candidates of one group and principal."""
 
     first_ms: int
     last_ms: int
     left_ms: int
-    """When the last of them had left by its own word; FOREVER_MS if one is there, or went otherwise."""
+    """When the last of them had left with LeaveGroup; FOREVER_MS if one is present, or ended in another way."""
 
     def holds(self, at_ms: int, opened_ms: int = 0) -> bool:
         return self.first_ms <= at_ms <= self.last_ms and opened_ms <= self.left_ms
@@ -176,11 +176,11 @@ class _Index:
     groups: dict[tuple[str, str | None], _Presence] = field(default_factory=dict)
     """By (group, principal)."""
     changes: dict[str, list[int]] = field(default_factory=dict)
-    """Group -> when its tenures began and ended."""
+    """By group: when its tenures began and ended."""
     count: int = 0
-    """How many tenures have not ended."""
+    """The number of tenures that have not ended."""
     boundaries: list[int] = field(default_factory=list)
-    """Times at which claims lapse, ascending."""
+    """Times at which claims expire, ascending."""
 
     def add(self, claim: Claim, tenure: Tenure) -> None:
         known = self.groups.setdefault((claim.group, claim.principal), _Presence(claim.first_ms, claim.last_ms, 0))
@@ -216,17 +216,17 @@ class Slot:
         self._histories: dict[tuple[str, str], _History] = {}
         self._index: _Index | None = None
         self._whole_since_ms = 0
-        """Some of what ended before this time is forgotten."""
+        """Some tenures that ended before this time have been forgotten."""
 
     @property
     def count(self) -> int:
-        """How many candidates there are now."""
+        """The number of current candidates."""
         return self._indexed().count
 
     def owners(
         self, topic: str, partition: int, at_ms: int, by: Reader = ANYBODY, *, group: str | None = None
     ) -> list[Claim]:
-        """Who is known to own the partition, or did until less than the grace time before ``at_ms``.
+        """The claims of owners of the partition, including those that ended less than the grace time before ``at_ms``.
 
         ``group``: only those of that group.
         """
@@ -237,26 +237,26 @@ class Slot:
         return self._indexed().opaque.holding(at_ms, by)
 
     def has_other(self, than: str | None, at_ms: int, by: Reader = ANYBODY) -> bool:
-        """Whether any other group has a candidate here at that time, with the grace time."""
+        """Whether any other group has a candidate here at that time, including the grace time."""
         return any(
             group != than and presence.holds(at_ms, by.opened_ms) and same_principal(owner, by.principal)
             for (group, owner), presence in self._indexed().groups.items()
         )
 
     def candidates(self, at_ms: int) -> set[tuple[str, str | None]]:
-        """(group, principal) of every candidate at that time, with the grace time."""
+        """(group, principal) of every candidate at that time, including the grace time."""
         return {owner for owner, presence in self._indexed().groups.items() if presence.holds(at_ms)}
 
     def possible(self, place: Place, at_ms: int, by: Reader = ANYBODY) -> set[str]:
-        """The groups that may have fetched the partition then: of its owners, and of those who may own anything."""
+        """The groups that may have fetched the partition then: those of owners and of members that may own anything."""
         owners = self.owners(*place, at_ms, by)
         return {claim.group for claim in (*owners, *self.opaque(at_ms, by))}
 
     def absent(self, groups: Iterable[str], observations: Iterable[Observation], by: Reader) -> set[str]:
-        """Those of the groups that cannot have fetched all that from its beginning to its end.
+        """Those of the groups that cannot have fetched all of that from beginning to end.
 
-        Some partition was fetched when the group had no right to it yet; or Fetches are sent although the group's last
-        client here has left for good by its own word. For connections that one client uses.
+        Either a partition was fetched when the group had no right to it yet, or Fetches are sent although the group's
+        last client here has left with LeaveGroup. For connections that one client uses.
         """
         index, found = self._indexed(), set(groups)
         began = set(found)
@@ -272,11 +272,11 @@ class Slot:
         return (found - began) | {group for group, at_ms in left_ms.items() if at_ms < by.active_ms}
 
     def fitting(self, observations: Iterable[Observation], by: Reader) -> set[str]:
-        """The groups of which one client may have fetched all that: some member owns every partition, or may.
+        """The groups with a client that may have fetched all of that: a member owns, or may own, every partition.
 
-        Each partition is judged for the last time that it was fetched. Of a group whose registrations changed
-        meanwhile several members may together: one may be the other under a new member id. A simple consumer may
-        have fetched what it did not commit yet.
+        Each partition is judged for the last time that it was fetched. If a group's registrations changed meanwhile,
+        several of its members count together: one may be the other under a new member id. A simple consumer may have
+        fetched what it has not committed yet.
         """
         index = self._indexed()
         seen = list(observations)
@@ -302,27 +302,27 @@ class Slot:
         return claims + index.simple.holding(at_ms, by) if at_ms - observation.first_ms < SIMPLE_MS else claims
 
     def constant_until_ms(self, at_ms: int) -> int:
-        """Without a new version, answers for times from ``at_ms`` to this one (inclusive) are the same."""
+        """Without a new version, results for times from ``at_ms`` to this one (inclusive) are the same."""
         boundaries = self._indexed().boundaries
         position = bisect_left(boundaries, at_ms)
         return boundaries[position] if position < len(boundaries) else FOREVER_MS
 
     def begin(self, member: tuple[str, str], tenure: Tenure) -> None:
-        """The member owns this from now on; what it owned before must have ended."""
+        """Begin a tenure of the member; the previous one must have ended."""
         history = self._histories.setdefault(member, _History())
         history.current, history.left_ms = tenure, FOREVER_MS
 
     def reveal(self, member: tuple[str, str], principal: str) -> None:
-        """The principal of a member that was registered without one."""
+        """Set the principal of a member that was registered without one."""
         history = self._histories[member]
         history.ended = tuple(_revealed(tenure, principal) for tenure in history.ended)
         if history.current is not None:
             history.current = _revealed(history.current, principal)
 
     def end(self, member: tuple[str, str], now_ms: int, *, left: bool = False) -> None:
-        """The member's tenure is over; ``left``: by its own word.
+        """End the member's tenure; ``left``: the member left with LeaveGroup.
 
-        One whose partitions were never known leaves no trace: it claims nothing.
+        A tenure whose partitions were never known leaves no trace: it claims nothing.
         """
         history = self._histories[member]
         tenure, history.current = history.current, None
@@ -332,12 +332,12 @@ class Slot:
             history.ended = _bounded((*history.ended, replace(tenure, until_ms=now_ms)))
 
     def changed(self, version: int) -> None:
-        """Candidates were changed; ``version`` was never used before."""
+        """Record that candidates changed; ``version`` was never used before."""
         self.version = version
         self._index = None
 
     def prune(self, before_ms: int) -> None:
-        """Forget what ended before that time. No answer for a later time changes."""
+        """Forget what ended before that time. No result for a later time changes."""
         for member, history in list(self._histories.items()):
             kept = tuple(tenure for tenure in history.ended if tenure.until_ms >= before_ms)
             if len(kept) < len(history.ended):
@@ -349,12 +349,12 @@ class Slot:
 
     @property
     def empty(self) -> bool:
-        """No candidates, present or past."""
+        """Whether there are no candidates, present or past."""
         return not self._histories
 
     @property
     def ending(self) -> bool:
-        """Some candidates are past or have a past, so that there will be something to prune."""
+        """Whether there are past candidates or tenures, so that there will be something to prune."""
         return any(history.current is None or history.ended for history in self._histories.values())
 
     def _indexed(self) -> _Index:
@@ -391,7 +391,7 @@ def _revealed(tenure: Tenure, principal: str) -> Tenure:
 
 
 def _bounded(ended: tuple[Tenure, ...]) -> tuple[Tenure, ...]:
-    """At most _MAX_ENDED tenures, the oldest merged: they may then claim too much, which costs a label at worst."""
+    """At most _MAX_ENDED tenures, the oldest merged; a merged one may claim too much, which costs a label at worst."""
     if len(ended) <= _MAX_ENDED:
         return ended
     first, second, *rest = ended

@@ -1,7 +1,7 @@
 """Registrations as a gateway holds them: which groups may be behind a (host, client id), and what they own.
 
-Fed by the coordinators' updates, never by ZooKeeper and never by connections: a lost coordinator or client
-changes nothing here (F1, F2, F14). A coordinator that comes back states everything anew (:meth:`replace`).
+The coordinators' updates are the only source, never ZooKeeper or connections: a lost coordinator or client changes
+nothing here (F1, F2, F14). A coordinator that restarts sends everything again (:meth:`replace`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from muster.gateway.attribution.slot import Key, Slot, Tenure
 from muster.placement.mapping.registration import Kind, Position, Registration, RegistrationUpdate, Withdrawal
 
 GRACE_MS = 30_000
-"""How long after a reassignment the previous owner still counts: its Fetch may be under way (F31)."""
+"""How long after a reassignment the previous owner still counts: its Fetch may be in flight (F31)."""
 MEMORY_MS = 60_000
 """How much longer ended tenures are remembered, to judge bytes that wait for evidence; at least their wait."""
 HEAR_MS = 2_000
-"""How long coordinators may take to answer that they have told all."""
+"""How long coordinators may take to confirm that they have sent everything."""
 TOMBSTONES = 50_000
 
 _Order = tuple[int, int]
@@ -31,19 +31,19 @@ class _Partition:
     """What is known of the updates of one ``__consumer_offsets`` partition."""
 
     epoch: int = -1
-    """The highest seen."""
+    """The highest epoch seen."""
     floor: _Order = (-1, -1)
-    """Of members that are not known, updates up to here are history: withdrawn, or not in the last snapshot."""
+    """Updates of unknown members up to this one are obsolete: withdrawn, or not in the last snapshot."""
     members: set[_MemberKey] = field(default_factory=set)
 
 
 class RegistrationTable:
     """The candidates per (host, client id).
 
-    Of two updates about one (group, member) the one with the higher (epoch, sequence) is right, in whichever
-    order they come. Withdrawals leave tombstones; when there are more than ``tombstones``, the oldest is folded
-    into a floor under its whole partition: a late registration may then be lost until the next snapshot, but
-    never resurrects a member that left. ``now_ms`` is one wall clock throughout, that of the samples.
+    Of two updates about one (group, member), the one with the higher (epoch, sequence) counts, in whichever order they
+    arrive. Withdrawals leave tombstones. If there are more than ``tombstones``, the oldest becomes a floor for its
+    whole partition: a late registration may then be lost until the next snapshot, but never resurrects a member that
+    left. ``now_ms`` is one wall clock throughout, that of the samples.
     """
 
     def __init__(self, *, grace_ms: int = GRACE_MS, memory_ms: int = MEMORY_MS, tombstones: int = TOMBSTONES) -> None:
@@ -52,24 +52,24 @@ class RegistrationTable:
         self._max_tombstones = tombstones
         self._slots: dict[Key, Slot] = {}
         self._ending: set[Key] = set()
-        """Keys with something to prune, sooner or later."""
+        """Keys that will have something to prune."""
         self._members: dict[_MemberKey, tuple[_Order, Registration]] = {}
         self._tombstones: dict[_MemberKey, tuple[_Order, int]] = {}
         self._partitions: dict[int, _Partition] = {}
         self._principals: dict[str, Counter[str | None]] = {}
-        """Group -> of how many registrations each principal is."""
+        """By group: the number of registrations of each principal."""
         self._hosts: dict[str | None, set[str]] = {}
-        """Client id -> hosts that have candidates with it."""
+        """By client id: the hosts that have candidates with it."""
         self.changes = 0
         """Grows with every change of any :meth:`version`."""
         self.positions = Positions(memory_ms=memory_ms)
         self.heard_ms = -1
-        """All that coordinators had said by then is here."""
+        """All that coordinators had sent by then has been applied."""
         self.is_told = False
-        """Whether they are asked whenever a connection begins to fetch."""
+        """Whether coordinators are queried whenever a connection begins to fetch."""
 
     def __len__(self) -> int:
-        """Registrations that hold now."""
+        """The number of current registrations."""
         return len(self._members)
 
     def __iter__(self) -> Iterator[Registration]:
@@ -80,7 +80,7 @@ class RegistrationTable:
         return self._slots.get((host, client_id))
 
     def hosts(self, client_id: str | None) -> Collection[str]:
-        """Where clients with that id are, or were a short time ago."""
+        """The hosts of clients with that id, now or a short time ago."""
         return self._hosts.get(client_id, ())
 
     def knows(self, group: str) -> bool:
@@ -88,7 +88,7 @@ class RegistrationTable:
         return group in self._principals
 
     def may_be_of(self, group: str, principal: str) -> bool:
-        """Whether a client of that principal may be of the group, by those who are."""
+        """Whether a client of that principal may belong to the group, judged by its registered clients."""
         owners = self._principals.get(group)
         return owners is None or principal in owners or None in owners
 
@@ -98,7 +98,7 @@ class RegistrationTable:
         return 0 if slot is None else slot.version
 
     def apply(self, update: RegistrationUpdate, now_ms: int) -> frozenset[Key]:
-        """Take in one update; returns the keys whose candidates changed. A stale one changes nothing."""
+        """Apply one update. Returns the keys whose candidates changed. A stale update changes nothing."""
         if isinstance(update, Position):
             return self._told(update, now_ms)
         order = (update.epoch, update.sequence)
@@ -114,15 +114,15 @@ class RegistrationTable:
         return self._put(update, order, now_ms, since_ms=now_ms)
 
     def heard(self, asked_ms: int) -> None:
-        """All that coordinators said until then was heard of: what is yet to come is later."""
+        """Record that everything that coordinators had sent by then has been applied: what still comes is later."""
         self.heard_ms = max(self.heard_ms, asked_ms)
 
     def may_hear_of(self, at_ms: int, now_ms: int) -> bool:
-        """Whether what was said before that time, when coordinators were asked, may be on its way; not for long."""
+        """Whether updates from before that time, when coordinators were queried, may be on their way; not for long."""
         return self.is_told and self.heard_ms < at_ms and now_ms - at_ms < HEAR_MS
 
     def touch(self, key: Key) -> None:
-        """Let all verdicts about that key be given anew: something else than its candidates changed."""
+        """Have all verdicts on that key given again: something other than its candidates changed."""
         if key in self._slots:
             self.changes += 1
             self._slots[key].version = self.changes
@@ -136,11 +136,11 @@ class RegistrationTable:
         *,
         sequence: int | None = None,
     ) -> frozenset[Key]:
-        """Take in a snapshot: all registrations of that partition, as after a (re)connect to its coordinator.
+        """Apply a snapshot: all registrations of that partition, as after a (re)connect to its coordinator.
 
-        Members that it does not name are withdrawn. It is ignored when a newer epoch (or, with ``sequence``, a newer
-        snapshot of the same one) was seen before. ``sequence`` is the last that the snapshot includes; an update
-        beyond it that came first stands. Without it, the snapshot counts as newer than all that came before.
+        Members that it does not name are withdrawn. It is ignored if a newer epoch (or, with ``sequence``, a newer
+        snapshot of the same one) was seen before. ``sequence`` is the last one that the snapshot includes; an update
+        beyond it that came first remains. Without it, the snapshot counts as newer than all that came before.
         Returns the keys whose candidates changed.
         """
         partition = self._partition(offsets_partition)
@@ -166,7 +166,7 @@ class RegistrationTable:
         return frozenset(changed)
 
     def prune(self, now_ms: int) -> None:
-        """Forget tenures that ended longer ago than anything may still ask for. Call it every few seconds."""
+        """Forget tenures that ended too long ago to be needed. Call it every few seconds."""
         self.positions.prune(now_ms)
         before_ms = now_ms - self._grace_ms - self._memory_ms
         for key in list(self._ending):
@@ -270,7 +270,7 @@ class RegistrationTable:
 
 
 def _claims(registration: Registration) -> tuple[object, ...]:
-    """What of a registration makes a difference to attribution."""
+    """The parts of a registration that matter to attribution."""
     return (
         registration.host,
         registration.client_id,

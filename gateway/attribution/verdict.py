@@ -1,4 +1,4 @@
-"""The words that attribution answers with; the same in metrics, samples and reports."""
+"""The labels that attribution assigns; the same in metrics, samples and reports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Reason(StrEnum):
     NOT_MEMBER = "not_member"
     """A group has such a client that owns the partition and fetches it beside this connection, which is another one."""
     EXPIRED = "expired"
-    """Given up before their time, because too much was waiting."""
+    """Settled early because too much was pending."""
     INTERNAL = "internal"
     """Muster's own readers: what they fetch is no consumer's."""
     PENDING = "pending"
@@ -46,13 +46,13 @@ class Verdict:
 
     group: str | None
     member_id: str | None
-    """None where the group is certain and the member is not."""
+    """None if the group is certain and the member is not."""
     evidence: Evidence
     reason: Reason | None
 
     @property
     def is_final(self) -> bool:
-        """No evidence that is to come would change it."""
+        """Whether later evidence cannot change it."""
         return self.group is not None or self.reason is Reason.INTERNAL
 
     @classmethod
@@ -62,5 +62,5 @@ class Verdict:
 
     @classmethod
     def none(cls, reason: Reason) -> Verdict:
-        """The bytes are nobody's that we could name."""
+        """The bytes belong to no group that is known."""
         return cls(None, None, Evidence.NONE, reason)

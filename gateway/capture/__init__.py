@@ -1,1 +1,1 @@
-"""``muster capture``: a proxy between Kafka clients and brokers that writes down what they say."""
+"""``muster capture``: a proxy between Kafka clients and brokers that records their traffic."""

@@ -1,8 +1,8 @@
-"""Answers that say where brokers are, or what they can, with the proxy's own addresses instead.
+"""Replaces brokers' addresses in responses with the proxy's own, and limits versions in ApiVersions.
 
 A client connects to the brokers that Metadata, FindCoordinator and DescribeCluster name, and to the new leaders in
-responses to Produce, Fetch, ShareFetch and ShareAcknowledge (KIP-951). ApiVersions offers of these no version that the
-codec does not know, since such a response could not be rewritten. Everything else goes to the client as it came.
+responses to Produce, Fetch, ShareFetch and ShareAcknowledge (KIP-951). For these APIs, ApiVersions offers no version
+that the codec does not know, since such a response could not be rewritten. All else goes to the client unchanged.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _ARRAYS = {
     SHARE_FETCH: "node_endpoints",
     SHARE_ACKNOWLEDGE: "node_endpoints",
 }
-"""Which array of the response has hosts and ports. FindCoordinator has one pair and no array before version 4."""
+"""The array of the response that has hosts and ports. FindCoordinator has one pair and no array before version 4."""
 
 
 def may_change(api_key: int, version: int) -> bool:
-    """Whether a response of that API and version may need a change, so that it has to be read."""
+    """Whether a response of that API and version may need a change, so that it must be decoded."""
     if api_key == codec.API_VERSIONS:
         return True
     if api_key not in _ARRAYS:
@@ -39,12 +39,12 @@ def may_change(api_key: int, version: int) -> bool:
 
 
 def addresses(api_key: int, response: Any) -> set[Address]:
-    """The brokers that the response (kio entity) names. An error's empty address is none."""
+    """The brokers that the response (kio entity) names. The empty address of an error does not count."""
     return {(place.host, int(place.port)) for place in _places(api_key, response) if _is_address(place)}
 
 
 def rewritten(api_key: int, response: Any, ours: Mapping[Address, Address]) -> Any:
-    """The response with ``ours`` in place of the brokers' addresses; the same object if nothing has to change."""
+    """The response with ``ours`` in place of the brokers' addresses; the same object if nothing needs to change."""
     if api_key == codec.API_VERSIONS:
         return _with_known_versions(response)
     before = _places(api_key, response)
@@ -56,7 +56,7 @@ def rewritten(api_key: int, response: Any, ours: Mapping[Address, Address]) -> A
 
 
 def _places(api_key: int, response: Any) -> tuple[Any, ...]:
-    """What has a host and a port."""
+    """The items with a host and a port."""
     array = _ARRAYS.get(api_key)
     if array is not None and array in _fields(type(response)):
         return tuple(getattr(response, array))
@@ -73,7 +73,7 @@ def _moved(place: Any, ours: Mapping[Address, Address]) -> Any:
 
 
 def _with_known_versions(response: Any) -> Any:
-    """ApiVersions; an array of null is that of an error."""
+    """ApiVersions with known versions only; a null array belongs to an error."""
     offered = tuple(response.api_keys or ())
     known = tuple(_known(each) for each in offered)
     return response if known == offered else dataclasses.replace(response, api_keys=known)

@@ -1,4 +1,4 @@
-"""What goes over one connection: which response belongs to which request, what of it is recorded, what is rewritten."""
+"""The traffic of one connection: which response belongs to which request, what is recorded, what is rewritten."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from muster.gateway.capture.recorder import Exchange, Recorder
 log = logging.getLogger(__name__)
 
 OwnAddresses = Callable[[Iterable[Address]], Awaitable[dict[Address, Address]]]
-"""Where clients reach the proxy instead of these brokers; without those for which it cannot listen."""
+"""Returns the proxy's addresses for these brokers, without those for which it cannot listen."""
 
 _SASL_HANDSHAKE = 17
 _SOFTWARE_NAME_VERSION = 3
 _UNSUPPORTED_VERSION = ErrorCode.unsupported_version.to_bytes(2, "big")
 _MAX_PENDING = 10_000
-"""Requests without a response that are remembered; no client has so many."""
+"""The most unanswered requests that are remembered; no client has so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class _Pending:
 
 
 class Conversation:
-    """Looks at whole frames, without their size, in the order of each direction. Nothing that comes makes it raise."""
+    """Processes whole frames, without their size, in the order of each direction. No input makes it raise."""
 
     def __init__(self, recorder: Recorder, own_addresses: OwnAddresses) -> None:
         self._recorder = recorder
@@ -43,7 +43,7 @@ class Conversation:
         self._has_bare_tokens = False
 
     def request(self, frame: bytes) -> None:
-        """Take note of a request before it goes to the broker."""
+        """Process a request before it goes to the broker."""
         try:
             header = codec.decode_header(frame)
         except (UnknownApi, UndecodableRequest):
@@ -56,14 +56,14 @@ class Conversation:
             name = codec.api_name(header.api_key)
             exchange = self._recorder.request(client, name, header.api_key, header.api_version, frame)
         if header.api_key == _SASL_HANDSHAKE and header.api_version == 0:
-            # What follows are SASL tokens without a header, and nothing tells where they end.
+            # SASL tokens without a header follow, and nothing marks where they end.
             self._has_bare_tokens = True
         if header.api_key == PRODUCE and getattr(_request(header, frame), "acks", 1) == 0:
             return  # gets no response
         self._pending.append(_Pending(header, exchange))
 
     async def response(self, frame: bytes) -> bytes:
-        """The response that the client gets instead; nearly always the same one."""
+        """The response for the client instead; nearly always the same one."""
         pending = self._matching(frame)
         if pending is None:
             return frame
@@ -78,7 +78,7 @@ class Conversation:
         return frame
 
     def _matching(self, frame: bytes) -> _Pending | None:
-        """The request with the response's correlation id. Those before it will get none: responses keep the order."""
+        """The request with the response's correlation id. Earlier ones will get none: responses keep the order."""
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
         if len(frame) < 4 or all(each.header.correlation_id != correlation_id for each in self._pending):
             return None
@@ -98,7 +98,7 @@ class Conversation:
 
 
 def _request(header: Header, frame: bytes) -> Any:
-    """The entity; None for what cannot be read."""
+    """The entity; None if it cannot be decoded."""
     try:
         codec.check_request(header, frame)
         return codec.decode_request(header, frame)
@@ -107,7 +107,7 @@ def _request(header: Header, frame: bytes) -> Any:
 
 
 def _version_of(header: Header, frame: bytes) -> int:
-    """That of the request; but 0 where a broker does not know the version of ApiVersions (KIP-511)."""
+    """The version of the request; but 0 if a broker does not know the version of ApiVersions (KIP-511)."""
     if header.api_key == codec.API_VERSIONS and frame[4:6] == _UNSUPPORTED_VERSION:
         return 0
     return header.api_version

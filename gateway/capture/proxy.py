@@ -1,4 +1,4 @@
-"""Connections between clients and brokers, relayed byte for byte; a listening port for each broker."""
+"""Connections between clients and brokers, relayed byte for byte; one listening port for each broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 _CONNECT_S = 10.0
 _READ_BYTES = 1 << 18
 _LARGEST_REQUEST_BYTES = 1 << 28
-"""Above what brokers take, below what the beginning of a TLS record reads as."""
+"""More than brokers accept, less than the start of a TLS record reads as."""
 _LARGEST_RESPONSE_BYTES = (1 << 31) - 1
 _PORTS_TRIED = 100
 _ANY_HOST = ("", "0.0.0.0", "::")
@@ -32,7 +32,7 @@ class CaptureProxy:
     """Use it on one event loop: ``listen``, serve, ``stop``."""
 
     def __init__(self, host: str, port: int, recorder: Recorder) -> None:
-        """``port``: of the first broker; those of the others count up. 0: free ones."""
+        """``port``: for the first broker; those of the others count up. 0: free ports."""
         self._host = host
         self._next_port = port
         self._recorder = recorder
@@ -43,7 +43,7 @@ class CaptureProxy:
         self._links: set[asyncio.Future[None]] = set()
 
     async def listen(self, broker: Address) -> Address:
-        """Where clients reach that broker through the proxy from now on. OSError if there is no port to listen on."""
+        """Where clients reach that broker through the proxy from now on. OSError if it cannot listen on a port."""
         async with self._listening:
             if broker not in self._ports:
                 server = await self._start_server(broker)
@@ -102,7 +102,7 @@ class CaptureProxy:
         ]
         try:
             await asyncio.gather(*pumps)
-        except OSError as error:  # one side is gone, so the other goes too
+        except OSError as error:  # one side is closed, so close the other
             log.debug("a connection to %s ended: %s", host_port(*broker), error)
         finally:
             for pump in pumps:
@@ -125,7 +125,7 @@ class CaptureProxy:
 
 
 class _Link:
-    """One connection. Where the bytes are not Kafka's, they are relayed without a look at them."""
+    """One connection. If the bytes are not Kafka's, they are relayed unexamined."""
 
     def __init__(self, conversation: Conversation, limited_log: LimitedLog) -> None:
         self._conversation = conversation
@@ -133,7 +133,7 @@ class _Link:
         self._is_kafka = True
 
     async def requests(self, reader: StreamReader, writer: StreamWriter) -> None:
-        """Until the client has said all. OSError."""
+        """Relay until the client has sent everything. Raises OSError."""
         framer = Framer(_LARGEST_REQUEST_BYTES)
         while data := await reader.read(_READ_BYTES):
             if self._is_kafka:
@@ -148,7 +148,7 @@ class _Link:
             writer.write_eof()
 
     async def responses(self, reader: StreamReader, writer: StreamWriter) -> None:
-        """Until the broker has closed; closes the client's connection. OSError."""
+        """Relay until the broker has closed; then close the client's connection. Raises OSError."""
         framer = Framer(_LARGEST_RESPONSE_BYTES)
         while data := await reader.read(_READ_BYTES):
             if self._is_kafka:
@@ -157,7 +157,7 @@ class _Link:
                         writer.write(framed(await self._conversation.response(frame)))
                 except FrameTooLarge as error:
                     self._stop_looking(error)
-                data = b""  # the framer has what was not written
+                data = b""  # the framer has the bytes that were not written
             if not self._is_kafka:
                 writer.write(framer.pending + data)
                 framer = Framer(_LARGEST_RESPONSE_BYTES)

@@ -1,4 +1,4 @@
-"""Frames as hex files, written in a thread of their own: whatever the disk does, traffic does not wait for it."""
+"""Frames as hex files, written by a separate thread, so traffic never waits for the disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECRET_APIS = {
     41: "DescribeDelegationToken",
     51: "AlterUserScramCredentials",
 }
-"""Requests or answers of these hold passwords, what is derived of them, or tokens: they are never written."""
+"""Their requests or responses hold passwords, values derived from them, or tokens: they are never written."""
 
 _QUEUE_FRAMES = 256
 _STOP_S = 10.0
@@ -31,15 +31,15 @@ _CLIENT_CHARS = 48
 @dataclass(frozen=True, slots=True)
 class Limits:
     max_frames: int
-    """Files."""
+    """The limit on files."""
     max_frame_bytes: int
     each: int | None = None
-    """Exchanges of each client, API and version; None: all."""
+    """The limit on exchanges of each client, API and version; None: all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request that is recorded, and what the files of it and of its answer are called."""
+    """A recorded request, and the file names of it and of its response."""
 
     client: str
     api: str
@@ -47,7 +47,7 @@ class Exchange:
 
 
 class Recorder:
-    """Writes into one folder. All methods but the thread's own are for one thread, and none of them waits or raises."""
+    """Writes into one folder. All methods but the thread's own are for one thread; none of them waits or raises."""
 
     def __init__(self, folder: Path, limits: Limits) -> None:
         self.limits = limits
@@ -56,9 +56,9 @@ class Recorder:
         self.too_large = 0
         """Frames that were left out for their size."""
         self.secret = 0
-        """Exchanges that were left out for ``SECRET_APIS``."""
+        """Exchanges that were left out because of ``SECRET_APIS``."""
         self.lost = 0
-        """Frames that the disk refused, or was too slow for."""
+        """Frames that the disk refused or was too slow for."""
         self._folder = folder
         self._exchanges = 0
         self._frames = 0
@@ -69,7 +69,7 @@ class Recorder:
         self._thread.start()
 
     def request(self, client: str, api: str, api_key: int, version: int, frame: bytes) -> Exchange | None:
-        """Record a request, a frame without its size. None if nothing of it is, nor will be of its answer."""
+        """Record a request, a frame without its size. None if neither it nor its response is recorded."""
         if api_key in SECRET_APIS:
             self.secret += 1
             return None
@@ -85,11 +85,11 @@ class Recorder:
         return exchange
 
     def response(self, exchange: Exchange, version: int, frame: bytes) -> None:
-        """Record the answer; ``version`` is the one that it is written in."""
+        """Record the response; ``version`` is the one in which it is encoded."""
         self._put(exchange, version, "response", frame)
 
     def stop(self) -> None:
-        """Write what is waiting; give up if the disk takes it for too long."""
+        """Write what is queued; give up if the disk is too slow."""
         try:
             self._queue.put(None, timeout=_STOP_S)
         except queue.Full:
@@ -132,18 +132,18 @@ class Recorder:
 
 
 def file_name_part(client: str) -> str:
-    """The client's name with what file systems and shells take as it is; ``unknown`` for an empty one."""
+    """The client's name, with only characters safe for file systems and shells; ``unknown`` if empty."""
     return re.sub(r"[^A-Za-z0-9._+-]", "_", client)[:_CLIENT_CHARS] or "unknown"
 
 
 def as_hex(frame: bytes) -> str:
-    """Lines of hexadecimal digits, as ``bytes.fromhex`` reads them."""
+    """Lines of hexadecimal digits that ``bytes.fromhex`` reads."""
     lines = (frame[at : at + _LINE_BYTES].hex() for at in range(0, len(frame), _LINE_BYTES))
     return "".join(f"{line}\n" for line in lines)
 
 
 def _remove(path: Path) -> None:
-    """Of a file that could not be written whole, whatever there is."""
+    """Remove what exists of a file that could not be written completely."""
     try:
         path.unlink(missing_ok=True)
     except OSError:

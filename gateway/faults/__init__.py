@@ -1,1 +1,1 @@
-"""Request faults: what a gateway does to requests on purpose."""
+"""Request faults: faults that a gateway injects into requests."""

@@ -1,4 +1,4 @@
-"""The controller's side of faults, asked by a gateway over Ray."""
+"""The controller's part in faults, called by a gateway over Ray."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from muster.gateway.listener.controller import ControllerUnavailable
 
 _REQUEST_TIMEOUT_S = 15.0
 _DRAW_S = 5.0
-"""A request waits for it."""
+"""Short, since a request waits for it."""
 
 
 class RayFaults:
@@ -28,7 +28,7 @@ class RayFaults:
         self._handle = handle
 
     async def book(self) -> Book:
-        """What is in force."""
+        """The faults in force."""
         book: Book = await self._ask(_REQUEST_TIMEOUT_S, "book")
         return book
 
@@ -55,7 +55,7 @@ class RayFaults:
         await self._ask(_REQUEST_TIMEOUT_S, "report", counts)
 
     async def run(self, node_id: str, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Call the function on that node, for what the controller cannot do itself. FaultError."""
+        """Call the function on that node, for what the controller cannot do itself. Raises FaultError."""
         if node_id == ray.get_runtime_context().get_node_id():
             return await asyncio.to_thread(work, *arguments)
         return await run_on(node_id, work, *arguments)
@@ -74,7 +74,7 @@ async def _in_time(timeout_s: float, call: Awaitable[dict[str, Any]]) -> dict[st
 
 
 def unpacked(answer: dict[str, Any]) -> Any:
-    """What ``FaultControl.ask`` answers, or the FaultError that it refuses with."""
+    """What ``FaultControl.ask`` returns; raises the FaultError with which it refuses."""
     if "refused" in answer:
         raise getattr(errors, answer["kind"])(answer["refused"])
     return answer["answer"]

@@ -1,8 +1,8 @@
-"""Request faults: what a gateway does to requests when ``fault.injection.enable=true``. See docs/faults.md.
+"""Request faults: what a gateway does to requests if ``fault.injection.enable=true``. See docs/faults.md.
 
-One fault acts on a request: the first injected of those that match and whose turn it is. Requests of a connection that
-match wait for each other, and those behind them for them, since a broker serves one request of a connection after the
-other. Nothing of this costs anything to a request while no fault may match it.
+One fault acts on a request: the first injected of those that match and are due. Matching requests of a connection
+wait for each other, and later requests wait for them, since a broker serves one request of a connection after the
+other. None of this costs a request anything while no fault may match it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ log = logging.getLogger(__name__)
 
 _AGAIN_S = 0.5
 _GROUP = 0
-"""Key type of FindCoordinator."""
+"""The key type of groups in FindCoordinator."""
 
 
 class FaultController(Protocol):
-    """What a gateway asks of the controller. ControllerUnavailable, and the FaultError that it is refused with."""
+    """The requests that a gateway sends to the controller. Raise ControllerUnavailable, and FaultError on refusal."""
 
     async def book(self) -> Book: ...
     async def inject(self, fault: Fault, by: str) -> dict[str, Any]: ...
@@ -56,14 +56,14 @@ class FaultController(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Active:
-    """A fault that is in force here."""
+    """A fault in force here."""
 
     id: str
     fault: RequestFault
     over: asyncio.Event
     timer: asyncio.TimerHandle | None = None
     spent: bool = False
-    """No later request can make it act."""
+    """Whether it can no longer act on any request."""
 
 
 class _Turn:
@@ -77,7 +77,7 @@ class _Turn:
 
 
 class GatewayFaults:
-    """The request faults of one gateway; all methods are for its event loop."""
+    """The request faults of one gateway; all methods run on its event loop."""
 
     def __init__(self, gateway: Gateway, controller: FaultController) -> None:
         self.controller = controller
@@ -91,7 +91,7 @@ class GatewayFaults:
         self._asking: asyncio.Task[None] | None = None
 
     def take(self, book: Book) -> None:
-        """These faults and no others are in force from now on; an older book is ignored."""
+        """Put these faults and no others in force; an older book is ignored."""
         if book.version < self._version:
             return
         self._version = book.version
@@ -102,7 +102,7 @@ class GatewayFaults:
                 self._begin(fault_id, fault, left_ms)
 
     def followed(self, view: ClusterView) -> None:
-        """A new controller is asked what is in force: its predecessor may have died before it had told everybody."""
+        """Query a new controller for the faults in force: the previous one may have died before informing everyone."""
         if view.controller_epoch == self._controller_epoch:
             return
         self._controller_epoch = view.controller_epoch
@@ -131,7 +131,7 @@ class GatewayFaults:
             active.over.set()
 
     async def serve(self, call: Call, api: str, handler: Handler) -> Reply | None:
-        """What the handler answers, unless a fault has it otherwise. BadRequest to close the connection."""
+        """The handler's response, unless a fault changes it. BadRequest closes the connection."""
         turn = self._turns.get(call.connection.id)
         if turn is None and not any(self._candidates(call, api)):
             return await handler(call)
@@ -142,7 +142,7 @@ class GatewayFaults:
         return reply if after is None else await self._after(after, call, reply)
 
     async def _in_turn(self, call: Call, api: str) -> _Active | _Done | None:
-        """The fault that acts after the handler, or what was done in its place. The handler is to start at once."""
+        """The fault that acts after the handler, or what was done instead. The handler must then start at once."""
         turn = self._turns.setdefault(call.connection.id, _Turn())
         turn.users += 1
         try:
@@ -204,7 +204,7 @@ class GatewayFaults:
                 return
 
     async def reported(self) -> None:
-        """Returns when the controller has heard of everything that was injected here, as far as it can hear."""
+        """Returns when the controller has received all counts of injected faults, as far as it can be reached."""
         if self._unreported:
             self._report()
         if self._reporting is not None:
@@ -223,7 +223,7 @@ class GatewayFaults:
         return await self._instead(active, call, reply)
 
     async def _instead(self, active: _Active, call: Call, reply: Reply | None) -> Reply | None:
-        """What the client gets in place of an answer."""
+        """What the client gets instead of a response."""
         fault = active.fault
         if isinstance(fault, ErrorFault):
             body = APIS[call.header.api_key].error_body(call, error_code(fault.error))
@@ -237,7 +237,7 @@ class GatewayFaults:
         raise BadRequest(Cause.FAULT, f"fault {active.id}")
 
     async def _delay(self, active: _Active, fault: DelayFault) -> None:
-        """Ends early when the fault is cleared."""
+        """Wait; ends early if the fault is cleared."""
         try:
             async with asyncio.timeout(fault.delay_ms / 1000):
                 await active.over.wait()
@@ -257,13 +257,13 @@ class GatewayFaults:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """The request needs no handler any more: this is what is sent."""
+    """The request no longer needs a handler: this is sent."""
 
     reply: Reply | None
 
 
 def facts_of(call: Call) -> Facts:
-    """What the request's body names. codec.UndecodableRequest."""
+    """What the request's body names. Raises codec.UndecodableRequest."""
     gateway, request = call.gateway, call.entity()
     groups = {group for group in _groups(request) if group}
     return Facts(
@@ -291,7 +291,7 @@ def _members(request: Any) -> Iterator[str | None]:
 
 
 def _topics(gateway: Gateway, request: Any) -> dict[str, frozenset[int]]:
-    """Partitions by name of the topic; one that is named by an id which is not known here is left out."""
+    """Partitions by topic name; a topic that is named by an id unknown here is left out."""
     found: dict[str, set[int]] = {name: set() for name in field(request, "topic_names", ())}
     of_groups = (field(group, "topics", ()) or () for group in field(request, "groups", ()))
     own = field(request, "topics", None) or field(request, "topic_data", None) or ()

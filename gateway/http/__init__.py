@@ -1,1 +1,1 @@
-"""The HTTP side of a gateway: metrics, groups, lag, the audit, faults."""
+"""The HTTP API of a gateway: metrics, groups, lag, the audit, faults."""

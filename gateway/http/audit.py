@@ -1,4 +1,4 @@
-"""``GET /v1/audit?group=G``: what the last round of the audit found, of one group or of all, as JSON.
+"""``GET /v1/audit?group=G``: the result of the last round of the audit, for one group or for all, as JSON.
 
 ``{"interval_ms": 0 if it is off, "at_ms": of the round, "rounds": N, "incomplete_rounds": N, "left_out": N, "rows":
 [...]}``, rows as :meth:`muster.actors.audit.report.Row.to_json`, those with unexplained bytes first. ``at_ms`` is null
@@ -25,7 +25,7 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
 
 
 def told(gateway: Gateway, group: str | None) -> dict[str, Any]:
-    """The answer of the route."""
+    """The route's response."""
     report = gateway.audit_report
     rows = [row for row in report.rows if group is None or row.group == group]
     rows.sort(key=lambda row: -row.unexplained_bytes)

@@ -1,8 +1,8 @@
 """The fault API over HTTP, under /v1/faults; described for other languages at /v1/openapi.json. See docs/faults.md.
 
-Everything but the description is answered 403 unless ``fault.injection.enable=true``. An error is ``{"error": TEXT}``,
-for a fault that cannot be (400) with ``problems``, a text for each thing that is wrong with it. A body has to be
-``application/json``, that of a plan may be ``application/yaml``: a page in somebody's browser can then not send one.
+Everything but the description returns 403 unless ``fault.injection.enable=true``. An error is ``{"error": TEXT}``; for
+an invalid fault (400) it has ``problems``, a text for each thing that is wrong. A body must be ``application/json``,
+that of a plan may be ``application/yaml``: so a page in a user's browser cannot send one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 DISABLED = "fault injection is off; start the cluster with --set fault.injection.enable=true (test clusters only)"
 _JSON, _YAML = "application/json", "application/yaml"
 _SOON_S = 0.1
-"""How long the answer has to get out before this gateway's own process is stopped."""
+"""How long the response has to be sent before this gateway's own process is stopped."""
 _LOOK_S = 0.2
 Route = Callable[[web.Request, GatewayFaults], Awaitable[web.StreamResponse]]
 
@@ -55,7 +55,7 @@ class _Api:
         self._plans: set[asyncio.Task[Any]] = set()
 
     def route(self, answer: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """The answer, or in which words and with which status there is none."""
+        """The response, or the message and status of its error."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
@@ -110,7 +110,7 @@ class _Api:
         return web.json_response({"cleared": await faults.controller.clear(request.match_info.get("id"))})
 
     async def plan(self, request: web.Request, faults: GatewayFaults) -> web.StreamResponse:
-        """A line of JSON for each step when it is done. A client that goes away ends the plan and clears its faults."""
+        """Write a JSON line for each completed step. If the client disconnects, the plan ends and clears its faults."""
         plan = await _plan(request)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
@@ -135,7 +135,7 @@ class _Api:
         return response
 
     async def check(self, request: web.Request, faults: GatewayFaults) -> web.Response:
-        """The steps in the order of their times, for a client that keeps the times itself."""
+        """Return the steps in order of time, for a client that keeps the times itself."""
         plan = await _plan(request)
         return web.json_response({"name": plan.name, "steps": [step.to_json(plan.steps) for step in plan.steps]})
 
@@ -155,7 +155,7 @@ class _Api:
                 await faults.controller.clear(fault_id)
 
     async def shut(self, app: web.Application) -> None:
-        """Plans end with the gateway."""
+        """End the plans with the gateway."""
         for task in self._plans:
             task.cancel()
 
@@ -176,7 +176,7 @@ async def _plan(request: web.Request) -> Plan:
 
 
 async def _body(request: web.Request, *types: str) -> Any:
-    """What the JSON says. ``types`` that the route takes, to be named to whoever sends another."""
+    """The decoded JSON body. ``types`` that the route accepts are named to a client that sends another one."""
     if request.content_type != _JSON:
         wanted = " or ".join(types or (_JSON,))
         raise web.HTTPUnsupportedMediaType(
@@ -189,7 +189,7 @@ async def _body(request: web.Request, *types: str) -> Any:
 
 
 async def _until(request: web.Request, time_s: float) -> None:
-    """Wait for that time of the loop. ConnectionResetError when the client goes away, which aiohttp does not tell."""
+    """Wait for that time of the loop. ConnectionResetError if the client disconnects, which aiohttp does not report."""
     loop = asyncio.get_running_loop()
     while (left_s := time_s - loop.time()) > 0:
         await asyncio.sleep(min(left_s, _LOOK_S))
@@ -198,7 +198,7 @@ async def _until(request: web.Request, time_s: float) -> None:
 
 
 async def _do(left: dict[str, Any], faults: GatewayFaults) -> None:
-    """What the controller could not do to itself, or to this process before it had answered."""
+    """Do what the controller could not do to itself, or to this process before it had responded."""
     fault, where = left["fault"], left["where"]
     holder = await faults.controller.run(where.node_id, processes.do, fault, where.pid)
     nobody_is_there = left["actor"] == "controller" and isinstance(fault, PauseFault)

@@ -1,4 +1,4 @@
-"""How far a group is behind, partition by partition: what was committed, where logs end, who reads what."""
+"""The lag of a group, partition by partition: committed offsets, log ends, and owners."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ Key = tuple[str, int]
 
 
 class End(NamedTuple):
-    """Of a partition's log, all at one moment."""
+    """The end of a partition's log, all at one moment."""
 
     end_offset: int
     append_time_ms: int | None = None
-    """When the record at the committed offset was appended; None if nobody knows, or there is none yet."""
+    """When the record at the committed offset was appended; None if that is unknown, or there is none yet."""
     now_ms: int = 0
-    """The moment, by the clock that the append time is of."""
+    """The moment, by the same clock as the append time."""
 
 
 class Owner(NamedTuple):
@@ -28,10 +28,10 @@ class Owner(NamedTuple):
 
 
 def rows(committed: Mapping[Key, int], ends: Mapping[Key, End], owners: Mapping[Key, Owner]) -> list[dict[str, Any]]:
-    """One row for each partition that is committed or assigned, by topic and partition. What is unknown is None.
+    """One row for each partition that is committed or assigned, by topic and partition. Unknown values are None.
 
-    ``lag`` is in messages; below 0 where the committed offset is beyond the end of the log. ``lag_s`` is how long ago
-    the first record that is not consumed was appended, 0 when there is none, with milliseconds.
+    ``lag`` is in messages; below 0 if the committed offset is beyond the end of the log. ``lag_s`` is how long ago the
+    first unconsumed record was appended, with milliseconds; 0 if there is none.
     """
     return [_row(key, committed.get(key), ends.get(key), owners.get(key)) for key in sorted({*committed, *owners})]
 

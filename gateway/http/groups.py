@@ -1,11 +1,11 @@
-"""What the group coordinators tell beside Kafka's APIs, as JSON over HTTP.
+"""What the group coordinators report beside Kafka's APIs, as JSON over HTTP.
 
 ``GET /v1/groups/history?group=G&limit=N``: the last rebalances of a group.
-``GET /v1/groups/waiting``: the rebalances that wait for somebody now, of all groups.
+``GET /v1/groups/waiting``: the rebalances in progress that wait for a member, of all groups.
 
-Nothing is changed by asking, and no coordinator is started by it: a partition that was never used has no groups.
-An error is ``{"error": TEXT}``: 400 for what cannot be asked, 404 for a group that does not exist, 503 while the
-coordinator is down or does not answer in time, 500 when it fails.
+Requests change nothing and start no coordinator: a partition that was never used has no groups. An error is
+``{"error": TEXT}``: 400 for an invalid request, 404 for a group that does not exist, 503 while the coordinator is down
+or does not respond in time, 500 if it fails.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REQUEST_TIMEOUT_S = 5.0
 
 
 class Failed(Exception):
-    """The HTTP answer is this status and text."""
+    """The HTTP response has this status and text."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -53,7 +53,7 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
 def as_json(
     route: Callable[[web.Request], Awaitable[dict[str, Any]]],
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """The route's answer, or its failure, as a JSON response."""
+    """The route's response, or its failure, as JSON."""
 
     async def handle(request: web.Request) -> web.Response:
         try:
@@ -69,7 +69,7 @@ def _dumps(value: Any) -> str:
 
 
 def required(request: web.Request, name: str) -> str:
-    """The query parameter. Failed (400) without it, or if it is empty."""
+    """The query parameter. Failed (400) if it is missing or empty."""
     value = request.query.get(name)
     if not value:
         raise Failed(400, f"the parameter {name} is missing")
@@ -84,7 +84,7 @@ def _limit(request: web.Request) -> int:
 
 
 async def ask_coordinator(gateway: Gateway, group: str, question: dict[str, Any]) -> dict[str, Any]:
-    """What the group's coordinator answers. Failed when it refuses, is down or does not answer in time."""
+    """The response of the group's coordinator. Failed if it refuses, is down or does not respond in time."""
     answer = await from_coordinator(gateway, group, lambda channel: channel.ask(question))
     if "error" in answer:
         raise refused(answer)
@@ -92,7 +92,7 @@ async def ask_coordinator(gateway: Gateway, group: str, question: dict[str, Any]
 
 
 async def from_coordinator(gateway: Gateway, group: str, ask: Callable[[Channel], Awaitable[T]]) -> T:
-    """What the channel to the group's coordinator is asked. Failed (404, 503) when it is not there or silent."""
+    """Send a request on the channel to the group's coordinator. Failed (404, 503) if it is missing or silent."""
     partition = gateway.partition_of(group)
     if partition not in gateway.view.offsets:
         raise Failed(404, f"unknown group {group}")
@@ -108,15 +108,15 @@ async def from_coordinator(gateway: Gateway, group: str, ask: Callable[[Channel]
 
 
 def refused(answer: Mapping[str, Any]) -> Failed:
-    """What HTTP says where an actor answers ``{"error": TEXT}``."""
+    """The HTTP error for an actor's response ``{"error": TEXT}``."""
     text = str(answer["error"])
     return Failed(404 if text.startswith("unknown group") else 500, text)
 
 
 def merged(answers: Answers, missing: list[int]) -> dict[str, Any]:
-    """Their lists one after the other, by name; ``partial`` when partitions are missing, which are named.
+    """Their lists concatenated, by name; ``partial`` if partitions are missing, which are named.
 
-    Failed (503) if nobody answered who was asked.
+    Failed (503) if none of the queried actors responded.
     """
     if missing and not answers:
         raise Failed(

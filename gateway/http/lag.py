@@ -1,7 +1,7 @@
-"""``GET /v1/groups/lag?group=G``: how far the group is behind, in messages and in seconds, as JSON.
+"""``GET /v1/groups/lag?group=G``: the lag of the group, in messages and in seconds, as JSON.
 
 ``{"group": G, "state": Kafka's name, "partitions": [...]}`` with the rows of :mod:`muster.gateway.http.group_lag`.
-Where a log does not answer, its partitions have no end. Errors are those of :mod:`muster.gateway.http.groups`.
+If a log does not respond, its partitions have no end. Errors are those of :mod:`muster.gateway.http.groups`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DEAD = "Dead"
 _NOT_COMMITTED = -1
 _REQUEST_TIMEOUT_S = 5.0
 _CONTEXT = envelope.write_context("", "", "")
-"""A gateway that asks for all offsets of a group, which no consumer does: it is not taken for one."""
+"""The context of a gateway that fetches all offsets of a group, as no consumer does: it is not taken for one."""
 
 
 def add_routes(app: web.Application, gateway: Gateway) -> None:
@@ -43,7 +43,7 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
 
 
 async def lag_of(gateway: Gateway, group: str) -> dict[str, Any]:
-    """The answer of the route. Failed when no such group, or its coordinator does not answer."""
+    """The route's response. Failed if there is no such group, or its coordinator does not respond."""
     (described,), (fetched,) = await asyncio.gather(_describe(gateway, group), _committed(gateway, group))
     committed = {
         (topic.name, partition.partition_index): partition.committed_offset
@@ -69,7 +69,7 @@ async def _committed(gateway: Gateway, group: str) -> Any:
 
 
 async def _ask_coordinator(gateway: Gateway, group: str, api_key: int, version: int, body: dict[str, Any]) -> Any:
-    """The answer to one of Kafka's requests about one group, as an entity. Failed if there is none, or an error."""
+    """The response to one of Kafka's requests about one group, as an entity. Failed if there is none, or an error."""
     request = codec.encode_request(api_key, version, 0, None, body)
     frame = await from_coordinator(gateway, group, lambda channel: channel.call(_CONTEXT, request))
     _, answer = codec.decode_response(api_key, version, frame)
@@ -80,7 +80,7 @@ async def _ask_coordinator(gateway: Gateway, group: str, api_key: int, version: 
 
 
 def _owners(described: Any) -> dict[Key, Owner]:
-    """Members of another protocol type than consumer own no partitions."""
+    """The owners of partitions; members of another protocol type than consumer own none."""
     if described.protocol_type != PROTOCOL_TYPE:
         return {}
     return {
@@ -91,7 +91,7 @@ def _owners(described: Any) -> dict[Key, Owner]:
 
 
 async def _ends(gateway: Gateway, wanted: dict[Key, int]) -> dict[Key, End]:
-    """Of the logs that answer; ``wanted`` are the offsets whose append times are asked for."""
+    """The ends in the logs that respond; ``wanted`` are the offsets whose append times are needed."""
     asked: dict[Actor, list[Key]] = {}
     for name, partition in wanted:
         topic = gateway.view.topics.get(name)

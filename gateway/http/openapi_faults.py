@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 description of the fault API; what a fault is comes from the union that checks it."""
+"""The OpenAPI 3.1 description of the fault API; the schema of a fault comes from the union that validates it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COUNT = {"type": "integer", "minimum": 0}
 
 @cache
 def document() -> dict[str, Any]:
-    """The whole description; do not change it."""
+    """The whole description; do not modify it."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -172,7 +172,7 @@ def _steps(kinds: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class _Schema(GenerateJsonSchema):
-    """Fields that may be left out are not said to be null as well, nor is every one given a title."""
+    """Optional fields are not described as nullable, and not every field gets a title."""
 
     def nullable_schema(self, schema: Any) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])

@@ -1,4 +1,4 @@
-"""The gateway's HTTP side, in its own event loop: /metrics for Prometheus, /healthz, and what is told of groups."""
+"""The gateway's HTTP server, in its own event loop: /metrics for Prometheus, /healthz, and the APIs about groups."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _limited_log = LimitedLog(_http_log)
 
 
 class PortTaken(OSError):
-    """Something else listens on the port that was asked for."""
+    """Another process listens on the requested port."""
 
 
 def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web.Application:
-    """Everything that a gateway serves over HTTP. ``reconciler`` asks how the reconciler is."""
+    """Everything that a gateway serves over HTTP. ``reconciler`` fetches the reconciler's status."""
 
     async def told() -> tuple[Section, ...]:
         groups, mapping = await asyncio.gather(scrape(gateway), asked(reconciler, gateway.view, gateway.id))
@@ -53,11 +53,11 @@ def make_app(
     is_serving: Callable[[], bool],
     told: Callable[[], Awaitable[tuple[Section, ...]]] | None = None,
 ) -> web.Application:
-    """An app with GET /metrics and GET /healthz; others may add their routes before it is started.
+    """An app with GET /metrics and GET /healthz; callers may add routes before it is started.
 
-    /metrics answers in the format that Accept asks for: OpenMetrics, else Prometheus' text format 0.0.4. It has what
-    the gateway counted, and what actors told, which ``told`` finds.
-    /healthz answers 200 while the gateway serves Kafka clients, else 503.
+    /metrics responds in the format that Accept requests: OpenMetrics, else Prometheus' text format 0.0.4. It has what
+    the gateway counted, and what actors reported, which ``told`` fetches.
+    /healthz responds 200 while the gateway serves Kafka clients, else 503.
     """
 
     async def metrics(request: web.Request) -> web.Response:
@@ -80,7 +80,7 @@ def make_app(
 
 
 async def start_http(app: web.Application, host: str, port: int) -> tuple[web.AppRunner, int]:
-    """Serve the app; returns the runner, whose ``cleanup()`` ends it, and the port. Port 0 takes a free one.
+    """Serve the app. Returns the runner, whose ``cleanup()`` ends it, and the port. Port 0 takes a free one.
 
     :raises PortTaken: the port is in use.
     :raises OSError: the host is not an address of this machine, or the port is not permitted.
@@ -102,7 +102,7 @@ async def start_http(app: web.Application, host: str, port: int) -> tuple[web.Ap
 
 
 def _in_one_line(record: logging.LogRecord) -> bool:
-    """What a client sent that is no HTTP is no failure of ours: a line without a traceback, and of many only some."""
+    """Input that is not HTTP is no failure of ours: one line without a traceback, and only some of many are logged."""
     error = record.exc_info[1] if record.exc_info else None
     if not isinstance(error, HttpProcessingError):
         return True

@@ -1,4 +1,4 @@
-"""Why a client's connection is closed, for the log and for /metrics."""
+"""The reasons for closing a client's connection, for the log and for /metrics."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Cause(StrEnum):
 
 
 class Complaint(NamedTuple):
-    """What the log says of a connection that is closed."""
+    """What the log says about a connection that is closed."""
 
     cause: Cause
     text: str
     about: str = ""
-    """Which of Kafka's APIs, if one: complaints of one cause about several of them are limited one by one."""
+    """The Kafka API concerned, if any: complaints with one cause are rate-limited for each API separately."""
 
 
 class BadRequest(ValueError):
-    """The connection cannot go on: what came is no request that this gateway serves."""
+    """The connection cannot continue: the input is no request that this gateway serves."""
 
     def __init__(self, cause: Cause, text: str, about: str = "") -> None:
         super().__init__(text)

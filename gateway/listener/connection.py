@@ -1,4 +1,4 @@
-"""One Kafka client's connection: frames in, answers out in the order of the requests."""
+"""One Kafka client's connection: it reads frames, and writes the responses in the order of the requests."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ log = logging.getLogger(__name__)
 
 
 PIPELINE_LIMIT = 256
-"""Requests of one connection that are served at a time; the next ones wait, and no more are read."""
+"""The most requests of one connection in service at a time; later ones wait, and no more are read."""
 _CLOSE_S = 5.0
-"""How long a connection that is closed may take to be sent what is queued for it."""
+"""How long a closing connection may take to send what is queued for it."""
 _REASON_CHARS = 300
 _BARE_TOKEN = codec.Header(SASL_AUTHENTICATE, 0, 0, None, 0)
-"""Stands for the header of a frame that has none: a SASL token after SaslHandshake v0."""
+"""The header of a frame that has none: a SASL token after SaslHandshake v0."""
 _HOW_TO_AUTHENTICATE = "; set security.protocol=SASL_PLAINTEXT and sasl.mechanism in the client"
 _HTTP_METHODS = frozenset((b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"PRI "))
 
 
 class _Slot(NamedTuple):
-    """A request that is served, and the answer that is to come."""
+    """A request in service, and the task of its response."""
 
     call: Call
     task: asyncio.Task[Reply | None]
@@ -43,15 +43,15 @@ class _Slot(NamedTuple):
 class Connection(asyncio.Protocol):
     """Serves one client; all methods run on the event loop.
 
-    What it holds in memory is bounded: requests by PIPELINE_LIMIT and socket.request.max.bytes, answers
-    because none is begun while the client does not take those that it has, and large ones one at a time.
+    Its memory is bounded: requests by PIPELINE_LIMIT and socket.request.max.bytes; responses because none is started
+    while the client does not take those it has, and large ones only one at a time.
     """
 
     def __init__(self, gateway: Gateway, number: int) -> None:
         self.gateway = gateway
         self.id = f"{gateway.id}-{number}"
         self.host = ""
-        """Of the client: behind a load balancer that says so (PROXY protocol) not the connection's own."""
+        """The client's host: behind a load balancer that sends it (PROXY protocol), not the connection's own."""
         self.port = 0
         self.principal = ANONYMOUS
         self.context = b""
@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
         if self.sasl is not None:
             self._framer.limit_bytes = min(MAX_FRAME_BYTES, gateway.config.socket_request_max_bytes)
         self._proxy_header: bytes | None = b"" if gateway.config.proxy_protocol_enable else None
-        """What has come of the header that is awaited; None: nothing is."""
+        """The part of the awaited header that has arrived; None if none is awaited."""
         self._transport: asyncio.Transport | None = None
         self._closing: asyncio.TimerHandle | None = None
         self._frames: deque[bytes] = deque()
@@ -73,12 +73,12 @@ class Connection(asyncio.Protocol):
         self._is_reading = True
         self._refused: Complaint | None = None
         self.late_produces = 0
-        """Produce requests that wait for a view that has their topics; later ones wait behind them."""
+        """Produce requests that wait for a view with their topics; later ones wait behind them."""
         self.late_turn = asyncio.Lock()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         peer = transport.get_extra_info("peername")
-        if peer is None:  # reset by the client before it was accepted; uvloop tells nothing of it
+        if peer is None:  # reset by the client before it was accepted; uvloop does not report it
             cast(asyncio.Transport, transport).abort()
             return
         self._transport = cast(asyncio.Transport, transport)  # uvloop has a class of its own
@@ -90,14 +90,14 @@ class Connection(asyncio.Protocol):
         self.context = envelope.write_context(self.host, self.id, self.principal)
 
     def authenticated(self, user: str) -> None:
-        """From now on the client is that user, and may ask everything."""
+        """From now on the client is that user and may send any request."""
         self.principal = self.attribution.principal = f"User:{user}"
         self.context = envelope.write_context(self.host, self.id, self.principal)
         self._framer.limit_bytes = self.gateway.config.socket_request_max_bytes
         log.info("connection %s of %s:%d is %s", self.id, self.host, self.port, self.principal)
 
     def refuse(self, cause: Cause, text: str) -> None:
-        """Close once everything that was asked before is answered; nothing else is taken."""
+        """Close once all earlier requests are answered; no more are accepted."""
         self._refuse(Complaint(cause, text))
 
     def _refuse(self, complaint: Complaint) -> None:
@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
         self._admit()
 
     def _behind_proxy_header(self, data: bytes) -> bytes:
-        """The client's own bytes, once the header is there that tells where it is. BadHeader."""
+        """The client's own bytes, once the header with the client's address is complete. Raises BadHeader."""
         if self._proxy_header is None:
             return data
         self._proxy_header += data
@@ -139,9 +139,9 @@ class Connection(asyncio.Protocol):
         return rest
 
     def _admit(self) -> None:
-        """Start what may be started, in order; read on only when nothing is left.
+        """Start the requests that may start, in order; read more only when none is left.
 
-        A request that is refused closes the connection after those before it were answered, as in Kafka.
+        A refused request closes the connection after those before it have been answered, as in Kafka.
         """
         while self._frames and self._has_room(frame := self._frames[0]):
             try:
@@ -158,7 +158,7 @@ class Connection(asyncio.Protocol):
             self.close(self._refused)
 
     def _has_room(self, frame: bytes) -> bool:
-        """Whether one more request may be served. One alone always may, whatever its size."""
+        """Whether one more request may be served. A single request always may, whatever its size."""
         held_bytes = self._slots_bytes + len(frame)
         if self.sasl is not None and not self.sasl.is_complete and self._slots:
             return False
@@ -168,7 +168,7 @@ class Connection(asyncio.Protocol):
         )
 
     def _has_to_wait(self, known: Api) -> bool:
-        """For an answer to a request before it: nothing is started behind a change, so that is the last one."""
+        """Whether it must wait for an earlier response; nothing starts behind a change, so only the last can be one."""
         if not self._slots:
             return False
         return _api_of(self._slots[-1]).is_change or (known.is_large and self._owes_large())
@@ -204,7 +204,7 @@ class Connection(asyncio.Protocol):
         task.add_done_callback(self._served)
 
     async def _serve(self, call: Call) -> Reply | None:
-        """The answer; BadRequest, and nothing else, when the connection cannot go on."""
+        """The response; only BadRequest is raised, if the connection cannot continue."""
         known = APIS[call.header.api_key]
         started_s = time.perf_counter()
         outcome = "CLOSED"
@@ -236,7 +236,7 @@ class Connection(asyncio.Protocol):
 
     def _served(self, task: asyncio.Task[Reply | None]) -> None:
         if not task.cancelled():
-            task.exception()  # looked at, or asyncio reports it when the connection is gone before its turn comes
+            task.exception()  # retrieved, or asyncio logs it if the connection is lost before its turn
         while self._slots and self._slots[0].task.done():
             call, done = self._slots.popleft()
             self._slots_bytes -= len(call.frame)
@@ -259,7 +259,7 @@ class Connection(asyncio.Protocol):
         self._ready.append(reply)
 
     def _answer(self) -> None:
-        """Send what is ready; if the client takes it, go on with what waits."""
+        """Send what is ready; then, if the client takes it, start the requests that wait."""
         self._flush()
         self._admit()
 
@@ -267,7 +267,7 @@ class Connection(asyncio.Protocol):
         ready, self._ready = self._ready, []
         if not ready or self._transport is None or self._closing is not None:
             return
-        if self._transport.is_closing():  # a write has failed: what is handed over now is dropped, so it is not counted
+        if self._transport.is_closing():  # a write has failed: what is written now is dropped, so it is not counted
             return
         self.last_active_s = time.monotonic()
         for reply in ready:
@@ -279,7 +279,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def waiting(self) -> bool:
-        """Whether a request has no answer yet."""
+        """Whether a request has no response yet."""
         return bool(self._slots or self._frames)
 
     def pause_writing(self) -> None:
@@ -299,7 +299,7 @@ class Connection(asyncio.Protocol):
             (self._transport.resume_reading if read else self._transport.pause_reading)()
 
     def close(self, complaint: Complaint | None = None) -> None:
-        """Close after what is ready; with a complaint, the log names the client and the reason."""
+        """Close after sending what is ready; with a complaint, the log names the client and the reason."""
         if self._transport is None or self._closing is not None:
             return
         if complaint is not None:
@@ -310,7 +310,7 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     def _give_up(self) -> None:
-        """No request of this client is answered from now on."""
+        """Give up all requests of this client; none is answered from now on."""
         slots, self._slots = self._slots, deque()
         for slot in slots:
             slot.task.cancel()
@@ -337,9 +337,9 @@ def _api_of(slot: _Slot) -> Api:
 
 
 def _no_frame(error: FrameTooLarge, protocol: str) -> Complaint:
-    """What to do about it, where the first bytes of the "frame" tell what the client speaks.
+    """The complaint, with advice if the first bytes of the "frame" show what the client speaks.
 
-    ``protocol`` is the listener's, in the words of ``security.protocol``.
+    ``protocol`` is the listener's, as a value of ``security.protocol``.
     """
     start = error.size.to_bytes(4, "big", signed=True)
     if start[:2] == b"\x16\x03":

@@ -1,4 +1,4 @@
-"""What a gateway asks of the controller."""
+"""The requests that a gateway sends to the controller."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from muster.actors.controller.admin import NewTopic, TopicOutcome
 
 
 class Controller(Protocol):
-    """What a gateway asks of the controller. Each raises ControllerUnavailable when nobody answers in time.
+    """The requests that a gateway sends to the controller. Each raises ControllerUnavailable without a timely response.
 
-    A change is in the view with the order that comes back, or a later one.
+    A change is in the view with the returned order, or in a later one.
     """
 
     async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool) -> list[TopicOutcome]: ...
@@ -25,4 +25,4 @@ class Controller(Protocol):
 
 
 class ControllerUnavailable(ConnectionError):
-    """The controller is down or restarting; the request can be tried again."""
+    """The controller is down or restarting; the request can be retried."""

@@ -1,4 +1,4 @@
-"""The gateway's connections to the actors that own partitions: one channel each, kept up."""
+"""The gateway's connections to the actors that own partitions: one channel each, reconnected when lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Key = tuple[str, int]
 
 
 class Forwarder:
-    """Follows the cluster view: connects to every actor in it, again and again while it is in it."""
+    """Follows the cluster view: connects to every actor in it, and reconnects while the actor is in it."""
 
     def __init__(self, node_id: str, on_updates: OnUpdates) -> None:
         self._node_id = node_id
@@ -34,11 +34,11 @@ class Forwarder:
         return self._usable(("log", index))
 
     def offsets(self, partition: int) -> Channel | None:
-        """The channel to ``offsets-<partition>``, or None while it is down or was never started."""
+        """The channel to ``offsets-<partition>``, or None while it is down or if it was never started."""
         return self._usable(("offsets", partition))
 
     def coordinators(self) -> list[Channel]:
-        """The channels to all offsets partitions that were started. ChannelLost while one of them is down."""
+        """The channels to all offsets partitions that were started. Raises ChannelLost while one of them is down."""
         channels = [self._usable(key) for key in self._wanted if key[0] == "offsets"]
         if None in channels:
             raise ChannelLost("a coordinator is down")
@@ -49,7 +49,7 @@ class Forwarder:
         return channel if channel is not None and channel.usable else None
 
     def follow(self, view: ClusterView) -> None:
-        """Connect to what the view names, drop what it does not."""
+        """Connect to the actors that the view names, and disconnect from the others."""
         wanted = {**_endpoints("log", view.logs), **_endpoints("offsets", view.offsets)}
         for key in list(self._keepers):
             if wanted.get(key) != self._wanted.get(key):
@@ -88,12 +88,12 @@ class Forwarder:
             log.warning("lost %s-%d", *key)
             if asyncio.get_running_loop().time() - began_s > _LAST_RETRY_S:
                 pause_s = _FIRST_RETRY_S
-            else:  # it may be lost each time, for the same reason
+            else:  # it may be lost each time for the same reason
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LAST_RETRY_S)
 
     async def until(self, ready: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until ``ready()`` holds, looked at after every change of a channel; False after the timeout."""
+        """Wait until ``ready()`` holds, checked after every change of a channel; False after the timeout."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         while not ready():
             left_s = deadline - asyncio.get_running_loop().time()

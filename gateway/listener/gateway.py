@@ -35,34 +35,34 @@ class ClientConnection(Protocol):
 
     id: str
     host: str
-    """Of the client, as is ``port``."""
+    """The client's host; ``port`` is the client's, too."""
     port: int
     principal: str
     context: bytes
-    """Who the client is, as actors are told of it."""
+    """The client's identity, as sent to actors."""
     sasl: SaslSession | None
     attribution: ConnectionState
     last_active_s: float
     late_produces: int
-    """Produce requests that wait for a view that has their topics; later ones wait behind them."""
+    """Produce requests that wait for a view with their topics; later ones wait behind them."""
     late_turn: asyncio.Lock
 
     @property
     def waiting(self) -> bool:
-        """Whether a request of it is being served."""
+        """Whether one of its requests is being served."""
 
     def authenticated(self, user: str) -> None:
-        """It is that user's from now on."""
+        """The connection is that user's from now on."""
 
     def refuse(self, cause: Cause, text: str) -> None:
-        """Close it when what came before is answered."""
+        """Close it once all earlier requests are answered."""
 
     def close(self, complaint: Complaint | None = None) -> None:
         """Close it once what is queued for it is sent."""
 
 
 class RequestFaults(Protocol):
-    """What is done to requests on purpose (:class:`muster.gateway.faults.injection.GatewayFaults`)."""
+    """The faults that are injected into requests (:class:`muster.gateway.faults.injection.GatewayFaults`)."""
 
     def followed(self, view: ClusterView) -> None: ...
     async def serve(self, call: Any, api: str, handler: Any) -> Any: ...
@@ -85,7 +85,7 @@ class Gateway:
         self.id = gateway_id
         self.started_with = config
         self.config = in_force(config, view.configs, gateway_id)
-        """What holds now; what was altered is in the view."""
+        """The configuration in force; alterations come with the view."""
         self.group_config = group_config(self.config)
         self.controller = controller
         self.account = account
@@ -95,14 +95,14 @@ class Gateway:
         self.forwarder = Forwarder(node_id, self._heard)
         self.connections: dict[str, ClientConnection] = {}
         self.audit_report = Report()
-        """The last that the audit told."""
+        """The latest report of the audit."""
         self.complaints = LimitedLog(logging.getLogger("muster.gateway.listener.connection"))
-        """Of connections; what a client sends must not flood the log."""
+        """The log of connections; clients must not be able to flood it."""
         self.faults: RequestFaults | None = None
-        """Set before the gateway listens where fault injection is enabled."""
+        """Set before the gateway listens, if fault injection is enabled."""
         self._producer_ids = ProducerIds(controller.producer_ids)
         self.limited_log = LimitedLog(log)
-        """What else clients can cause."""
+        """The log of other events that clients can cause."""
         self._activating: dict[int, asyncio.Task[None]] = {}
         self._view_changed = asyncio.Event()
         self._hearing: asyncio.Task[None] | None = None
@@ -126,7 +126,7 @@ class Gateway:
             self.account.closed(connection.attribution)
 
     def follow(self, view: ClusterView) -> None:
-        """Take a newer view; an older one is ignored."""
+        """Apply a newer view; an older one is ignored."""
         if view.order <= self.view.order:
             return
         self.view = view
@@ -162,14 +162,14 @@ class Gateway:
             self.account.updates(updates, now_ms())
 
     def _hear(self) -> None:
-        """Tell the books up to when they know all that coordinators said. What asks meanwhile comes next."""
+        """Report to the account when all that coordinators sent has arrived. Calls meanwhile cause one more round."""
         if self._hearing is not None and not self._hearing.done():
             self._hears_again = True
         else:
             self._hearing = asyncio.get_running_loop().create_task(self._ask_coordinators())
 
     async def _ask_coordinators(self) -> None:
-        """A coordinator tells what it decides before it answers anything later: so an answer says that all came."""
+        """A coordinator sends its decisions before any later response: so a response shows that all of them arrived."""
         self._hears_again = True
         while self._hears_again:
             self._hears_again, asked_ms = False, now_ms()
@@ -183,7 +183,7 @@ class Gateway:
             await asyncio.sleep(_HEAR_AGAIN_S)
 
     def topic(self, name: str | None, topic_id: UUID | None) -> Topic | None:
-        """The topic by name or, where the request has none, by id."""
+        """The topic by name or, if the request has none, by id."""
         if name:
             return self.view.topics.get(name)
         return self.view.topic_by_id(topic_id) if topic_id else None
@@ -194,7 +194,7 @@ class Gateway:
         return partition_for(group_id, topic.partitions if topic else self.config.offsets_topic_num_partitions)
 
     def activate(self, partition: int) -> asyncio.Task[None]:
-        """Have the partition's actor started; asks the controller once, however many wait."""
+        """Have the partition's actor started; one request to the controller, however many wait."""
         task = self._activating.get(partition)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._activate(partition))
@@ -210,7 +210,7 @@ class Gateway:
             self.limited_log.warning("start", actor, "%s cannot be started now: %s", actor, error)
 
     async def coordinator_ready(self, partition: int, timeout_s: float) -> bool:
-        """Whether the partition's actor is there, started if it was not; waits for it."""
+        """Wait until the partition's actor is connected, starting it if necessary. Returns whether it is."""
         if self.forwarder.offsets(partition) is not None:
             return True
         if self.view.offsets.get(partition) is None:
@@ -218,11 +218,11 @@ class Gateway:
         return await self.forwarder.until(lambda: self.forwarder.offsets(partition) is not None, timeout_s)
 
     async def next_producer_id(self) -> int:
-        """An id that no other producer of this cluster has or had. ControllerUnavailable."""
+        """An id that no other producer of this cluster has or had. Raises ControllerUnavailable."""
         return await self._producer_ids.next()
 
     async def stop(self) -> None:
-        """Close the connections that are there, and all that serves them."""
+        """Close the open connections and everything that serves them."""
         if self._hearing is not None:
             self._hearing.cancel()
         self._producer_ids.stop()

@@ -1,4 +1,4 @@
-"""The producer ids that one gateway gives out: a block of the controller's at a time, the next one asked for early."""
+"""The producer ids that one gateway assigns: one block of the controller's at a time, the next one requested early."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ class ProducerIds:
     """While ids are left, new idempotent producers need neither the controller nor ZooKeeper."""
 
     def __init__(self, next_block: Callable[[], Awaitable[range]]) -> None:
-        """``next_block`` gives ids that nobody had before; what it raises, :meth:`next` raises when no id is left."""
+        """``next_block`` returns unused ids. If it raises and no id is left, :meth:`next` raises the same."""
         self._next_block = next_block
         self._ids: deque[int] = deque()
         self._filling: asyncio.Task[None] | None = None
 
     def prepare(self) -> None:
-        """Have a block ready before it is needed; does not wait."""
+        """Request a block before it is needed; does not wait."""
         self._fill()
 
     def stop(self) -> None:
-        """Ask no more; a block that is on its way is lost, as blocks may be."""
+        """Send no more requests; a block in flight is lost, as blocks may be."""
         if self._filling is not None:
             self._filling.cancel()
 
@@ -48,4 +48,4 @@ class ProducerIds:
     def _filled(self, filling: asyncio.Task[None]) -> None:
         self._filling = None
         if not filling.cancelled():
-            filling.exception()  # who waits is told; asyncio need not report it
+            filling.exception()  # the callers that wait get it; asyncio need not report it

@@ -1,9 +1,9 @@
-"""The PROXY protocol, version 2: who the client is, as a load balancer in front of the gateway tells it.
+"""The PROXY protocol, version 2: the client's address, as sent by a load balancer in front of the gateway.
 
 HAProxy's specification (proxy-protocol.txt, section 2.2): a binary header before the first byte of the client. TCP
 over IPv4 and IPv6 give the client's address; LOCAL (the balancer's own health check) and UNSPEC leave the
-connection's own; TLVs are passed over. Version 1, which is text, is refused: no balancer has it alone. Whoever may
-connect may claim any address, so such a listener is for the balancers alone.
+connection's own; TLVs are skipped. Version 1, which is text, is refused: no balancer supports it alone. Any client
+that can connect can claim any address, so such a listener is for the balancers alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 VERSION_1 = b"PROXY "
 MAX_BYTES = 4096
-"""Longest header that is read. 52 bytes are addresses, the rest TLVs; the format would allow 64 KiB."""
+"""The longest header that is read. 52 bytes are addresses, the rest TLVs; the format would allow 64 KiB."""
 
 _FIXED = struct.Struct("!12sBBH")
 _VERSION = 2
@@ -25,7 +25,7 @@ _ADDRESSES = {_TCP4: struct.Struct("!4s4sHH"), _TCP6: struct.Struct("!16s16sHH")
 
 
 class BadHeader(ValueError):
-    """What came is no header, or one that is not understood; the specification says to drop the connection."""
+    """The input is no header, or not an understood one; the specification requires the connection to be dropped."""
 
 
 class Source(NamedTuple):
@@ -38,13 +38,13 @@ class Source(NamedTuple):
 
 class Header(NamedTuple):
     source: Source | None
-    """None: the connection's own."""
+    """None: the address of the connection itself."""
     size_bytes: int
-    """What follows belongs to the client."""
+    """The bytes after these belong to the client."""
 
 
 def read_header(data: bytes) -> Header | None:
-    """The header that ``data`` starts with, None while it is not whole. BadHeader as soon as it is none."""
+    """The header at the start of ``data``; None while it is incomplete. Raises BadHeader as soon as it is invalid."""
     if not SIGNATURE.startswith(data[: len(SIGNATURE)]):
         raise BadHeader(_what_else(data))
     if len(data) < _FIXED.size:

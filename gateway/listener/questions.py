@@ -1,4 +1,4 @@
-"""Asking many actors one question beside Kafka's APIs, with a deadline for all of them."""
+"""Queries to many actors at once, beside Kafka's APIs, with one deadline for all of them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from muster.gateway.listener.gateway import Gateway
 log = logging.getLogger(__name__)
 
 Answers = dict[int, dict[str, Any]]
-"""By offsets partition, or by log actor."""
+"""By offsets partition or log actor."""
 
 
 async def ask_all(
     gateway: Gateway, question: dict[str, Any], timeout_s: float, partitions: Iterable[int] | None = None
 ) -> tuple[Answers, list[int]]:
-    """Ask the actors of these offsets partitions, or of all that were ever started, at once.
+    """Query the actors of these offsets partitions, or of all that were ever started, at once.
 
-    Gives the answers, and the partitions that gave none in time, are down or refused.
+    Returns the responses, and the partitions that did not respond in time, are down, or refused.
     """
     wanted = sorted(gateway.view.offsets if partitions is None else partitions)
     channels = {partition: gateway.forwarder.offsets(partition) for partition in wanted}
@@ -30,7 +30,7 @@ async def ask_all(
 
 
 async def ask_logs(gateway: Gateway, question: dict[str, Any], timeout_s: float, logs: Iterable[int]) -> Answers:
-    """The same of log actors, by their index; who gave no answer in time is left out."""
+    """The same for log actors, by index; those that did not respond in time are left out."""
     return await _ask(question, timeout_s, "log", {index: gateway.forwarder.log(index) for index in logs})
 
 

@@ -1,4 +1,4 @@
-"""Which Kafka APIs the gateway serves. ApiVersions answers from this table, so it cannot lie."""
+"""The Kafka APIs that the gateway serves. ApiVersions responds from this table, so the two cannot differ."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.gateway.listener.gateway import ClientConnection, Gateway
 
 
 class Reply(NamedTuple):
-    """A response frame without its size, and what to do when it is handed to the socket."""
+    """A response frame without its size, and the callback for when it is written to the socket."""
 
     frame: bytes
     on_sent: Callable[[], None] | None = None
@@ -29,7 +29,7 @@ class Call:
     _entity: Any = field(default=None, init=False)
 
     def entity(self) -> Any:
-        """The request as kio's entity of its own version; decoded once. codec.UndecodableRequest."""
+        """The request as kio's entity of its own version, decoded once. Raises codec.UndecodableRequest."""
         if self._entity is None:
             codec.check_request(self.header, self.frame)
             self._entity = codec.decode_request(self.header, self.frame)
@@ -41,21 +41,21 @@ class Call:
         return Reply(codec.encode_response(header.api_key, header.api_version, header.correlation_id, body))
 
     def reply_joined(self, body: dict[str, Any], elements: Sequence[bytes]) -> Reply:
-        """The same, ending with an array of elements of ``codec.split_response``, which ``body`` has empty."""
+        """The same, ending with an array of elements of ``codec.split_response``, which is empty in ``body``."""
         header = self.header
         frame = codec.join_response(header.api_key, header.api_version, header.correlation_id, body, elements)
         return Reply(frame)
 
 
 Handler = Callable[[Call], Awaitable[Reply | None]]
-"""Answers a call; None where Kafka sends no response. Handlers of one connection start in the order of
-its requests and may run side by side; the connection sends their answers in that order. What must keep
-its order (Produce) is forwarded before the first await; what others may ask about goes alone (``is_change``)."""
+"""Handles a call; returns None where Kafka sends no response. Handlers of one connection start in the order of its
+requests and may run concurrently; the connection sends their responses in that order. What must keep its order
+(Produce) is forwarded before the first await; what other requests may depend on is served alone (``is_change``)."""
 
 
 ErrorBody = Callable[[Call, ErrorCode], dict[str, Any]]
-"""The body of a response with this error: of every item of the request where the API has errors of items, since clients
-act on those, else of the whole request. BadRequest where there is no response that could carry it."""
+"""The body of a response with this error: for every item of the request if the API has errors of items, since clients
+act on those, else for the whole request. Raises BadRequest if no response can carry it."""
 
 INJECTED = "injected by a fault"
 """The error message of an :data:`ErrorBody`, in the APIs that have one."""
@@ -68,16 +68,16 @@ class Api:
     """As in the protocol guide, for logs and metrics."""
     versions: range
     left_out: str
-    """Why versions that kio has are not served; empty where all are."""
+    """Why versions that kio has are not served; empty if all are."""
     handler: Handler
     error_body: ErrorBody
     is_evidence: bool
     """Only a consumer of the group sends it, so its connection works for the group that it names."""
     is_large: bool
-    """Its answers may be of fetch.max.bytes: a connection serves one of them at a time."""
+    """Responses may have fetch.max.bytes: a connection serves one such request at a time."""
     is_change: bool
-    """An administrative change. What comes behind it on its connection is served when it is answered: a Kafka broker
-    serves a connection's requests one after the other, and admin clients create a topic, list topics without waiting in
+    """An administrative change. Later requests of its connection are served once it is answered: a Kafka broker serves
+    a connection's requests one after the other, and admin clients create a topic, then list topics without waiting in
     between, and expect to find it."""
 
 
@@ -97,7 +97,7 @@ def api(
 ) -> Callable[[Handler], Handler]:
     """Register a handler for an API; the arguments are the fields of :class:`Api`.
 
-    Without ``versions`` all that kio has are served. ValueError if they are not and ``left_out`` does not say why.
+    Without ``versions``, all that kio has are served. ValueError if not all are and ``left_out`` does not say why.
     """
     known = codec.versions_of(key)
     served = versions or known

@@ -1,4 +1,4 @@
-"""Where the streams of a gateway's clients ended that died or was stopped: where their next connections go on."""
+"""The offsets where streams ended when a gateway died or stopped, from which clients' next connections continue."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from muster.actors.tables.schemas.samples import SAMPLES
 from muster.gateway.attribution.account import End
 
 RECENT_MS = 60_000
-"""How long before the start a stream may have ended to be gone on with."""
+"""How long before the start a stream may have ended to be continued."""
 _COLUMNS = ("group", "member_id", "host", "client_id", "topic", "partition", "last_ts", "last_offset")
 
 
 def ends(storage: Path, gateway: int, *, now_ms: int, flush_ms: int) -> list[End]:
-    """Of each group's client and partition, the end of what that gateway sent last, from the table of samples.
+    """For each group's client and partition, the end of what that gateway last sent, from the table of samples.
 
-    ``flush_ms``: how long a sample may go on, so how much earlier than it ended it may have begun. TableDamaged names a
+    ``flush_ms``: the longest duration of a sample, so how long before its end it may have begun. TableDamaged names a
     file that cannot be read.
     """
     table = read(storage, SAMPLES, now_ms - RECENT_MS - flush_ms, columns=("gateway", *_COLUMNS))

@@ -1,4 +1,4 @@
-"""The listener of a gateway: it accepts clients, and closes those that are idle for too long."""
+"""The listener of a gateway: it accepts clients, and closes connections that are idle for too long."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class GatewayServer(Gateway):
     _sweeper: asyncio.Task[None] | None = None
 
     async def listen(self, host: str, port: int) -> int:
-        """Accept clients; the port that is really bound. OSError when it is taken."""
+        """Accept clients. Returns the port that was bound. OSError if it is taken."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._accept, host, port, backlog=1024)
         self._sweeper = loop.create_task(self._close_idle())
@@ -48,7 +48,7 @@ class GatewayServer(Gateway):
                     connection.close()
 
     async def stop(self) -> None:
-        """Take no more connections, close those that are there."""
+        """Accept no more connections, and close the open ones."""
         if self._server is not None:
             self._server.close()
         if self._sweeper is not None:

@@ -1,4 +1,4 @@
-"""The books of a gateway as its configuration has them, what is done for them once a second, and what its log says."""
+"""The account of a gateway as its configuration defines it, its upkeep once a second, and what its log reports."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from muster.gateway.attribution.account import Account, SampleSink
 log = logging.getLogger(__name__)
 
 _LINES = 20
-"""Of one kind at a time."""
+"""The most log lines of one kind at a time."""
 
 
 def account_of(config: MusterConfig, sink: SampleSink[Sample]) -> Account[Sample]:
-    """Books that write their samples there."""
+    """The account that writes its samples to that sink."""
     return Account(
         sink,
         Sample,
@@ -27,14 +27,14 @@ def account_of(config: MusterConfig, sink: SampleSink[Sample]) -> Account[Sample
 
 
 class Upkeep:
-    """Settles one account, and tells of what an operator can change."""
+    """Settles one account, and reports what an operator can change."""
 
     def __init__(self, account: Account[Any]) -> None:
         self._account = account
         self._told_of_overflow = False
 
     def settle(self, now_ms: int) -> None:
-        """Settle what has waited its time. Call it about once a second."""
+        """Settle what has waited long enough. Call it about once a second."""
         self._account.settle(now_ms)
         self._tell_ambiguous(now_ms)
         self._tell_overflow()

@@ -1,1 +1,1 @@
-"""What a scrape of a gateway says."""
+"""The content of a scrape of a gateway."""

@@ -1,6 +1,6 @@
-"""What a scrape says of the audit: the last report of the reconciler's process, which every gateway is told.
+"""The audit in a scrape: the latest report of the reconciler's process, which is sent to every gateway.
 
-As with the other metrics of groups, each group is told of by one gateway, the one that FindCoordinator names for it.
+As with the other metrics of groups, one gateway reports each group: the one that FindCoordinator returns for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from muster.gateway.metrics.groups import told_here
 
 
 def write_audit(out: Exposition, gateway: Gateway) -> None:
-    """All families, or none before the first round. Long with many groups: for a thread."""
+    """Write all families, or none before the first round. Slow with many groups: for a thread."""
     report = gateway.audit_report
     if report.at_ms is None:
         return

@@ -1,6 +1,6 @@
 """The one writer of /metrics: Prometheus' text format 0.0.4, and OpenMetrics 1.0.
 
-prometheus_client's own takes several times as long and holds each sample as an object.
+prometheus_client's own writer takes several times as long and holds each sample as an object.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ class Exposition:
             self._families[family.name] = (first or self._first, [self._head(family)])
 
     def add(self, name: str, labels: str, value: float, *, suffix: str = "") -> None:
-        """Add a series of that family; ``labels`` as :func:`labels` gives them, all but the first."""
+        """Add a series of that family; ``labels`` as returned by :func:`labels`: all but the first."""
         first, lines = self._families[name]
         lines.append(f"{name}{suffix}{{{first}{labels}}} {value}\n")
 
     def created(self, name: str, labels: str, since_ms: int) -> None:
-        """Say when the counter that was just added began with 0. Only OpenMetrics has a place for it."""
+        """Write when the counter that was just added began at 0. Only OpenMetrics has a place for it."""
         if self._openmetrics:
             first, lines = self._families[name]
             lines.append(f"{_bare(name)}_created{{{first}{labels}}} {since_ms / 1000}\n")
 
     def encode(self) -> bytes:
-        """The whole text."""
+        """Return the whole text."""
         texts = ["".join(lines).encode() for _, lines in self._families.values()]
         return b"".join([*texts, b"# EOF\n" if self._openmetrics else b""])
 
@@ -53,7 +53,7 @@ Section = Callable[[Exposition], None]
 
 
 def expose(gateway: int, sections: Iterable[Section], *, openmetrics: bool = False) -> bytes:
-    """What that gateway answers to a scrape."""
+    """The response of that gateway to a scrape."""
     exposition = Exposition(gateway, openmetrics=openmetrics)
     for write in sections:
         write(exposition)
@@ -61,7 +61,7 @@ def expose(gateway: int, sections: Iterable[Section], *, openmetrics: bool = Fal
 
 
 def labels(**values: str | int) -> str:
-    """The labels of a series after its first one, as text: ``,topic="t",partition="0"``. Any text is a value."""
+    """The labels of a series after its first one, as text: ``,topic="t",partition="0"``. Values may be any text."""
     return "".join([f',{name}="{_escaped(str(value))}"' for name, value in values.items()])
 
 

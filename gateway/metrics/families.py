@@ -17,11 +17,11 @@ class Family:
     """A metric family."""
 
     name: str
-    """As in queries: that of a counter ends with ``_total``."""
+    """As in queries: the name of a counter ends with ``_total``."""
     kind: str
-    """OpenMetrics' word: counter, gauge, histogram, summary or unknown."""
+    """OpenMetrics' type: counter, gauge, histogram, summary or unknown."""
     labels: tuple[str, ...]
-    """All but the first: ``gateway``, or ``cluster`` with KoP's names."""
+    """All but the first, which is ``gateway``, or ``cluster`` with KoP's names."""
     help: str
 
 
@@ -140,7 +140,7 @@ GATEWAY = (
     _gauge("muster_zookeeper_connected", "1 while this gateway is connected to ZooKeeper."),
     _counter("muster_zookeeper_outages_total", "Times that this gateway lost its connection to ZooKeeper."),
 )
-"""What a gateway counts itself (muster.gateway.metrics.gateway)."""
+"""What a gateway itself counts (muster.gateway.metrics.gateway)."""
 
 GROUPS = (
     _gauge(
@@ -276,7 +276,7 @@ AUDIT = (
         "Groups' partitions that are in the report and not here, beyond metrics.max.group.series.",
     ),
 )
-"""The last report of the audit (muster.gateway.metrics.audit)."""
+"""The latest report of the audit (muster.gateway.metrics.audit)."""
 
 RECONCILER = (
     _counter(
@@ -322,5 +322,5 @@ RECONCILER = (
     _gauge("muster_reconciler_dry_run", "1 where reconciler.dry.run is set: rounds write nothing."),
     _gauge("muster_reconciler_zookeeper_connected", "1 while the reconciler is connected to ZooKeeper."),
 )
-"""How the reconciler is (muster.gateway.metrics.reconciler)."""
+"""The state of the reconciler (muster.gateway.metrics.reconciler)."""
 FAMILIES = (*FETCH, *KOP, *GATEWAY, *GROUPS, *AUDIT, *RECONCILER)

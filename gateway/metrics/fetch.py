@@ -1,14 +1,14 @@
-"""What a scrape says of fetched bytes and messages.
+"""Fetched bytes and messages in a scrape.
 
-All of one snapshot of the books, so in each scrape, exactly, for every topic and partition::
+All values are of one snapshot of the account, so in each scrape, exactly, for every topic and partition::
 
     muster_fetch_bytes_total == sum(muster_group_fetch_bytes_total) + sum(muster_unattributed_fetch_bytes_total)
                                 + muster_pending_fetch_bytes + muster_removed_group_fetch_bytes
 
-(the same for messages). The counters hold what is settled and never go down. Pending bytes are a gauge because they
-leave it, for a group or for a reason, when evidence came or the time for it is over: to get the share of a group
-without a dip at the right edge, allow for the wait (60 s). What series had that are gone is a gauge, and no counter,
-since it jumps when they go: nothing is fetched at that moment, so ``rate()`` must not see it.
+(the same for messages). The counters hold what is settled and never decrease. Pending bytes are a gauge because they
+leave it, for a group or for a reason, when evidence arrives or the time for it is over: to get the share of a group
+without a dip at the right edge, allow for the wait (60 s). The totals of removed series are a gauge, not a counter,
+since they jump when series are removed: nothing is fetched at that moment, so ``rate()`` must not see it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Amounts(Protocol):
 
 
 def write_fetch(out: Exposition, books: Snapshot) -> None:
-    """The families of the equation above, and how many series the bound keeps out."""
+    """Write the families of the equation above, and the number of series that the limit excludes."""
     out.begin(FETCH)
     _write_places(out, "muster_fetch_{}_total", books.sent)
     _write_places(out, "muster_pending_fetch_{}", books.pending)

@@ -1,6 +1,6 @@
 """Prometheus metrics of one gateway.
 
-Recording is plain dictionary arithmetic on the gateway's event loop. A scrape reads everything in one go on the same
+Recording is plain dictionary arithmetic on the gateway's event loop. A scrape reads everything at once on the same
 loop, so its numbers are of one moment: those of fetches add up exactly (:mod:`muster.gateway.metrics.fetch`).
 """
 
@@ -20,13 +20,13 @@ from muster.gateway.metrics.kop import write_kop
 from muster.placement.zookeeper.outages import connectivity
 
 LATENCY_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-"""Up to a Heartbeat's fraction of a millisecond, and up to a JoinGroup that waits for a whole rebalance."""
+"""From a Heartbeat's fraction of a millisecond to a JoinGroup that waits for a whole rebalance."""
 
 _BUCKET_NAMES = (*(repr(float(bound)) for bound in LATENCY_BUCKETS_S), "+Inf")
 
 
 class Books(Protocol):
-    """What was sent and for whom (``muster.gateway.attribution.account.Account``)."""
+    """What was sent to which group (``muster.gateway.attribution.account.Account``)."""
 
     def snapshot(self) -> Snapshot: ...
     def registrations(self) -> int: ...
@@ -56,7 +56,7 @@ class GatewayMetrics:
         self._latencies: defaultdict[str, _Histogram] = defaultdict(_Histogram)
         self._produced: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
         self._counts: defaultdict[tuple[str, str], int] = defaultdict(int)
-        """What is counted seldom, by family and labels."""
+        """Rare events, by family and labels."""
         self._connections = 0
         self._connections_opened = 0
         self._received_bytes = 0
@@ -64,57 +64,57 @@ class GatewayMetrics:
         self._view_order = (0, 0)
 
     def request(self, api: str, version: int, error: str, duration_s: float) -> None:
-        """A request was answered. ``api`` is Kafka's name (``JoinGroup``), ``error`` its error name (``NONE``)."""
+        """Count a served request. ``api`` is Kafka's name (``JoinGroup``), ``error`` its error name (``NONE``)."""
         self._requests[api, version, error] += 1
         histogram = self._latencies[api]
         histogram.counts[bisect_left(LATENCY_BUCKETS_S, duration_s)] += 1
         histogram.sum_s += duration_s
 
     def produced(self, topic: str, messages: int, size_bytes: int) -> None:
-        """Record batches were appended to that topic."""
+        """Count record batches that were appended to that topic."""
         amount = self._produced[topic]
         amount[0] += messages
         amount[1] += size_bytes
 
     def connection_opened(self) -> None:
-        """A client connected."""
+        """Count a client that connected."""
         self._connections += 1
         self._connections_opened += 1
 
     def connection_closed(self) -> None:
-        """A client's connection is gone."""
+        """Count a client's connection as closed."""
         self._connections -= 1
 
     def connection_closed_for(self, reason: str) -> None:
-        """A client's connection was closed for what it did, or could not be served."""
+        """Count a connection that was closed for what the client did, or because it could not be served."""
         self._counts["muster_connections_closed_total", labels(reason=reason)] += 1
 
     def received(self, size_bytes: int) -> None:
-        """Bytes came from clients, frame sizes included."""
+        """Count bytes from clients, frame sizes included."""
         self._received_bytes += size_bytes
 
     def sent(self, size_bytes: int) -> None:
-        """Bytes were handed to clients' sockets, frame sizes included."""
+        """Count bytes that were written to clients' sockets, frame sizes included."""
         self._sent_bytes += size_bytes
 
     def forward_error(self, actor: str) -> None:
-        """A request could not be forwarded to that actor, or its answer did not come."""
+        """Count a request that could not be forwarded to that actor, or got no response."""
         self._counts["muster_forward_errors_total", labels(actor=actor)] += 1
 
     def group_scrape_error(self, actor: str) -> None:
-        """That offsets actor said nothing of its groups in a scrape."""
+        """Count an offsets actor that did not report its groups in a scrape."""
         self._counts["muster_group_metrics_scrape_errors_total", labels(actor=actor)] += 1
 
     def fault_injected(self, action: str, *, api: str = "", actor: str = "") -> None:
-        """A fault acted on a request of that API, or was sent to that actor through this gateway."""
+        """Count a fault that acted on a request of that API, or was sent to that actor through this gateway."""
         self._counts["muster_faults_injected_total", labels(action=action, api=api, actor=actor)] += 1
 
     def view(self, order: tuple[int, int]) -> None:
-        """This ClusterView (its ``order``) is now in use."""
+        """Record that this ClusterView (its ``order``) is now in use."""
         self._view_order = order
 
     def sections(self) -> tuple[Section, ...]:
-        """All families as of now: call it on the event loop. A thread may write the sections."""
+        """All families as of now. Call it on the event loop; a thread may write the sections."""
         books = self._books.snapshot()
         zookeeper = connectivity()
         epoch, version = self._view_order

@@ -1,7 +1,7 @@
-"""What a scrape says of the consumer groups, asked of the offsets actors while it runs.
+"""The consumer groups in a scrape, as returned by the offsets actors while it runs.
 
-Each offsets partition is told of by one gateway, the one that FindCoordinator names for it, so that over all gateways
-every group has its series once (for a moment twice or not at all while a new view spreads).
+One gateway reports each offsets partition: the one that FindCoordinator returns for it. So over all gateways, every
+group has its series once (for a moment twice or not at all while a new view spreads).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from muster.placement.view import ClusterView
 log = logging.getLogger(__name__)
 
 DEADLINE_S = 1.0
-"""For all actors together; who has not answered by then is left out."""
+"""For all actors together; those that have not responded by then are left out."""
 
 STATES = tuple(state.value for state in GroupState if state is not GroupState.DEAD)
-"""Of groups that exist."""
+"""The states of groups that exist."""
 
 _OF_GROUP: dict[str, Callable[[GroupRow], float | None]] = {
     "muster_group_members": lambda row: row.members,
@@ -45,31 +45,31 @@ _OF_GROUP: dict[str, Callable[[GroupRow], float | None]] = {
     "muster_group_offset_expirations_total": lambda row: row.offset_expirations,
     "muster_group_offset_deletions_total": lambda row: row.offset_deletions,
 }
-"""What is one number of a row; None: no series."""
+"""Series that are one number of a row; None: no series."""
 
 _BOUNDS = (*(repr(bound / 1000) for bound in REBALANCE_BUCKETS_MS), "+Inf")
 
 
 def told_here(view: ClusterView, gateway_id: int) -> list[int]:
-    """Offsets partitions, of those that were ever started, whose groups this gateway tells of."""
+    """The offsets partitions that were ever started and whose groups this gateway reports."""
     coordinators = {partition: view.coordinator_of(partition) for partition in view.offsets}
     return sorted(partition for partition, broker in coordinators.items() if broker and broker.id == gateway_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """What the coordinators of one gateway said."""
+    """What the coordinators of one gateway returned."""
 
     gateway: int
     snapshots: tuple[Snapshot, ...]
     active: int
     loading: int
-    """Partitions of this gateway without an actor that serves."""
+    """Partitions of this gateway without a serving actor."""
     corrupt_segments: Mapping[int, int] = field(default_factory=dict)
-    """By log actor, of those that this gateway tells of."""
+    """By log actor, of those that this gateway reports."""
 
     def write(self, out: Exposition) -> None:
-        """All families. Long with many groups: meant for a thread."""
+        """Write all families. Slow with many groups: for a thread."""
         out.begin(GROUPS)
         out.add("muster_coordinator_partitions", labels(state="active"), self.active)
         out.add("muster_coordinator_partitions", labels(state="loading"), self.loading)
@@ -80,7 +80,7 @@ class Scrape:
 
 
 async def scrape(gateway: Gateway) -> Scrape:
-    """Ask the actors; never longer than DEADLINE_S. Those that say nothing are counted in the gateway's metrics."""
+    """Query the actors, for DEADLINE_S at most. Those that do not respond are counted in the gateway's metrics."""
     view = gateway.view
     here = told_here(view, gateway.id)
     up = [partition for partition in here if view.offsets[partition] is not None]
@@ -100,7 +100,7 @@ async def scrape(gateway: Gateway) -> Scrape:
 
 
 async def _corrupt_segments(gateway: Gateway) -> dict[int, int]:
-    """As the log actors of this gateway say; those that are late are left out. Each log actor has one gateway."""
+    """As returned by the log actors of this gateway; late ones are left out. Each log actor has one gateway."""
     gateways = sorted(broker.id for broker in gateway.view.brokers)
     logs = sorted(gateway.view.logs)
     here = [index for index in logs if gateways and gateways[index % len(gateways)] == gateway.id]

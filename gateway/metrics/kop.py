@@ -1,14 +1,14 @@
-"""KoP's names of what consumers fetch, beside our own, so that its dashboards go on (``metrics.kop.compatible``).
+"""KoP's names for what consumers fetch, beside our own, so that its dashboards still work (``metrics.kop.compatible``).
 
 ``kop_server_BYTES_OUT``, ``kop_server_MESSAGE_OUT`` and ``kop_server_ENTRIES_OUT`` with the labels ``cluster``,
-``group``, ``partition``, ``topic``, as KoP's ``KopServerStats`` has them. Where ours differ:
+``group``, ``partition``, ``topic``, as in KoP's ``KopServerStats``. Ours differ as follows:
 
-* ``group=""`` is whatever has no group here, for any reason, and groups without a series of their own. Bytes that wait
-  for evidence are told when they are settled: a counter must not take back what it had under "".
-* ENTRIES are Pulsar's; a KoP with ``entryFormat=kafka`` makes one of each record batch that a producer sends, and so
-  record batches are what is counted.
+* ``group=""`` is everything without a group here, for any reason, and groups without a series of their own. Bytes that
+  wait for evidence are exposed once they are settled: a counter must not move bytes from "" to a group.
+* ENTRIES are Pulsar's; a KoP with ``entryFormat=kafka`` makes one of each record batch that a producer sends, so
+  record batches are counted.
 * They are counted when they are sent, not when they are decoded.
-* Prometheus' text format has them as ``untyped``: its Python client gives each counter the suffix ``_total``, which
+* In Prometheus' text format they are ``untyped``: its Python client gives each counter the suffix ``_total``, which
   they do not have.
 """
 
@@ -25,7 +25,7 @@ _UNKNOWN = ""
 
 
 def write_kop(out: Exposition, cluster: str, books: Snapshot) -> None:
-    """The three families; ``cluster`` is the label of that name."""
+    """Write the three families; ``cluster`` is the label of that name."""
     out.begin(KOP, labels(cluster=cluster).removeprefix(","))
     for (group, (topic, partition)), totals in _by_group(books).items():
         series = labels(group=group, partition=partition, topic=topic)

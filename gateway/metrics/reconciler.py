@@ -1,8 +1,8 @@
-"""What a scrape says of the reconciler and the client-to-group mapping.
+"""The reconciler and the client-to-group mapping in a scrape.
 
-The reconciler has no HTTP of its own, and there is one of it; the gateway with the lowest id asks it over Ray while a
-scrape runs, so that over all gateways every series is there once (for a moment twice or not at all while a new view
-spreads). ``gateway`` is who asked.
+There is one reconciler, without an HTTP server. The gateway with the lowest id queries it over Ray while a scrape
+runs, so over all gateways every series exists once (for a moment twice or not at all while a new view spreads).
+``gateway`` is the gateway that sent the query.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 DEADLINE_S = 1.0
 
 Status = Callable[[], Awaitable[Mapping[str, Any]]]
-"""Asks for what ``muster.actors.reconciler.reconciler.Reconciler.status`` gives."""
+"""Returns what ``muster.actors.reconciler.reconciler.Reconciler.status`` returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class ReconcilerStatus:
 
     gateway: int
     status: Mapping[str, Any] | None
-    """None: nothing, or somebody else was asked."""
+    """None: no response, or another gateway sent the query."""
 
     def write(self, out: Exposition) -> None:
-        """All families, or none if this gateway knows nothing."""
+        """Write all families, or none if this gateway has no status."""
         status = self.status
         if status is None:
             return
@@ -66,13 +66,13 @@ class ReconcilerStatus:
 
 
 async def asked(status: Status | None, view: ClusterView, gateway_id: int) -> ReconcilerStatus:
-    """Ask the reconciler, if this gateway is the one that tells of it; never longer than DEADLINE_S."""
+    """Query the reconciler, if this gateway is the one that reports it; for DEADLINE_S at most."""
     first = min((broker.id for broker in view.brokers), default=None)
     if status is None or gateway_id != first:
         return ReconcilerStatus(gateway_id, None)
     try:
         async with asyncio.timeout(DEADLINE_S):
             return ReconcilerStatus(gateway_id, await status())
-    except Exception as error:  # whatever Ray raises: a scrape does without
+    except Exception as error:  # whatever Ray raises: the scrape goes without
         log.warning("the reconciler did not say how it is: %s", str(error) or type(error).__name__)
         return ReconcilerStatus(gateway_id, None)

@@ -1,8 +1,8 @@
 """The users that may log in: a property file of salted hashes, never of passwords.
 
-A line per user and mechanism, ``NAME.SCRAM-SHA-256=salt=...,stored_key=...,server_key=...,iterations=4096``; the
-value is what Kafka itself keeps of a SCRAM user (``ScramCredentialUtils``), so users can be carried over. ``muster
-user add`` writes the lines. PLAIN compares the password with any of them: the hash is all that is kept (RFC 5802,
+One line per user and mechanism, ``NAME.SCRAM-SHA-256=salt=...,stored_key=...,server_key=...,iterations=4096``; the
+value is what Kafka itself stores of a SCRAM user (``ScramCredentialUtils``), so users can be migrated. ``muster
+user add`` writes the lines. PLAIN compares the password with any of them: only the hash is stored (RFC 5802,
 5803).
 """
 
@@ -29,20 +29,20 @@ log = logging.getLogger(__name__)
 SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MAX_NAME_CHARS = 255
 DEFAULT_ITERATIONS = 4096
-"""Kafka's, and the least that it takes (RFC 7677)."""
+"""Kafka's default, and its minimum (RFC 7677)."""
 MAX_ITERATIONS = 1_000_000
-"""PLAIN computes so many at each login."""
+"""A limit because PLAIN computes this many at each login."""
 _MIN_SALT_BYTES = 12
 _FIELD = re.compile(r"(salt|stored_key|server_key|iterations)=([^,]+)")
 
 
 class CredentialsError(ValueError):
-    """The file of credentials cannot be read, or a line is none. The text says which, and no secret."""
+    """The file of credentials cannot be read, or a line is invalid. The message says which, and contains no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What the server keeps of a password for one mechanism (RFC 5802, section 3)."""
+    """What the server stores of a password for one mechanism (RFC 5802, section 3)."""
 
     salt: bytes
     stored_key: bytes
@@ -51,14 +51,14 @@ class ScramCredential:
 
     @classmethod
     def of_password(cls, mechanism: str, password: str, iterations: int = DEFAULT_ITERATIONS) -> ScramCredential:
-        """With a new salt. ValueError for a password that SASLprep does not allow."""
+        """Create a credential with a new salt. ValueError for a password that SASLprep does not allow."""
         try:
             return cls(*ScramMechanism(mechanism).make_auth_info(password, iteration_count=iterations))
         except ScramException as error:
             raise ValueError(str(error)) from error
 
     def is_of(self, mechanism: str, password: str) -> bool:
-        """Whether it is that password. Takes milliseconds, on purpose."""
+        """Whether it is that password. Takes milliseconds on purpose."""
         try:
             _, stored_key, _, _ = ScramMechanism(mechanism).make_auth_info(password, self.iterations, self.salt)
         except ScramException:
@@ -66,13 +66,13 @@ class ScramCredential:
         return hmac.compare_digest(stored_key, self.stored_key)
 
     def encode(self) -> str:
-        """As Kafka writes it."""
+        """Encode it as Kafka does."""
         salt, stored, server = (base64.b64encode(b).decode() for b in (self.salt, self.stored_key, self.server_key))
         return f"salt={salt},stored_key={stored},server_key={server},iterations={self.iterations}"
 
     @classmethod
     def decode(cls, text: str) -> ScramCredential:
-        """ValueError if it is none."""
+        """Decode it. ValueError if it is invalid."""
         found = [_FIELD.fullmatch(part.strip()) for part in text.split(",")]
         fields = {part[1]: part[2] for part in found if part}
         if None in found or len(found) != 4 or len(fields) != 4:
@@ -96,12 +96,12 @@ class Credentials:
     """The users of one file."""
 
     def __init__(self, users: Mapping[str, Mapping[str, ScramCredential]]) -> None:
-        """Credentials by mechanism, by user."""
+        """Takes the credentials by user, then by mechanism."""
         self._users = users
         self._pepper = secrets.token_bytes(32)
 
     def scram(self, user: str, mechanism: str) -> ScramCredential:
-        """The user's. For one that is not known, a credential of no password: nobody learns which names exist."""
+        """The user's credential; for an unknown user, one that no password fits, so clients learn no names."""
         known = self._users.get(user, {}).get(mechanism)
         if known is not None:
             return known
@@ -113,24 +113,24 @@ class Credentials:
         )
 
     def is_password(self, user: str, password: str) -> bool:
-        """Whether the user has that password. Takes milliseconds, for users that are not known too."""
+        """Whether the user has that password. Takes milliseconds, also for unknown users."""
         held = self._users.get(user, {})
         mechanism = next(iter(held), SCRAM_MECHANISMS[0])
         return self.scram(user, mechanism).is_of(mechanism, password)
 
 
 class CredentialsFile:
-    """The file, read again when it was changed; safe to be used from several threads."""
+    """The file, read again when it changes; thread-safe."""
 
     def __init__(self, path: Path) -> None:
-        """CredentialsError if it cannot be read."""
+        """Raises CredentialsError if it cannot be read."""
         self._path = path
         self._lock = threading.Lock()
         self._stamp = self._look()
         self._credentials = Credentials(read(path))
 
     def current(self) -> Credentials:
-        """The users now. While a changed file cannot be read, those of before, and one log line says so."""
+        """The current users. While a changed file cannot be read, the previous ones, and one log line reports it."""
         with self._lock:
             try:
                 stamp = self._look()
@@ -151,7 +151,7 @@ class CredentialsFile:
 
 
 def read(path: Path) -> dict[str, dict[str, ScramCredential]]:
-    """Credentials by mechanism, by user. CredentialsError."""
+    """Credentials by user, then by mechanism. Raises CredentialsError."""
     try:
         lines = javaproperties.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -170,7 +170,7 @@ def read(path: Path) -> dict[str, dict[str, ScramCredential]]:
 
 
 def write(path: Path, users: Mapping[str, Mapping[str, ScramCredential]]) -> None:
-    """Replace the file at once; only its owner may read it. OSError."""
+    """Replace the file atomically; only its owner may read it. Raises OSError."""
     lines = {
         f"{name}.{mechanism}": credential.encode()
         for name, held in sorted(users.items())

@@ -1,4 +1,4 @@
-"""The server's side of the SASL mechanisms, token by token, with Kafka's words for what fails."""
+"""The server's side of the SASL mechanisms, token by token, with Kafka's messages for failures."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
 
 
 class AuthenticationFailed(Exception):
-    """The text goes to the client, and is Kafka's own."""
+    """The text is Kafka's own, and is sent to the client."""
 
 
 class Exchange(Protocol):
     """One login."""
 
     user: str | None
-    """Who it is, once that is proven."""
+    """The user, once proven."""
 
     def answer(self, token: bytes) -> bytes:
-        """The server's next token; may take milliseconds. AuthenticationFailed."""
+        """The server's next token; may take milliseconds. Raises AuthenticationFailed."""
         ...
 
 
@@ -82,7 +82,7 @@ class ScramExchange:
 
 
 def exchange(mechanism: str, credentials: Credentials) -> Exchange:
-    """A new login with one of MECHANISMS."""
+    """Begin a login with one of MECHANISMS."""
     if mechanism == PLAIN:
         return PlainExchange(credentials)
     return ScramExchange(mechanism, credentials)

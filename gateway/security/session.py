@@ -1,7 +1,7 @@
-"""SASL on one connection (KIP-43, KIP-152): what may be asked when, and who the client is in the end.
+"""SASL on one connection (KIP-43, KIP-152): which requests are allowed when, and which user the client is.
 
 SaslHandshake names the mechanism; the tokens come in SaslAuthenticate, or after a SaslHandshake v0 as bare frames.
-A session has no lifetime (KIP-368), so clients never authenticate anew.
+A session has no lifetime (KIP-368), so clients never reauthenticate.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from muster.gateway.security.mechanisms import AuthenticationFailed, Exchange, e
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS = 17, 36, 18
 MAX_FRAME_BYTES = 524_288
-"""Longest frame before the client is known: Kafka's default of sasl.server.max.receive.size."""
+"""The longest frame before authentication: Kafka's default of sasl.server.max.receive.size."""
 MAX_TOKEN_BYTES = 4096
 FAILURE_DELAY_S = 0.1
-"""How long a failed login waits for its answer: Kafka's default of connection.failed.authentication.delay.ms."""
+"""How long the response to a failed login is delayed: Kafka's default of connection.failed.authentication.delay.ms."""
 _THREADS = 2
 T = TypeVar("T")
 
 
 class Sasl:
-    """What all connections of a gateway share: the mechanisms, the users, and threads to hash in."""
+    """Shared by all connections of a gateway: the mechanisms, the users, and threads for hashing."""
 
     def __init__(self, mechanisms: tuple[str, ...], credentials: CredentialsFile) -> None:
         self.mechanisms = mechanisms
@@ -36,7 +36,7 @@ class Sasl:
 
     @classmethod
     def of(cls, config: MusterConfig) -> Sasl | None:
-        """None if clients need not authenticate. CredentialsError."""
+        """None if clients need not authenticate. Raises CredentialsError."""
         if not config.sasl_mechanisms or config.sasl_credentials_file is None:
             return None
         return cls(config.sasl_mechanisms, CredentialsFile(Path(config.sasl_credentials_file)))
@@ -46,19 +46,19 @@ class Sasl:
 
 
 class SaslSession:
-    """Of one connection, which serves one request at a time until it ``is_complete``."""
+    """The session of one connection, which serves one request at a time until it ``is_complete``."""
 
     def __init__(self, sasl: Sasl) -> None:
         self.mechanism: str | None = None
         self.takes_bare_tokens = False
-        """After a SaslHandshake v0 the next frames are tokens, without a request header."""
+        """After a SaslHandshake v0, the next frames are tokens without a request header."""
         self.user: str | None = None
         self._sasl = sasl
         self._exchange: Exchange | None = None
 
     @property
     def is_complete(self) -> bool:
-        """The client is known."""
+        """Whether the client is authenticated."""
         return self.user is not None
 
     @property
@@ -66,13 +66,13 @@ class SaslSession:
         return self._sasl.mechanisms
 
     def admits(self, api_key: int) -> bool:
-        """Whether that may be asked now."""
+        """Whether that API is allowed now."""
         if self.is_complete or api_key == API_VERSIONS:
             return True
         return api_key == (SASL_HANDSHAKE if self._exchange is None else SASL_AUTHENTICATE)
 
     async def begin(self, mechanism: str, *, bare_tokens: bool) -> bool:
-        """The client chose. False if the mechanism is not enabled."""
+        """Begin with the client's mechanism. False if it is not enabled."""
         if mechanism not in self.mechanisms:
             return False
         current = await self._in_thread(self._sasl.credentials.current)
@@ -82,7 +82,7 @@ class SaslSession:
         return True
 
     async def answer(self, token: bytes) -> bytes:
-        """The server's next token. AuthenticationFailed, which ends the session."""
+        """The server's next token. AuthenticationFailed ends the session."""
         running = self._exchange
         assert running is not None
         if len(token) > MAX_TOKEN_BYTES:

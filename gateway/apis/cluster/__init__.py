@@ -1,1 +1,1 @@
-"""What a client asks first: metadata, versions, the cluster."""
+"""The first APIs that a client uses: metadata, versions, the cluster."""

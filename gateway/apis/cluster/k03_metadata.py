@@ -1,9 +1,10 @@
 """Metadata (api key 3), v0-13: the gateways, and which of them leads which partition.
 
 v1 null for all topics, controller, is_internal | v2 cluster id | v4 the client says whether topics may be created
-v8-10 cluster operations, v8+ topic operations (KIP-430) | v10 topic ids in answers, v12 in requests | v13 error_code
-A topic that may be created is, and is answered when the gateways know it: Kafka answers with an error first and lets
-the client ask again. The leader epoch is always -1 (not known): a partition's epoch is its actor's, for fencing.
+v8-10 cluster operations, v8+ topic operations (KIP-430) | v10 topic ids in responses, v12 in requests | v13 error_code
+A missing topic that may be created is created, and the response waits until the gateways know it: Kafka responds with
+an error first and lets the client retry. The leader epoch is always -1 (unknown): a partition's epoch is its actor's,
+for fencing.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _CREATION_TIMEOUT_S = 5.0
 
 
 class _Wanted(NamedTuple):
-    """A topic as the request names it; the id, if there is one, counts."""
+    """A topic as the request names it; the id, if any, takes precedence."""
 
     name: str | None
     topic_id: UUID | None
@@ -84,14 +85,14 @@ def _cluster(view: ClusterView) -> dict[str, Any]:
 
 
 def _wanted(request: Any, version: int) -> list[_Wanted] | None:
-    """What the request asks for, each once; None for all topics."""
+    """The topics that the request names, each once; None for all topics."""
     if request.topics is None or (version == 0 and not request.topics):
         return None
     return list(dict.fromkeys(_Wanted(topic.name, field(topic, "topic_id", None)) for topic in request.topics))
 
 
 async def _create_missing(call: Call, request: Any, wanted: list[_Wanted]) -> dict[str, ErrorCode]:
-    """Create what the request names, may be created and is not there; the error of each name that failed."""
+    """Create the missing topics that the request names and allows to create. Returns the error of each that failed."""
     gateway = call.gateway
     if not (gateway.config.auto_create_topics_enable and field(request, "allow_auto_topic_creation", True)):
         return {}

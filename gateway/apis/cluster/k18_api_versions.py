@@ -1,8 +1,8 @@
 """ApiVersions (api key 18), v0-4.
 
 v1 throttle_time_ms | v3 flexible, name and version of the client's software (KIP-511), features (KIP-584)
-A version that is not served gets the version-0 answer with UNSUPPORTED_VERSION and the versions of this API, so
-that the client can ask again (KIP-511). The response header is v0 in every version. There are no features.
+A version that is not served gets the version-0 response with UNSUPPORTED_VERSION and the versions of this API, so
+that the client can retry (KIP-511). The response header is v0 in every version. There are no features.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: who may be altered, the controller's outcome, the answer.
+"""Shared by AlterConfigs and IncrementalAlterConfigs: which resources can be altered, the outcome, the response.
 
-What is wrong with a request is said in the order of Kafka's ConfigAdminManager; what is wrong with the configs by
-``muster.actors.config.altering``. All gateways share one configuration, so any of them alters any broker, where Kafka
-wants the broker itself to be asked.
+Errors of a request are checked in the order of Kafka's ConfigAdminManager, those of the configs by
+``muster.actors.config.altering``. All gateways share one configuration, so any of them alters any broker, while Kafka
+requires the request to go to the broker itself.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.registry import INJECTED, Call, Reply
 
 _SHOWN_S = 5.0
-"""How long gateways are waited for: the request has no timeout of its own."""
+"""How long to wait for gateways: the request has no timeout of its own."""
 
 
 async def alter(call: Call, alterations: Sequence[Alteration | None]) -> Reply:
-    """Alter the resources of the request, each for itself; None where an operation does not exist."""
+    """Alter the resources of the request, each independently; None where an operation does not exist."""
     gateway, request = call.gateway, call.entity()
     resources = request.resources
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
@@ -115,9 +115,9 @@ def _bad_name(gateway: Gateway, kind: int, name: str) -> str | None:
 
 
 def broker_error(gateway: Gateway, name: str) -> str | None:
-    """Why INVALID_REQUEST is the answer to this name of a broker; None if there is one.
+    """Why this broker name gets INVALID_REQUEST; None if the broker exists.
 
-    A broker has one name, as its configs are kept by it: 1 is not to be altered as 01 too.
+    A broker has one name, which is the key of its configs: 1 must not be altered as 01, too.
     """
     if name in {str(gateway.id), *(str(broker.id) for broker in gateway.view.brokers)}:
         return None

@@ -1,9 +1,9 @@
-"""DescribeConfigs (api key 32), v1-4, of topics, brokers, groups, client metrics. Kafka has no v0 any more (KIP-896).
+"""DescribeConfigs (api key 32), v1-4, of topics, brokers, groups, client metrics. Kafka has removed v0 (KIP-896).
 
 v1 sources and synonyms (KIP-226) | v3 type and documentation (KIP-569) | v4 flexible
-All gateways share one configuration, so any of them describes any broker, where Kafka wants the broker itself to be
-asked. The empty broker name is Kafka's default of all brokers: what was set for the whole cluster.
-A group or a subscription of client metrics need not exist: its configs are the defaults then, as in Kafka. Broker
+All gateways share one configuration, so any of them describes any broker, while Kafka requires the request to go to
+the broker itself. The empty broker name is Kafka's default for all brokers: what was set for the whole cluster.
+A group or a subscription of client metrics need not exist: its configs are then the defaults, as in Kafka. Broker
 loggers are refused one by one.
 """
 

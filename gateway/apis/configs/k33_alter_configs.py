@@ -1,6 +1,6 @@
 """AlterConfigs (api key 33), v0-2: all configs of topics, brokers and groups at once.
 
-v2 flexible. What is not named is no longer set; IncrementalAlterConfigs (44) is what tools use.
+v2 flexible. Configs that are not named are no longer set; tools use IncrementalAlterConfigs (44).
 """
 
 from __future__ import annotations

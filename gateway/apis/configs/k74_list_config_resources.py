@@ -1,7 +1,7 @@
-"""ListConfigResources (api key 74), v0-1: what has configs, by type.
+"""ListConfigResources (api key 74), v0-1: the resources that have configs, by type.
 
-v0 client metrics alone (KIP-714), of which there are none | v1 any types, all without a list (KIP-1142)
-Topics and brokers are listed whether or not something was set on them, groups where it was. Muster has no broker
+v0 client metrics only (KIP-714), of which there are none | v1 any types; without a list, all (KIP-1142)
+Topics and brokers are listed whether or not a config is set on them, groups only if one is. Muster has no broker
 loggers.
 """
 

@@ -1,9 +1,9 @@
 """Produce (api key 0), v3-13.
 
-The batches go to the log actors as the producer sent them; a request for several actors is split and the
-answers are put together. v13 names topics by id (KIP-516); v10 adds the current leader (not told: every
-gateway serves every partition). Transactions are not served yet: a transactional id is refused. So is a
-partition that comes twice (INVALID_REQUEST): Kafka writes what came last and says nothing of the rest.
+The batches go to the log actors as the producer sent them; a request for several actors is split and their
+responses are merged. v13 names topics by id (KIP-516); v10 adds the current leader (not sent: every gateway
+serves every partition). Transactions are not served yet: a transactional id is refused. A partition that occurs
+twice is refused, too (INVALID_REQUEST): Kafka writes the last occurrence and does not report the others.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
 
 
 def _closed(error: ErrorCode) -> BadRequest:
-    """There is no answer that could carry the error: the connection is closed, as by Kafka."""
+    """No response can carry the error: the connection is closed, as in Kafka."""
     return BadRequest(Cause.PRODUCE_FAILED, f"Produce with acks=0 failed: {error.name}")
 
 
@@ -109,8 +109,8 @@ async def produce(call: Call) -> Reply | None:
 async def _until_known(call: Call, request: Any) -> None:
     """Wait a little for topics that are named by an id which this gateway does not know.
 
-    Their producer has the id from another gateway, or from a view that is under way to this one, and librdkafka takes
-    UNKNOWN_TOPIC_ID as final. Requests of one connection stay in their order. Nothing is awaited when all is known.
+    Their producer has the id from another gateway, or from a view that is on its way to this one, and librdkafka takes
+    UNKNOWN_TOPIC_ID as final. Requests of one connection keep their order. Does not await if all topics are known.
     """
     gateway, connection = call.gateway, call.connection
     ids = {topic_id for topic in request.topic_data if (topic_id := field(topic, "topic_id", None)) is not None}
@@ -163,7 +163,7 @@ async def _collect(
             _, response = codec.decode_response(PRODUCE, INTERNAL_VERSION, await answer)
     except NotSent:
         return {item.key: _failed(item.partition, ErrorCode.not_leader_or_follower) for item in partitions}
-    except (ChannelLost, TimeoutError):  # written or not: NOT_LEADER_OR_FOLLOWER would tell librdkafka "not"
+    except (ChannelLost, TimeoutError):  # written or not: to librdkafka, NOT_LEADER_OR_FOLLOWER would mean "not"
         return {item.key: _failed(item.partition, ErrorCode.request_timed_out) for item in partitions}
     by_id = {(item.topic.topic_id, item.partition): item for item in partitions if item.topic}
     return {

@@ -1,11 +1,10 @@
 """Fetch (api key 1), v4-18.
 
-Waits up to max_wait for min_bytes over all partitions, however many log actors own them; max_bytes holds
-overall and per partition, but a first batch is always given whole (KIP-74). No fetch session is ever
-opened (KIP-227: session id 0 in the answer says so), so every request names all its partitions; one that
-would go on with a session is told FETCH_SESSION_ID_NOT_FOUND. A partition that comes twice is read as it
-came last, as in Kafka. What is sent is counted for the group that fetches when it is handed to the socket,
-not before.
+Waits up to max_wait for min_bytes over all partitions, however many log actors own them; max_bytes applies
+overall and per partition, but a first batch is always returned whole (KIP-74). No fetch session is ever
+opened (KIP-227: session id 0 in the response), so every request names all its partitions; one that continues
+a session gets FETCH_SESSION_ID_NOT_FOUND. If a partition occurs twice, the last occurrence counts, as in
+Kafka. What is sent is counted for the group that fetches when it is written to the socket, not before.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ FETCH = 1
 INTERNAL_VERSION = 16
 _GRACE_S = 10.0
 _INITIAL_EPOCH, _FINAL_EPOCH = 0, -1
-"""Epochs of a request that names all its partitions: it opens a session, or wants none (KIP-227)."""
+"""Epochs of a request that names all its partitions: it opens a session, or uses none (KIP-227)."""
 _SESSION_ERRORS = frozenset(
     {
         ErrorCode.fetch_session_id_not_found,
@@ -37,7 +36,7 @@ _SESSION_ERRORS = frozenset(
 
 
 class _Wanted:
-    """One partition of the request, and what was read of it so far."""
+    """One partition of the request, and what has been read of it."""
 
     __slots__ = ("fetch_offset", "max_bytes", "named", "result")
 
@@ -60,7 +59,7 @@ class _Wanted:
 
 
 def _error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
-    """Errors of fetch sessions are of the whole request, as in Kafka."""
+    """Errors of fetch sessions apply to the whole request, as in Kafka."""
     if error in _SESSION_ERRORS:
         return _envelope(error, [])
     responses = [
@@ -127,7 +126,7 @@ def _max_bytes(call: Call, request: Any) -> int:
 
 
 async def _read(call: Call, request: Any, wanted: list[_Wanted]) -> None:
-    """Fill every partition's result: at once if there is enough or an error, else when there is, or in time."""
+    """Fill every partition's result: at once if there is enough or an error, else when there is, or at the deadline."""
     owners: dict[Key, list[_Wanted]] = {}
     for item in wanted:
         if (error := existence_error(item.named)) is not None:
@@ -146,7 +145,7 @@ async def _read(call: Call, request: Any, wanted: list[_Wanted]) -> None:
     growing = dict(owners)
     while growing and not _enough(wanted, min_bytes) and (left_s := deadline - loop.time()) > 0:
         for owner in await _wait_for_more(call, request, growing, round(left_s * 1000)):
-            del growing[owner]  # its partitions are at their own max_bytes: it has no more to give
+            del growing[owner]  # its partitions have reached their own max_bytes: it has no more to return
 
 
 def _enough(wanted: Iterable[_Wanted], min_bytes: int) -> bool:
@@ -155,7 +154,7 @@ def _enough(wanted: Iterable[_Wanted], min_bytes: int) -> bool:
 
 
 async def _wait_for_more(call: Call, request: Any, owners: dict[Key, list[_Wanted]], max_wait_ms: int) -> list[Key]:
-    """Until any actor has more than it gave before; those that answered and had not."""
+    """Wait until any actor has more than it returned before. Returns those that responded without more."""
     before = {owner: _size_bytes(items) for owner, items in owners.items()}
     waits = {
         asyncio.ensure_future(_ask(call, request, owner, items, max_wait_ms, 1 + before[owner])): owner
@@ -241,7 +240,7 @@ def _take(items: list[_Wanted], response: Any) -> None:
 
 
 def _cut(wanted: list[_Wanted], max_bytes: int) -> None:
-    """Keep max_bytes over all actors' answers; the first partition with records keeps what it has."""
+    """Enforce max_bytes over all actors' responses; the first partition with records keeps what it has."""
     total = 0
     for item in wanted:
         if total and total + item.size_bytes > max_bytes:
@@ -250,7 +249,7 @@ def _cut(wanted: list[_Wanted], max_bytes: int) -> None:
 
 
 def _fetching(call: Call, wanted: list[_Wanted]) -> None:
-    """Whatever comes of it: which partitions a connection fetches, and from where, tells for whom it does."""
+    """Whatever the result: which partitions a connection fetches, and from where, is evidence of its group."""
     connection, gateway, client_id = call.connection, call.gateway, call.header.client_id
     known = connection.attribution.fetches.get(client_id)
     if known is not None and len(known.current) == len(wanted):

@@ -1,6 +1,6 @@
 """ListOffsets (api key 2), v1-11: earliest, latest, by time, and the timestamps below -2 of KIP-734 and KIP-405.
 
-A partition that comes twice is refused with INVALID_REQUEST, as in Kafka.
+A partition that occurs twice is refused with INVALID_REQUEST, as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DeleteRecords (api key 21), v0-2: the log start moves to an offset, -1 for the high watermark.
 
-What is answered is durable. As in Kafka: a partition that comes twice is taken with its last offset, internal topics
-are INVALID_TOPIC_EXCEPTION, and a topic that is compacted only is POLICY_VIOLATION.
+Changes are durable before the response. As in Kafka: of a partition that occurs twice, the last offset counts; internal
+topics get INVALID_TOPIC_EXCEPTION, and a topic that is only compacted gets POLICY_VIOLATION.
 """
 
 from __future__ import annotations

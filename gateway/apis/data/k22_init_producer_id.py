@@ -1,11 +1,11 @@
 """InitProducerId (api key 22), v0-6: ids for idempotent producers.
 
 v3 producer id and epoch of a producer that wants a higher epoch (KIP-360) | v6 two-phase commit (KIP-939)
-A producer without a transactional id always gets a new id with epoch 0, whatever it had before: Kafka does the same.
+A producer without a transactional id always gets a new id with epoch 0, whatever it had before: as in Kafka.
 
-Transactions come with a later version; FindCoordinator says so before a client comes here. One that does all the same
-gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client takes as final at once (there is no place for words).
-COORDINATOR_LOAD_IN_PROGRESS, while the controller is away, is retried by all.
+Transactions come with a later version; FindCoordinator reports that before a client gets here. A client that gets here
+nevertheless receives TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client treats as fatal at once (there is no
+field for a message). COORDINATOR_LOAD_IN_PROGRESS, sent while the controller is unavailable, is retried by all clients.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Forwarding of group requests to the actor that owns the group, and what is answered when it is down."""
+"""Forwarding of group requests to the actor that owns the group, and the response while it is down."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from muster.placement.client import Context
 log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_S = 10.0
-"""How long an actor may take for what it does not park; it answers slow writes itself, after 5 s."""
+"""How long an actor may take for requests that it does not park; it responds to slow writes itself, after 5 s."""
 
 
 def error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
@@ -28,9 +28,9 @@ def error_body(call: Call, error: ErrorCode) -> dict[str, Any]:
 
 
 def down_error(call: Call, down: ErrorCode = ErrorCode.coordinator_load_in_progress) -> ErrorCode:
-    """What a client is told while its group's actor is down or starts: Kafka's words for "loading".
+    """The error for a client while its group's actor is down or starting, as Kafka responds while loading.
 
-    What is wrong with the request itself is said before that, as by Kafka.
+    Errors of the request itself take precedence, as in Kafka.
     """
     header = call.header
     request = adapters.decode(header.api_key, header.api_version, call.entity())
@@ -45,9 +45,9 @@ def down_error(call: Call, down: ErrorCode = ErrorCode.coordinator_load_in_progr
 async def forward_whole(
     call: Call, *, down: ErrorCode = ErrorCode.coordinator_load_in_progress, parked_s: float = 0.0
 ) -> Reply | None:
-    """Forward a request about one group as it came; what cannot be read stops here and harms no other client.
+    """Forward a request about one group unchanged; one that cannot be decoded stops here and harms no other client.
 
-    ``down``: what a good request is answered while the actor is down. ``parked_s``: how long it may wait for others.
+    ``down``: the error for a valid request while the actor is down. ``parked_s``: how long it may wait for others.
     """
     group_id = call.entity().group_id
     saw_group(call, group_id)
@@ -58,7 +58,7 @@ async def forward_whole(
 
 
 def saw_group(call: Call, group_id: str) -> None:
-    """Evidence for attribution, if the API gives any: this connection works for that group."""
+    """Record evidence for attribution, if the API is evidence: this connection works for that group."""
     if not APIS[call.header.api_key].is_evidence:
         return
     connection = call.connection
@@ -66,9 +66,9 @@ def saw_group(call: Call, group_id: str) -> None:
 
 
 async def ask_coordinator(call: Call, group_id: str, frame: bytes, parked_s: float = 0.0) -> bytes | None:
-    """The answer of the group's actor to a frame; None when it is down or was lost on the way.
+    """The response of the group's actor to a frame; None if the actor is down or the channel was lost.
 
-    JoinGroup and SyncGroup wait for other members, for as long as this one may: ``parked_s``.
+    JoinGroup and SyncGroup wait for other members, at most for ``parked_s``.
     """
     gateway = call.gateway
     partition = gateway.partition_of(group_id)

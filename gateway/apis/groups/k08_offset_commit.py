@@ -1,8 +1,8 @@
 """OffsetCommit (api key 8), v2-10.
 
-Topics and partitions that do not exist are answered here (UNKNOWN_TOPIC_OR_PARTITION, v10 by id:
-UNKNOWN_TOPIC_ID); the rest goes to the group's actor, which is not asked when nothing is left. v10 names
-topics by id (KIP-848); the actor is told names.
+Topics and partitions that do not exist are refused here (UNKNOWN_TOPIC_OR_PARTITION, v10 by id:
+UNKNOWN_TOPIC_ID); the rest goes to the group's actor, which gets no request if nothing is left. v10 names
+topics by id (KIP-848); the actor gets names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NEWEST_BY_NAME = 9
 
 
 class Known(NamedTuple):
-    """What exists of a topic of the request."""
+    """The part of a topic of the request that exists."""
 
     key: TopicKey
     name: str
@@ -43,7 +43,7 @@ async def offset_commit(call: Call) -> Reply | None:
 
 
 def _known(call: Call, topic: Any, results: PartitionErrors) -> Known:
-    """The part of the topic that exists; the rest is refused."""
+    """Return the part of the topic that exists; refuse the rest."""
     key: TopicKey = (field(topic, "name", None), field(topic, "topic_id", None))
     refused: list[tuple[int, ErrorCode]] = []
     known: list[Any] = []

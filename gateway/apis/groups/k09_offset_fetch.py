@@ -1,7 +1,7 @@
 """OffsetFetch (api key 9), v1-10.
 
-Up to v7 one group, forwarded as it came; from v8 several, which may live in several actors (KIP-709); v10
-names topics by id, so that it tells nothing of a topic that was deleted. A group whose actor is down fails alone.
+Up to v7 one group, forwarded unchanged; from v8 several, which may be on several actors (KIP-709); v10 names
+topics by id, so it returns nothing of a deleted topic. If a group's actor is down, only that group fails.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _as_sent(topics: Any) -> list[dict[str, Any]] | None:
 
 
 def _names(gateway: Gateway, topics: Any) -> tuple[list[dict[str, Any]] | None, list[dict[str, Any]]]:
-    """Topics by name for the actor, and the answers for ids that nobody knows."""
+    """Topics by name for the actor, and the responses for unknown ids."""
     if topics is None:
         return None, []
     known, unknown = [], []

@@ -1,11 +1,11 @@
 """FindCoordinator (api key 10), v0-6.
 
-Names the gateway on the node where the group's actor runs, and starts the actor if it never ran. Since any
-gateway forwards for any group, an answer never goes stale in a way that hurts. There is no coordinator of share
-groups (key type 2), which a Kafka broker without one answers with INVALID_REQUEST, and none of transactions (1): the
-first that a transactional producer asks. librdkafka, which asks in v2 at most, tries again after most errors until
-init_transactions() times out; TRANSACTIONAL_ID_AUTHORIZATION_FAILED ends it at once, with the message that is here.
-Others end with any error that is not retriable, and Java's shows the message of most, but not of that one.
+Returns the gateway on the node where the group's actor runs, and starts the actor if it never ran. Since any gateway
+forwards for any group, an outdated response does no harm. There is no coordinator of share groups (key type 2): as
+from a Kafka broker without one, the response is INVALID_REQUEST. There is none of transactions (1) either, which a
+transactional producer requests first. librdkafka, which uses v2 at most, retries most errors until
+init_transactions() times out; TRANSACTIONAL_ID_AUTHORIZATION_FAILED ends it at once, with the message given here.
+Other clients stop at any error that is not retriable; Java's shows the message of most errors, but not of that one.
 
 v1-3 carry Kafka's words for the error, and "NONE" | v4 several keys; the message is "" but for an unknown key type
 """

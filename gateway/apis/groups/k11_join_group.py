@@ -1,7 +1,7 @@
-"""JoinGroup (api key 11), v0-9: forwarded as it came; the group's actor answers when the join phase completes.
+"""JoinGroup (api key 11), v0-9: forwarded unchanged; the group's actor responds when the join phase completes.
 
-A client waits for a join until its rebalance timeout is over, and a little more; it is no member any more when its
-session is.
+A client waits for a join until its rebalance timeout is over, and a little longer; it stops being a member when its
+session ends.
 """
 
 from __future__ import annotations

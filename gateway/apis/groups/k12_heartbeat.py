@@ -1,7 +1,7 @@
-"""Heartbeat (api key 12), v0-4: forwarded as it came.
+"""Heartbeat (api key 12), v0-4: forwarded unchanged.
 
-While the group's actor is down it is answered NONE, as by a Kafka broker that still loads the partition, so that
-members survive.
+While the group's actor is down, the response is NONE, as from a Kafka broker that is still loading the partition, so
+that members survive.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""LeaveGroup (api key 13), v0-5: forwarded as it came."""
+"""LeaveGroup (api key 13), v0-5: forwarded unchanged."""
 
 from muster.gateway.apis.groups.forwarding import error_body, forward_whole
 from muster.gateway.listener.registry import api

@@ -1,7 +1,7 @@
-"""SyncGroup (api key 14), v0-5: forwarded as it came; answered once the leader's assignment is durable.
+"""SyncGroup (api key 14), v0-5: forwarded unchanged; the response comes once the leader's assignment is durable.
 
-While the group's actor is down the answer is NOT_COORDINATOR, since clients (the Java consumer) take "loading" as fatal
-here. The request does not say how long its member may wait for the others.
+While the group's actor is down, the response is NOT_COORDINATOR, since clients (the Java consumer) treat "loading" as
+fatal here. The request does not say how long its member may wait for the others.
 """
 
 from __future__ import annotations

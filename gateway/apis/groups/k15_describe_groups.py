@@ -1,4 +1,4 @@
-"""DescribeGroups (api key 15), v0-6: split by the groups' actors; their answers are merged as bytes."""
+"""DescribeGroups (api key 15), v0-6: split by the groups' actors; their responses are merged as bytes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """ListGroups (api key 16), v0-5.
 
-A gateway lists the groups of the partitions that FindCoordinator names it for, as a Kafka broker lists those
-that it leads; an admin client asks all of them. If one of these partitions is down, so is the answer
-(COORDINATOR_LOAD_IN_PROGRESS), as while a Kafka broker loads.
+A gateway lists the groups of the partitions for which FindCoordinator returns it, as a Kafka broker lists those
+that it leads; an admin client queries all of them. If one of these partitions is down, the whole response is an
+error (COORDINATOR_LOAD_IN_PROGRESS), as while a Kafka broker loads.
 """
 
 from __future__ import annotations

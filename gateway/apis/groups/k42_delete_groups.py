@@ -1,4 +1,4 @@
-"""DeleteGroups (api key 42), v0-2: split by the groups' actors; one refusal does not touch the others."""
+"""DeleteGroups (api key 42), v0-2: split by the groups' actors; one refusal does not affect the others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """OffsetDelete (api key 47), v0.
 
-Topics and partitions that do not exist are answered here (UNKNOWN_TOPIC_OR_PARTITION). The group's actor is asked
-even if nothing else is left, since an error of the group is the answer to all of it.
+Topics and partitions that do not exist are refused here (UNKNOWN_TOPIC_OR_PARTITION). The group's actor gets a request
+even if nothing is left, since an error of the group applies to the whole response.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def offset_delete(call: Call) -> Reply | None:
 
 
 def _known(call: Call, topic: Any, results: PartitionErrors) -> dict[str, Any]:
-    """The part of the topic that exists, for the coordinator; the rest is refused."""
+    """Return the part of the topic that exists, for the coordinator; refuse the rest."""
     indexes = [item.partition_index for item in topic.partitions]
     errors = {index: existence_error(named(call.gateway, topic.name, None, index)) for index in indexes}
     refused = [(index, error) for index in indexes if (error := errors[index]) is not None]

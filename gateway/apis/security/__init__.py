@@ -1,1 +1,1 @@
-"""SASL, and ACLs, which there are none of."""
+"""SASL, and ACLs, of which there are none."""

@@ -1,8 +1,8 @@
 """SaslHandshake (api key 17), v0-1: the client chooses a mechanism.
 
 v0 the tokens follow as bare frames | v1 they come in SaslAuthenticate (KIP-152)
-A mechanism that is not enabled is answered with those that are, then the connection is closed. Without SASL, or
-once it is over, ILLEGAL_SASL_STATE, as in Kafka.
+For a mechanism that is not enabled, the response lists the enabled ones, and the connection is closed. Without SASL, or
+once authentication is complete, ILLEGAL_SASL_STATE, as in Kafka.
 """
 
 from __future__ import annotations

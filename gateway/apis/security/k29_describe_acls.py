@@ -1,7 +1,7 @@
 """DescribeAcls (api key 29), v1-3: SECURITY_DISABLED, as from a Kafka broker without an authorizer.
 
 v2 flexible | v3 user resource type
-Clients that mirror or manage ACLs (MirrorMaker 2, Terraform) take it as "there are none to look after".
+Clients that mirror or manage ACLs (MirrorMaker 2, Terraform) take it to mean that there are none to manage.
 """
 
 from __future__ import annotations

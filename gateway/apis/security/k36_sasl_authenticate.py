@@ -1,8 +1,8 @@
 """SaslAuthenticate (api key 36), v0-2: the tokens of the mechanism that SaslHandshake chose (KIP-152).
 
 v1 session_lifetime_ms (always 0: a session does not end, KIP-368) | v2 flexible, KIP-482
-A login that fails is answered SASL_AUTHENTICATION_FAILED in Kafka's words, then the connection is closed; after a
-SaslHandshake v0 there is no place for an error, and it is only closed.
+A failed login gets SASL_AUTHENTICATION_FAILED with Kafka's message, then the connection is closed; after a
+SaslHandshake v0, no response can carry an error, so it is only closed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""CreateTopics (api key 19), v2-7. Kafka itself has no v0-1 any more (KIP-896).
+"""CreateTopics (api key 19), v2-7. Kafka has removed v0-1 (KIP-896).
 
-v4 -1 for the defaults of partitions and replication factor (KIP-464; taken in every version, as Kafka's broker does)
-v5 answers with partitions, replication factor and configs (KIP-525) | v7 topic id
-Checks and their order are those of Kafka's ReplicationControlManager, but for the replication factor: it is kept and
-told, however few gateways there are, since there is one copy of a partition, on the path that all nodes share. A manual
-assignment is checked and gives the numbers of partitions and replicas; who owns a partition is placement's to say.
+v4 -1 for the defaults of partitions and replication factor (KIP-464; accepted in every version, as by Kafka's broker)
+v5 returns partitions, replication factor and configs (KIP-525) | v7 topic id
+Checks and their order are those of Kafka's ReplicationControlManager, except for the replication factor: it is stored
+and returned, however few gateways there are, since there is one copy of a partition, on the path that all nodes share.
+A manual assignment is checked and gives the numbers of partitions and replicas; placement decides who owns a partition.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _is_there(view: ClusterView, outcome: TopicOutcome) -> bool:
 
 
 def _checked(gateway: Gateway, topics: Sequence[Any]) -> list[NewTopic | TopicOutcome]:
-    """What to create and what to refuse, one for each name, in the request's order."""
+    """What to create and what to refuse, one item for each name, in the request's order."""
     wanted = {topic.name: topic for topic in topics}
     duplicates = repeated(topic.name for topic in topics)
     total = sum(_count(topic, gateway.config.num_partitions) for topic in topics)
@@ -134,9 +134,9 @@ def _check_assignments(view: ClusterView, topic: Any, configs: dict[str, str]) -
 
 
 def assignment_error(view: ClusterView, replicas: Iterable[Sequence[int]], factors: set[int]) -> str | None:
-    """Why INVALID_REPLICA_ASSIGNMENT is the answer to these replicas of partitions; None if they are good.
+    """Why these replicas get INVALID_REPLICA_ASSIGNMENT; None if they are valid.
 
-    Each partition has to have as many as ``factors`` allows.
+    Each partition must have a number of replicas that ``factors`` allows.
     """
     known = {broker.id for broker in view.brokers}
     said = "The manual partition assignment includes"

@@ -1,7 +1,7 @@
-"""DeleteTopics (api key 20), v1-6. Kafka itself has no v0 any more (KIP-896).
+"""DeleteTopics (api key 20), v1-6. Kafka has removed v0 (KIP-896).
 
 v4 flexible | v5 error_message | v6 by name or by id (KIP-516)
-Internal topics are not deleted: INVALID_REQUEST, where Kafka's broker would drop everybody's offsets.
+Internal topics are not deleted: INVALID_REQUEST, where Kafka's broker would delete the offsets of all groups.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _wanted(request: Any) -> list[_Wanted]:
 
 
 def _resolve(call: Call, wanted: list[_Wanted]) -> dict[_Wanted, Topic | _Refused]:
-    """The topic to delete, or why not, for each that the request names."""
+    """The topic to delete, or why not, for each one that the request names."""
     if not call.gateway.config.delete_topic_enable:
         disabled = call.header.api_version >= _FIRST_WITH_DISABLED_ERROR
         error = ErrorCode.topic_deletion_disabled if disabled else ErrorCode.invalid_request

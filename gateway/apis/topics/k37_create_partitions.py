@@ -1,7 +1,7 @@
-"""CreatePartitions (api key 37), v0-3. A topic only grows.
+"""CreatePartitions (api key 37), v0-3. A topic can only grow.
 
 v2 flexible | v3 as v2 (KIP-599: only the error for quotas is new)
-A manual assignment is checked as CreateTopics does; who owns a partition is placement's to say.
+A manual assignment is checked as in CreateTopics; placement decides who owns a partition.
 """
 
 from __future__ import annotations
