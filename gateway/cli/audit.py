@@ -1,4 +1,4 @@
-"""``muster audit``: bytes that commits imply against bytes that were counted for the group, and why they differ."""
+"""``muster audit``: bytes that commits imply compared with bytes counted for the group, and why they differ."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _why_nothing(answer: Mapping[str, Any]) -> str:
 
 
 def summary(answer: Mapping[str, Any], now_ms: int) -> str:
-    """What is said of the whole."""
+    """The summary of the whole."""
     if not answer["interval_ms"]:
         return "the audit is off (audit.interval.ms=0)"
     if answer["at_ms"] is None:

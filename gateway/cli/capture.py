@@ -1,4 +1,4 @@
-"""``muster capture``: a proxy that writes down what Kafka clients and brokers say to each other."""
+"""``muster capture``: a proxy that records the traffic between Kafka clients and brokers."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def capture(listen: str, bootstrap: str, folder: Path, max_frames: int, max_fram
 
 
 async def _serve(host: str, port: int, brokers: list[Address], recorder: Recorder) -> None:
-    """Until SIGINT or SIGTERM. CliError if there is nothing to listen on."""
+    """Serve until SIGINT or SIGTERM. CliError if it cannot listen."""
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
@@ -108,7 +108,7 @@ async def _serve(host: str, port: int, brokers: list[Address], recorder: Recorde
 
 
 def _listening(text: str) -> Address:
-    """Host, which may be empty for all interfaces, and port. CliError."""
+    """Host, which may be empty for all interfaces, and port. Raises CliError."""
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) >= 1 << 16:
         raise CliError(f"--listen {text} is not HOST:PORT")
@@ -116,7 +116,7 @@ def _listening(text: str) -> Address:
 
 
 def _prepare(folder: Path) -> None:
-    """CliError if it cannot be written to, or has frames of an earlier capture, which would be mixed with these."""
+    """CliError if it is not writable, or has frames of an earlier capture, which would be mixed with these."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if next(folder.glob("*.hex"), None) is not None:

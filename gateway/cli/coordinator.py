@@ -1,4 +1,4 @@
-"""A gateway or the coordinator of a group, asked over a socket of our own: for what confluent-kafka has no call for."""
+"""Requests to a gateway or a group's coordinator over a socket of our own: for what confluent-kafka has no call for."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _RETRIABLE = {
 
 
 class _Connection:
-    """One request at a time. OSError when the other side is gone; UndecodableAnswer when it speaks something else."""
+    """One request at a time. OSError if the connection is lost; UndecodableAnswer if the peer does not speak Kafka."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port), timeout=_CONNECT_S)
@@ -58,14 +58,14 @@ class _Connection:
         frame = self._exactly(size_bytes)
         try:
             correlation_id, answer = codec.decode_response(api_key, version, frame)
-        except Exception as error:  # whatever kio raises for bytes that are no answer
+        except Exception as error:  # whatever kio raises for bytes that are no response
             raise ConnectionError(f"it does not speak Kafka's protocol: {type(error).__name__}") from error
         if correlation_id != self._asked:
             raise ConnectionError("it responded to a request that was not sent")
         return answer
 
     def _log_in(self, login: Login) -> None:
-        """CliError if the gateway does not take it."""
+        """CliError if the gateway refuses it."""
         shaken = self.ask(SASL_HANDSHAKE, 1, {"mechanism": login.mechanism})
         if shaken.error_code is not ErrorCode.none:
             raise CliError(f"the gateway does not take {login.mechanism}: {shaken.error_code.name.upper()}")
@@ -107,18 +107,18 @@ class Gateway:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return f"gateway at {self.address}"
 
     @property
     def address(self) -> str:
-        """``HOST:PORT``; empty while it is not known."""
+        """``HOST:PORT``; empty while unknown."""
         return host_port(*self._known) if self._known else ""
 
     def ask(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
-        """The answer, as kio's entity: asked again while a coordinator moves, loads or is away.
+        """The response, as kio's entity; retried while a coordinator moves, loads or is unavailable.
 
-        So only what may be done twice can be asked. CliError when there is no answer in time.
+        So the request must be safe to repeat. CliError without a timely response.
         """
         deadline = time.monotonic() + TIMEOUT_S
         while True:
@@ -141,7 +141,7 @@ class Gateway:
         return self._connection
 
     def _find(self) -> tuple[str, int]:
-        """Where to connect to now. OSError."""
+        """The address to connect to now. Raises OSError."""
         if self._known is None:
             raise ConnectionError("no address")
         return self._known
@@ -159,10 +159,10 @@ class Gateway:
 
 
 class Coordinator(Gateway):
-    """Of one group, wherever it is."""
+    """The coordinator of one group, wherever it is."""
 
     def __init__(self, bootstrap: str, group: str) -> None:
-        """``bootstrap`` is a list as Kafka clients take it: CliError if it makes no sense."""
+        """``bootstrap`` is a list as Kafka clients take it: CliError if it is invalid."""
         self.group = group
         self._bootstrap = tuple(addresses(bootstrap))
         self._known = None
@@ -189,7 +189,7 @@ class Coordinator(Gateway):
 
 
 def addresses(bootstrap: str) -> Iterator[tuple[str, int]]:
-    """Host and port of each. CliError."""
+    """Host and port of each. Raises CliError."""
     for part in filter(None, (text.strip() for text in bootstrap.split(","))):
         host, _, port = part.rpartition("://")[2].rpartition(":")
         if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 1 << 16:
@@ -198,7 +198,7 @@ def addresses(bootstrap: str) -> Iterator[tuple[str, int]]:
 
 
 def errors_in(entity: Any) -> Iterator[ErrorCode]:
-    """Every error code that is anywhere in an answer."""
+    """Every error code anywhere in a response."""
     for declared in dataclasses.fields(entity):
         value = getattr(entity, declared.name)
         if isinstance(value, ErrorCode):

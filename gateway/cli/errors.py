@@ -1,4 +1,4 @@
-"""What a command tells its user when it cannot go on."""
+"""The errors that a command shows its user when it cannot continue."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ class CliError(click.ClickException):
 
 
 class StopRequested(BaseException):
-    """SIGINT or SIGTERM came. Not an Exception, so that nothing on the way swallows it."""
+    """SIGINT or SIGTERM was received. Not an Exception, so that no handler in between swallows it."""

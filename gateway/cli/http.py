@@ -1,4 +1,4 @@
-"""What gateways tell and do over HTTP beside Kafka's APIs: /v1/..."""
+"""Requests to gateways over HTTP, beside Kafka's APIs: /v1/..."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _METRICS = "/metrics"
 
 
 class NotTold(CliError):
-    """No gateway answers over HTTP."""
+    """No gateway responds over HTTP."""
 
 
 class Refused(CliError):
-    """A gateway answers with an error."""
+    """A gateway responds with an error."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -31,7 +31,7 @@ class Refused(CliError):
 
 
 def ask(directory: Path, address: str | None, path: str, **parameters: str) -> dict[str, Any]:
-    """GET the path from any gateway of the Muster that is meant: its JSON. NotTold, Refused."""
+    """GET the path from any gateway of the selected Muster. Returns its JSON. Raises NotTold, Refused."""
     failure = ""
     try:
         for base in _gateways(directory, address):
@@ -47,7 +47,7 @@ def ask(directory: Path, address: str | None, path: str, **parameters: str) -> d
 
 
 def _gateways(directory: Path, address: str | None) -> Iterator[str]:
-    """Where gateways were when they started, and, if none of these answers, where they are now. CliError."""
+    """Addresses of gateways at their start and, if none of these responds, their current ones. Raises CliError."""
     if address is None:
         yield from (url.removesuffix(_METRICS) for url in state_of(directory).metrics)
     for actor in status_of(directory, address)["actors"]:
@@ -56,9 +56,9 @@ def _gateways(directory: Path, address: str | None) -> Iterator[str]:
 
 
 def send(urls: Iterable[str], method: str, path: str, body: Any = None) -> dict[str, Any]:
-    """Have the first of these gateways that can be connected to do something: its JSON. NotTold, Refused.
+    """Send the request to the first of these gateways that accepts a connection. Returns its JSON. NotTold, Refused.
 
-    ``urls``: with or without /metrics. No other gateway is asked to do again what one may have done.
+    ``urls``: with or without /metrics. What one gateway may have done is not repeated on another one.
     """
     failures: list[str] = []
     for base in (url.strip().rstrip("/").removesuffix(_METRICS) for url in urls):
@@ -75,7 +75,7 @@ def send(urls: Iterable[str], method: str, path: str, body: Any = None) -> dict[
 
 
 def _connect(base: str) -> HTTPConnection:
-    """A connection on which nothing was sent yet. OSError, or ValueError where there cannot be one."""
+    """A connection on which nothing has been sent. OSError, or ValueError if there cannot be one."""
     parts = urlsplit(base)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("not a URL such as http://HOST:PORT")
@@ -87,7 +87,7 @@ def _connect(base: str) -> HTTPConnection:
 
 
 def _answer(connection: HTTPConnection, method: str, target: str, body: Any = None) -> dict[str, Any]:
-    """The JSON of the answer; the connection is closed then. Refused; OSError, HTTPException, ValueError."""
+    """The JSON of the response; closes the connection. Raises Refused, OSError, HTTPException, ValueError."""
     data, headers = (None, {}) if body is None else (json.dumps(body).encode(), {"Content-Type": "application/json"})
     with contextlib.closing(connection):
         connection.request(method, target, data, headers)

@@ -1,4 +1,4 @@
-"""Muster's own clients of its Kafka protocol: confluent-kafka, with errors made for people."""
+"""Kafka protocol clients of Muster's commands: confluent-kafka, with readable errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from muster.gateway.cli.login import current_login
 T = TypeVar("T")
 
 TIMEOUT_S = 15.0
-"""How long any one answer may take."""
+"""How long any one response may take."""
 
 _REACH_TIMEOUT_S = 8.0
 _SILENT = logging.getLogger("librdkafka")
@@ -25,7 +25,7 @@ _SILENT.addHandler(logging.NullHandler())
 
 
 def admin(bootstrap: str) -> AdminClient:
-    """A client of these gateways. CliError if none of them answers."""
+    """A client of these gateways. CliError if none of them responds."""
     login = current_login()
     _SILENT.propagate = logging.getLogger().isEnabledFor(logging.DEBUG)
     failures: list[KafkaError] = []
@@ -61,7 +61,7 @@ def result(future: Future[T], what: str) -> T:
 
 @contextlib.contextmanager
 def refused(what: str) -> Iterator[None]:
-    """Turn what the cluster refuses into a CliError that begins with ``what``."""
+    """Turn a refusal by the cluster into a CliError that begins with ``what``."""
     try:
         yield
     except KafkaException as error:

@@ -1,4 +1,4 @@
-"""``--command-config``: how Muster's own commands log in where gateways ask for it; a file as Kafka's tools take."""
+"""``--command-config``: how Muster's own commands log in to gateways that require it; a file as Kafka's tools take."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def with_login(command: F) -> F:
 
 
 def current_login() -> Login | None:
-    """That of the command that runs."""
+    """The login of the running command."""
     context = click.get_current_context(silent=True)
     return None if context is None else context.meta.get(_META)
 
 
 def read_login(file: Path) -> Login | None:
-    """None where the file says PLAINTEXT, or nothing. CliError."""
+    """None if the file says PLAINTEXT, or nothing. Raises CliError."""
     try:
         content = javaproperties.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -35,11 +35,11 @@ _COMMANDS = {
 }
 
 _NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
-"""Its message is the help. Before click 8.2 there was none: the help was written at once."""
+"""Its message is the help. It does not exist before click 8.2, where the help was written at once."""
 
 
 class _Lazy(click.Group):
-    """Imports a command when it is asked for: help and completion stay fast."""
+    """Imports a command only when it is used: help and completion stay fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -81,17 +81,17 @@ def cli(verbose: bool) -> None:
 
 
 def main() -> None:
-    """Run the command; ends the process. Exit code 0, 1 (it cannot), 2 (wrong usage) or 130 (interrupted)."""
+    """Run the command and end the process. Exit code 0, 1 (it failed), 2 (wrong usage) or 130 (interrupted)."""
     _use_utf8()
     terminal.guard()
     sys.exit(_run(sys.argv[1:]))
 
 
 def _use_utf8() -> None:
-    """Where the locale has another encoding, run anew in UTF-8 mode (PEP 540); the processes that we start inherit it.
+    """If the locale has another encoding, restart in UTF-8 mode (PEP 540); child processes inherit it.
 
     Names on the command line and in files are UTF-8, as in Kafka, and Ray fails on arguments that the locale cannot
-    read. What is written keeps the locale's encoding.
+    decode. Output keeps the locale's encoding.
     """
     if sys.flags.utf8_mode or sys.getfilesystemencoding() == "utf-8":
         return

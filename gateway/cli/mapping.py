@@ -1,6 +1,6 @@
-"""``muster mapping``: the client-to-group mapping in ZooKeeper, listed, checked and repaired.
+"""``muster mapping``: list, check and repair the client-to-group mapping in ZooKeeper.
 
-Everything goes through the running reconciler: what it would do is what is shown, and nobody else decides.
+All of it goes through the running reconciler: what it would do is what is shown, and nothing else decides.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WRITES = ("ACTION", "KIND", "HOST", "CLIENT ID", "GROUP", "MEMBER", "PATH")
 
 
 class CannotTell(CliError):
-    """The comparison could not be made, which is something else than a difference."""
+    """The comparison could not be made, which is not the same as a difference."""
 
     exit_code = 2
 
@@ -148,7 +148,7 @@ def _asked(wanted: dict[str, str | None]) -> dict[str, str]:
 
 
 def _is_unknown(directory: Path, address: str | None, wanted: dict[str, str | None]) -> bool:
-    """Whether ZooKeeper has nothing of what was asked about. Nor have coordinators then, if nothing differs."""
+    """Whether ZooKeeper has nothing that matches. If nothing differs, coordinators have nothing either."""
     return bool(_asked(wanted)) and not node_rows(_ask(directory, address, "mapping", _READ_S), Filter(**wanted))
 
 
@@ -173,7 +173,7 @@ def _say_left_alone(aside: list[dict[str, Any]]) -> None:
 
 
 def _ask(directory: Path, address: str | None, method: str, timeout_s: float) -> Any:
-    """What the reconciler answers. CliError if it does not, or cannot."""
+    """The reconciler's response. CliError if it does not respond, or fails."""
     with connected(directory, address):
         from muster.gateway import cluster
 

@@ -19,10 +19,10 @@ class _Name(_TextType):
         text = str(value)
         try:
             text.encode()
-        except UnicodeEncodeError:  # librdkafka crashes on what stands for such bytes
+        except UnicodeEncodeError:  # librdkafka crashes on the surrogates for such bytes
             self.fail(f"{text.encode(errors='surrogateescape')!r} is not UTF-8, as all names in Kafka are", param, ctx)
         return text
 
 
 NAME = _Name()
-"""A click type: any text that Kafka's protocol can carry, else wrong usage."""
+"""A click type: any text that Kafka's protocol can carry; otherwise wrong usage."""

@@ -1,4 +1,4 @@
-"""From a property file, ``--set`` and flags to one checked configuration."""
+"""Combines a property file, ``--set`` and flags into one validated configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster.gateway.cli.errors import CliError
 def read_config(file: Path | None, sets: tuple[str, ...], flags: Mapping[str, str | None]) -> MusterConfig:
     """The configuration; ``sets`` (PROPERTY=VALUE) override the file, ``flags`` (by property) override both.
 
-    The flag ``port`` stands for the port in ``listeners``. CliError naming every property that cannot be.
+    The flag ``port`` replaces the port in ``listeners``. CliError naming every invalid property.
     """
     properties = _read(file) if file else {}
     properties |= dict(_split(text) for text in sets)

@@ -1,4 +1,4 @@
-"""Results go to stdout, everything else to stderr; all of it by :mod:`muster.actors.runtime.terminal`."""
+"""Results go to stdout, everything else to stderr; all of it through :mod:`muster.actors.runtime.terminal`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table to stdout; cells that are None show as ``-``, numbers stand to the right.
+    """Write a table to stdout; None is shown as ``-``, numbers are right-aligned.
 
-    See :func:`muster.actors.runtime.rich_console.print_table` for what is done with long ones.
+    See :func:`muster.actors.runtime.rich_console.print_table` for the handling of long cells.
     """
     held = [["-" if cell is None else str(cell) for cell in row] for row in rows]
     numeric = [_are_numbers(cells) for cells in _columns(len(columns), held)]
@@ -46,7 +46,7 @@ def counted(number: int, noun: str) -> str:
 
 
 class Progress:
-    """Steps of something long, on stderr: a spinner on a terminal, one line for each step."""
+    """The steps of a long operation, on stderr: a spinner on a terminal, one line for each step."""
 
     def __init__(self) -> None:
         self._console = rich_console.console(err=True)
@@ -55,7 +55,7 @@ class Progress:
         self._spinner = self._console.status("", spinner=spinner) if rich_console.is_live(self._console) else None
 
     def step(self, text: str) -> None:
-        """Say what is being done now."""
+        """Show what is being done now."""
         text = terminal.printable(text, self._console.encoding)
         self._console.print(f"{time.monotonic() - self._started:6.1f} s  {text}")
         if self._spinner:
@@ -63,7 +63,7 @@ class Progress:
             self._spinner.start()
 
     def rest(self) -> None:
-        """Nothing is being done for now."""
+        """Show that nothing is being done for now."""
         if self._spinner:
             self._spinner.stop()
 

@@ -1,4 +1,4 @@
-"""Finding a Muster that runs: by its storage directory, by its Ray, or by a gateway's address."""
+"""Finds a running Muster: by its storage directory, by its Ray, or by a gateway's address."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def by_storage_or_address(command: F) -> F:
 
 
 def by_bootstrap(command: F) -> F:
-    """Those, ``--command-config``, and ``--bootstrap-server``, as ``bootstrap_server``."""
+    """Those options, ``--command-config``, and ``--bootstrap-server``, given as ``bootstrap_server``."""
     option = click.option(
         "--bootstrap-server", type=NAME, metavar="HOST:PORT[,...]", help="Use these gateways, as Kafka's tools do."
     )
@@ -51,9 +51,9 @@ def by_bootstrap(command: F) -> F:
 
 
 def state_of(directory: Path) -> storage.RunState:
-    """What the Muster that uses the directory says of itself. CliError if none does.
+    """The run state of the Muster that uses the directory. CliError if there is none.
 
-    Also what a ``muster up`` said that was killed on a Ray that goes on: its actors may serve on.
+    Includes the state of a ``muster up`` that was killed on a Ray that still runs: its actors may still serve.
     """
     state = storage.read_state(directory)
     if state is None or (state.is_own_ray and storage.holder(directory) is None):
@@ -62,7 +62,7 @@ def state_of(directory: Path) -> storage.RunState:
 
 
 def nothing_runs(directory: Path) -> CliError:
-    """What is said where no Muster uses the directory."""
+    """The error if no Muster uses the directory."""
     return CliError(
         f"no muster runs on storage {directory}; start one with muster up, or name one with --storage or --address"
     )
@@ -73,7 +73,7 @@ def bootstrap_servers(bootstrap_server: str | None, directory: Path, address: st
     if bootstrap_server:
         return bootstrap_server
     found = state_of(directory).bootstrap if address is None else ()
-    if not any(_listens(server) for server in found):  # nodes may have come and gone since the start
+    if not any(_listens(server) for server in found):  # nodes may have been added and removed since the start
         found = tuple(actor["address"] for actor in status_of(directory, address)["actors"] if actor["address"])
     if not found:
         raise CliError("no gateway is serving yet; try again when muster status shows one")
@@ -90,7 +90,7 @@ def _listens(server: str) -> bool:
 
 
 def status_of(directory: Path, address: str | None) -> dict[str, Any]:
-    """What the controller says: ``nodes``, ``actors`` and more. CliError if there is none."""
+    """The controller's status: ``nodes``, ``actors`` and more. CliError if there is none."""
     with connected(directory, address):
         from muster.gateway import cluster
 
@@ -105,7 +105,7 @@ def status_of(directory: Path, address: str | None) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def connected(directory: Path, address: str | None) -> Iterator[None]:
-    """Within, this process is connected to the Ray of the Muster that is meant. CliError."""
+    """Within, this process is connected to the Ray of the selected Muster. Raises CliError."""
     if address is not None:
         own_ray.connect(address, os.environ.get("RAY_AUTH_TOKEN_PATH"))
     else:
@@ -132,7 +132,7 @@ def _connect_to(state: storage.RunState, directory: Path) -> None:
 
 
 def connect_to_left(state: storage.RunState, directory: Path) -> bool:
-    """Connect to the Ray of a ``muster up`` that was killed; whether that Ray runs, with actors of that storage."""
+    """Connect to the Ray of a killed ``muster up``. Returns whether that Ray runs, with actors of that storage."""
     if not own_ray.listens(state.ray_address):
         return False
     own_ray.connect(state.ray_address, state.ray_token_path)

@@ -1,4 +1,4 @@
-"""Moments and sizes as options take them."""
+"""Option types for times and sizes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ else:  # generic since click 8.4 only
 
 
 class Moment(_AnyType):
-    """As :func:`moment`, from the time at which the command began."""
+    """As :func:`moment`, relative to the start of the command."""
 
     name = "time"
 
@@ -59,7 +59,7 @@ class Moment(_AnyType):
 
 
 class Size(_AnyType):
-    """Bytes, with a unit if need be: 512m, 1.5g, 2GiB; of 1024 each."""
+    """Bytes, with an optional unit: 512m, 1.5g, 2GiB; all in powers of 1024."""
 
     name = "size"
 
@@ -73,7 +73,7 @@ class Size(_AnyType):
 
 
 class Zone(_AnyType):
-    """IANA name of a time zone."""
+    """The IANA name of a time zone."""
 
     name = "zone"
 

@@ -141,7 +141,7 @@ def describe(name: str, bootstrap_server: str | None, directory: Path, address: 
 
 def _metadata(client: AdminClient) -> ClusterMetadata:
     with refused("topics cannot be listed"):
-        return client.list_topics(timeout=TIMEOUT_S)  # all: asking for one by name would create it
+        return client.list_topics(timeout=TIMEOUT_S)  # all: requesting one by name would create it
 
 
 def _unknown(name: str) -> CliError:
@@ -167,7 +167,7 @@ def _partitions(client: AdminClient, name: str) -> list[dict[str, Any]]:
 
 
 def end_offsets(client: AdminClient, topic: str, partitions: list[int], spec: OffsetSpec = _LATEST) -> dict[int, int]:
-    """Offsets of one end of the partitions. CliError if they cannot be had."""
+    """Start or end offsets of the partitions. CliError if they cannot be fetched."""
     if not partitions:
         return {}
     asked = client.list_offsets({TopicPartition(topic, index): spec for index in partitions}, request_timeout=TIMEOUT_S)

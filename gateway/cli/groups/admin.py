@@ -47,7 +47,7 @@ def delete(
 
 
 def _delete(bootstrap: str, group: str) -> str | None:
-    """Why it could not be deleted."""
+    """Delete the group. Returns why it could not be deleted, or None."""
     with Coordinator(bootstrap, group) as coordinator:
         error = offsets.delete_group(coordinator)
     if error is ErrorCode.none:
@@ -101,7 +101,7 @@ def evict(
 
 
 def which(group: str, members: Sequence[Member], wanted: str) -> Member:
-    """The member of that member id, instance id or client id. CliError if it is none, or one of several."""
+    """The member with that member id, instance id or client id. CliError if there is none, or several."""
     for name in ("member_id", "group_instance_id", "client_id"):
         found = [member for member in members if getattr(member, name) == wanted]
         if len(found) == 1:

@@ -1,4 +1,4 @@
-"""What a member has: opaque bytes, whose meaning the protocol type of its group says."""
+"""The assignment of a member: opaque bytes, whose meaning the protocol type of its group defines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONSUMER = consumer_protocol.PROTOCOL_TYPE
 
 
 class Member(Protocol):
-    """Of a group, as DescribeGroups tells it, or a record."""
+    """A member of a group, from DescribeGroups or from a record."""
 
     @property
     def subscription(self) -> bytes: ...
@@ -23,12 +23,12 @@ class Member(Protocol):
 
 
 def partitions(protocol_type: str | None, member: Member) -> list[Partition]:
-    """What a consumer reads; of a member of another protocol type, none."""
+    """The partitions of a consumer; none for a member of another protocol type."""
     return sorted(consumer_protocol.assigned_partitions(member.assignment) or ()) if protocol_type == CONSUMER else []
 
 
 def as_json(protocol_type: str | None, member: Member) -> Any:
-    """Partitions; Connect's connectors and tasks; of anything else the bytes, as ``{"base64": ...}``."""
+    """Partitions; Connect's connectors and tasks; for anything else the bytes, as ``{"base64": ...}``."""
     if protocol_type == CONSUMER:
         return [{"topic": topic, "partition": number} for topic, number in partitions(protocol_type, member)]
     if (tasks := _tasks(protocol_type, member)) is not None:
@@ -37,7 +37,7 @@ def as_json(protocol_type: str | None, member: Member) -> Any:
 
 
 def in_words(protocol_type: str | None, member: Member) -> str | None:
-    """The same in a line: ``t-0, t-1``; None for nothing."""
+    """The same in one line: ``t-0, t-1``; None if there is nothing."""
     if protocol_type == CONSUMER:
         return ", ".join(map(name_of, partitions(protocol_type, member))) or None
     if (tasks := _tasks(protocol_type, member)) is not None:

@@ -1,4 +1,4 @@
-"""``muster groups``: what there is to do with consumer groups; each command but ``list`` is in a file of its own."""
+"""``muster groups``: the commands for consumer groups; each one but ``list`` has a file of its own."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def list_(
 
 
 def _listed(client: AdminClient, states: tuple[str, ...]) -> list[Any]:
-    """What all gateways list, each its own, by name."""
+    """The groups that all gateways list, each its own, by name."""
     with refused("groups cannot be listed"):
         gateways = client.list_topics(timeout=TIMEOUT_S).brokers.values()
     found: dict[str, Any] = {}

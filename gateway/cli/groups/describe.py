@@ -1,4 +1,4 @@
-"""``muster groups describe``: members, and how far each partition is behind, in messages and in seconds."""
+"""``muster groups describe``: members, and the lag of each partition, in messages and in seconds."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def describe(group: str, bootstrap_server: str | None, directory: Path, address:
 def _rows_over_http(
     directory: Path, address: str | None, client: AdminClient, bootstrap: str, group: Group
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """The gateway's, all of one moment; without seconds where no gateway answers over HTTP."""
+    """The gateway's rows, all of one moment; without seconds if no gateway responds over HTTP."""
     try:
         return list(http.ask(directory, address, "/v1/groups/lag", group=group.name)["partitions"]), None
     except http.NotTold as error:
@@ -91,7 +91,7 @@ def _rows_over_kafka(client: AdminClient, bootstrap: str, group: Group) -> list[
 
 
 def _ends(client: AdminClient, topic: str, partitions: list[int]) -> dict[int, int]:
-    """Empty where the topic is gone but its offsets are still kept."""
+    """Log ends; empty if the topic is deleted but its offsets are still kept."""
     try:
         return end_offsets(client, topic, partitions)
     except CliError as error:

@@ -98,7 +98,7 @@ def _cause(entry: Mapping[str, Any]) -> str:
 
 
 def _waited_for(entry: Mapping[str, Any]) -> str | None:
-    """Who was the last to join and to sync, if somebody was waited for."""
+    """The last members to join and to sync, if the coordinator waited for any."""
     waits = [
         *(_wait(wait, "joined") for wait in entry["join_waits"][:1] if wait["held_ms"] >= _WORTH_NAMING_MS),
         *(
@@ -119,7 +119,7 @@ def _wait(wait: Mapping[str, Any], done: str) -> str:
 
 
 def _name(who: Mapping[str, Any]) -> str:
-    """The member id; of the UUID that the coordinator put behind it, the beginning will do."""
+    """The member id, with only the beginning of the UUID that the coordinator appended."""
     return _UUID_TAIL.sub(r"\1", who["member_id"])
 
 

@@ -1,6 +1,6 @@
-"""A group of any protocol type as DescribeGroups tells it, and its members in words.
+"""A group of any protocol type, from DescribeGroups, and its members in words.
 
-confluent-kafka describes consumer groups alone, and lists no others.
+confluent-kafka describes and lists consumer groups only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Member:
     host: str
     group_instance_id: str | None
     subscription: bytes
-    """What it joined with, of the protocol that was chosen."""
+    """The metadata with which it joined, for the chosen protocol."""
     assignment: bytes
     """See :mod:`muster.gateway.cli.groups.assignments`."""
 
@@ -35,9 +35,9 @@ class Member:
 class Group:
     name: str
     state: str
-    """Kafka's name for it; Dead of a group that does not exist."""
+    """Kafka's name; Dead if the group does not exist."""
     protocol_type: str
-    """``consumer``, ``connect``...; empty where only offsets were committed, or nothing is known."""
+    """``consumer``, ``connect``...; empty if only offsets were committed, or nothing is known."""
     protocol: str
     coordinator: str
     """HOST:PORT"""
@@ -49,7 +49,7 @@ class Group:
 
 
 def described(bootstrap: str, group: str) -> Group:
-    """The group; of one that does not exist, without members and Dead. CliError."""
+    """The group; if it does not exist, Dead and without members. Raises CliError."""
     if not group:
         raise CliError("a group has a name")
     with Coordinator(bootstrap, group) as coordinator:
@@ -79,7 +79,7 @@ def described(bootstrap: str, group: str) -> Group:
 
 
 def require(bootstrap: str, group: str) -> Group:
-    """The group. CliError if there is none."""
+    """The group. CliError if it does not exist."""
     found = described(bootstrap, group)
     if not found.exists:
         raise unknown(group)
@@ -91,7 +91,7 @@ def unknown(group: str) -> CliError:
 
 
 def in_words(members: Sequence[Member]) -> str:
-    """Who they are, of many the first few."""
+    """The members' names; if there are many, the first few."""
     named = ", ".join(
         f"{member.member_id} (client {member.client_id or '-'} on {member.host or '-'}"
         f"{f', instance {member.group_instance_id}' if member.group_instance_id else ''})"
@@ -101,7 +101,7 @@ def in_words(members: Sequence[Member]) -> str:
 
 
 def check_empty(group: str, members: Sequence[Member], what: str) -> None:
-    """CliError that names the members, if there are any."""
+    """CliError naming the members, if there are any."""
     if members:
         raise CliError(
             f"group {group} has {counted(len(members), 'member')}, so {what}; stop first: {in_words(members)}"

@@ -1,4 +1,4 @@
-"""Committed offsets of a group, as its coordinator holds them: read, written and deleted."""
+"""Reads, writes and deletes a group's committed offsets through its coordinator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OFFSET_COMMIT, OFFSET_FETCH, DELETE_GROUPS, OFFSET_DELETE = 8, 9, 42, 47
 _OFFSET_COMMIT_VERSION, _OFFSET_FETCH_VERSION, _DELETE_GROUPS_VERSION, _OFFSET_DELETE_VERSION = 7, 7, 2, 0
 _NOBODY: dict[str, Any] = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
 _AT_ONCE = 2000
-"""Partitions in one request: the coordinator writes them as one batch, which max.message.bytes limits."""
+"""Partitions per request: the coordinator writes them as one batch, which max.message.bytes limits."""
 
 Partition = tuple[str, int]
 """Topic and partition."""
@@ -36,7 +36,7 @@ def name_of(partition: Partition) -> str:
 
 
 def fetch(coordinator: Coordinator) -> dict[Partition, Committed]:
-    """All that the group has committed; nothing for a group that does not exist. CliError."""
+    """All offsets that the group has committed; none if the group does not exist. Raises CliError."""
     body = {"group_id": coordinator.group, "topics": None, "require_stable": True}
     answer = coordinator.ask(OFFSET_FETCH, _OFFSET_FETCH_VERSION, body)
     if answer.error_code is not ErrorCode.none:
@@ -52,7 +52,7 @@ def fetch(coordinator: Coordinator) -> dict[Partition, Committed]:
 
 
 def commit(coordinator: Coordinator, offsets: Mapping[Partition, Committed]) -> Refused:
-    """Commit for a group without members; what was refused. CliError."""
+    """Commit for a group without members. Returns what was refused. Raises CliError."""
     refused: Refused = {}
     for part in _parts(offsets):
         topics = [
@@ -76,7 +76,7 @@ def commit(coordinator: Coordinator, offsets: Mapping[Partition, Committed]) -> 
 
 
 def delete(coordinator: Coordinator, partitions: Collection[Partition]) -> Refused:
-    """Delete committed offsets; what was refused. CliError."""
+    """Delete committed offsets. Returns what was refused. Raises CliError."""
     refused: Refused = {}
     for part in _parts(partitions):
         topics = [
@@ -110,7 +110,7 @@ def _refused(answer: Any) -> Refused:
 
 
 def _parts(partitions: Collection[Partition]) -> Iterator[dict[str, list[int]]]:
-    """By topic, no more than _AT_ONCE partitions together."""
+    """By topic, at most _AT_ONCE partitions at a time."""
     ordered = sorted(partitions)
     for start in range(0, len(ordered), _AT_ONCE):
         part: dict[str, list[int]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""``muster groups reset-offsets``: a plan first, then perhaps its execution, and the way back."""
+"""``muster groups reset-offsets``: a plan first, then optionally its execution, and the undo."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAMED = 5
 
 
 def _parsed(parse: Callable[[Any], T]) -> Callable[[click.Context, click.Parameter, Any], T | None]:
-    """A callback for an option: what is wrong with it is wrong usage."""
+    """A callback for an option: an invalid value is a usage error."""
 
     def callback(_: click.Context, __: click.Parameter, value: Any) -> T | None:
         if value is None:
@@ -46,7 +46,7 @@ def _parsed(parse: Callable[[Any], T]) -> Callable[[click.Context, click.Paramet
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where to, in words, and how the offset of a partition is found, once its logs can be asked."""
+    """The target in words, and how to find a partition's offset once its log can be queried."""
 
     words: str
     choice: Callable[[AdminClient, Collection[Partition]], Choice]
@@ -164,13 +164,13 @@ def reset_offsets(
 
 
 def _check_has_offsets(group: Group) -> None:
-    """CliError for a group whose members are no consumers: what they read, they keep elsewhere."""
+    """CliError for a group whose members are no consumers: they keep their positions elsewhere."""
     if group.protocol_type not in ("", CONSUMER):
         raise CliError(f"group {group.name} has protocol type {group.protocol_type}: only consumer groups have offsets")
 
 
 def _target(group: str, scenarios: dict[str, Any]) -> _Target | None:
-    """The one that was asked for; None for --undo. UsageError if it is not one."""
+    """The requested target; None for --undo. UsageError unless there is exactly one."""
     given = [name for name, value in scenarios.items() if value is not None and value is not False]
     if len(given) != 1:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given or scenarios)
@@ -259,7 +259,7 @@ def _undo(
 
 
 def _execute(coordinator: Coordinator, bootstrap: str, plan: _Plan, *, is_undo: bool) -> None:
-    """Make the changes; what they take away is kept first. CliError when not all could be made."""
+    """Make the changes; save what they remove first. CliError if not all could be made."""
     changes = [change for change in plan.changes if change.is_one]
     if changes and not is_undo and not reset_undo.keep(bootstrap, plan.group, changes, time.time_ns() // 1_000_000):
         plan.notes.append(
@@ -315,7 +315,7 @@ def _show(plan: _Plan, *, executed: bool, as_json: bool) -> None:
 
 
 def _partition_counts(client: AdminClient) -> dict[str, int]:
-    with refused("topics cannot be listed"):  # all: asking for one by name would create it
+    with refused("topics cannot be listed"):  # all: requesting one by name would create it
         return {name: len(found.partitions) for name, found in client.list_topics(timeout=TIMEOUT_S).topics.items()}
 
 

@@ -1,4 +1,4 @@
-"""What ``muster groups reset-offsets`` takes: partitions, times, durations, files. ValueError says what is wrong."""
+"""Options of ``muster groups reset-offsets``: partitions, times, durations, files. ValueError says what is wrong."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def topics(texts: Iterable[str]) -> Wanted:
-    """Of ``TOPIC`` and ``TOPIC:0,1,2``, one or more of them."""
+    """Parse ``TOPIC`` and ``TOPIC:0,1,2``, one or more of them."""
     wanted: Wanted = {}
     for text in texts:
         name, colon, listed = text.partition(":")
@@ -77,7 +77,7 @@ def _total_ms(parts: Iterable[tuple[str, str]]) -> int:
 def offsets_of(text: str, group: str) -> dict[Partition, int]:
     """Offsets of a group from a file: CSV as kafka-consumer-groups exports it, or JSON as this command prints it.
 
-    CSV has topic,partition,offset in a line; or group,topic,partition,offset, of which other groups' are passed over.
+    CSV has topic,partition,offset per line; or group,topic,partition,offset, where other groups' lines are skipped.
     JSON is a list of objects with topic, partition and offset, or an object with such a list as ``offsets``.
     """
     rows = _json_rows(text) if text.lstrip()[:1] in ("[", "{") else _csv_rows(text, group)
@@ -138,7 +138,7 @@ def _number(value: Any, what: str, place: str) -> int:
 
 
 def to_csv(offsets: Mapping[Partition, int]) -> str:
-    """As kafka-consumer-groups --export writes it and --from-file takes it."""
+    """The CSV that kafka-consumer-groups --export writes and --from-file reads."""
     written = io.StringIO()
     csv.writer(written, lineterminator="\n").writerows([*key, offset] for key, offset in sorted(offsets.items()))
     return written.getvalue()

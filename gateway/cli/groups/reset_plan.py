@@ -1,4 +1,4 @@
-"""What a reset of offsets would do, partition by partition. Nothing in here asks or changes anything."""
+"""The effect of a reset of offsets, partition by partition. Pure: sends no requests and changes nothing."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from muster.gateway.cli.groups.offsets import Committed, Partition, name_of
 
 
 class Bounds(NamedTuple):
-    """Of a partition's log."""
+    """The first and end offset of a partition's log."""
 
     earliest: int
     latest: int
 
 
 class CannotReset(ValueError):
-    """There is no new offset for a partition; the message says why."""
+    """A partition has no new offset; the message says why."""
 
 
 Choice = Callable[[Partition, int | None, Bounds], tuple[int, str | None]]
-"""The offset that is wanted for a partition whose committed offset (None: there is none) and bounds are these, and
-what is to be said of it. CannotReset."""
+"""Returns the new offset for a partition with this committed offset (None: there is none) and these bounds, and a
+remark on it. Raises CannotReset."""
 
 
 def to_earliest(_: Partition, __: int | None, bounds: Bounds) -> tuple[int, str | None]:
@@ -34,7 +34,7 @@ def to_latest(_: Partition, __: int | None, bounds: Bounds) -> tuple[int, str | 
 
 
 def to_current(_: Partition, current: int | None, bounds: Bounds) -> tuple[int, str | None]:
-    """Where nothing is committed: the end, as kafka-consumer-groups does."""
+    """The committed offset; if there is none, the end, as in kafka-consumer-groups."""
     return (bounds.latest, "no offset was committed: to the end") if current is None else (current, None)
 
 
@@ -52,7 +52,7 @@ def shift_by(count: int) -> Choice:
 
 
 def to_time(found: Mapping[Partition, int | None]) -> Choice:
-    """``found`` is the first offset at or after the time; None where the log has no record that late."""
+    """``found`` is the first offset at or after the time; None if the log has no record that late."""
 
     def choose(partition: Partition, _: int | None, bounds: Bounds) -> tuple[int, str | None]:
         offset = found[partition]
@@ -69,17 +69,17 @@ def to_listed(offsets: Mapping[Partition, int]) -> Choice:
 class Change:
     partition: Partition
     before: Committed | None
-    """None where nothing was committed."""
+    """None if nothing was committed."""
     after: Committed | None
-    """None where the committed offset goes."""
+    """None if the committed offset is removed."""
     read_again: int | None
-    """Messages; None where it depends on auto.offset.reset, since nothing is committed before or after."""
+    """Messages; None if it depends on auto.offset.reset, since nothing is committed before or after."""
     skipped: int | None
     note: str | None = None
 
     @property
     def is_one(self) -> bool:
-        """Whether anything is different afterwards."""
+        """Whether the result differs."""
         return (self.before and self.before.offset) != (self.after and self.after.offset)
 
     def row(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def plan(
     committed: Mapping[Partition, Committed],
     bounds: Mapping[Partition, Bounds],
 ) -> list[Change]:
-    """By topic and partition; new offsets are kept within the log, as kafka-consumer-groups does. CannotReset."""
+    """By topic and partition; new offsets are kept within the log, as in kafka-consumer-groups. Raises CannotReset."""
     return [_change(choice, partition, committed.get(partition), bounds[partition]) for partition in sorted(partitions)]
 
 
@@ -118,7 +118,7 @@ def restoration(
     committed: Mapping[Partition, Committed],
     bounds: Mapping[Partition, Bounds],
 ) -> list[Change]:
-    """Back to what was, exactly, wherever logs begin and end now; partitions that are gone are left out."""
+    """Restore exactly what was, wherever logs begin and end now; partitions that no longer exist are left out."""
     return [
         _counted(partition, committed.get(partition), before[partition], bounds[partition], None)
         for partition in sorted(before.keys() & bounds.keys())
@@ -140,6 +140,6 @@ def _within(offset: int, bounds: Bounds) -> int:
 
 
 def totals(changes: Iterable[Change]) -> tuple[int, int]:
-    """Messages that are read again, and that are skipped, where that is known."""
+    """Messages that are read again and messages that are skipped, where known."""
     counted = list(changes)
     return sum(change.read_again or 0 for change in counted), sum(change.skipped or 0 for change in counted)

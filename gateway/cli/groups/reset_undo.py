@@ -1,14 +1,14 @@
-"""What was committed before the last reset of a group's offsets, so that it can be undone.
+"""Saves the committed offsets before a reset of a group's offsets, so that it can be undone.
 
-It is kept in Kafka's own way, as offsets that are committed for another group, ``__muster_undo.<group>``:
+They are saved in Kafka's own way, as committed offsets of another group, ``__muster_undo.<group>``:
 
-* it is as durable as what it restores, in ``__consumer_offsets``, and any machine with any of Kafka's tools sees it;
-  a file would be on one machine, and ZooKeeper need not be reachable from where this command runs;
-* consumers that commit between the reset and its undo do not touch it;
-* it goes as committed offsets go: with the topic, or after ``offsets.retention.minutes``.
+* they are as durable as what they restore, in ``__consumer_offsets``, and visible from any machine with Kafka's tools;
+  a file would be on one machine, and ZooKeeper may not be reachable from where this command runs;
+* consumers that commit between the reset and its undo do not change them;
+* they are removed as committed offsets are: with the topic, or after ``offsets.retention.minutes``.
 
-The metadata of each offset say when the reset was, so that of two resets the last counts, and whether anything was
-committed at all.
+The metadata of each offset contain the time of the reset, so that of two resets the last counts, and whether anything
+was committed at all.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _NOTHING = 0
 class Undo:
     reset_at_ms: int
     before: dict[Partition, Committed | None]
-    """None where nothing was committed."""
+    """None if nothing was committed."""
 
 
 def keep(bootstrap: str, group: str, changes: Iterable[Change], now_ms: int) -> bool:
-    """Remember what the changes take away; before anything is changed. CliError if it cannot be kept.
+    """Save what the changes remove, before anything is changed. CliError if it cannot be saved.
 
-    False if metadata of some offsets had to be left out, because they are as long as the cluster allows already.
+    False if metadata of some offsets had to be left out because they already have the maximum length of the cluster.
     """
     kept = {change.partition: change.before for change in changes}
     with Coordinator(bootstrap, PREFIX + group) as coordinator:
@@ -57,7 +57,7 @@ def keep(bootstrap: str, group: str, changes: Iterable[Change], now_ms: int) -> 
 
 
 def last(bootstrap: str, group: str) -> Undo | None:
-    """What the last reset took away; None if there was none, or if it is undone or too long ago. CliError."""
+    """What the last reset removed; None if there was none, or if it was undone or is too long ago. Raises CliError."""
     with Coordinator(bootstrap, PREFIX + group) as coordinator:
         kept = [(key, *_unpacked(found)) for key, found in offsets.fetch(coordinator).items()]
     if not kept:
@@ -67,7 +67,7 @@ def last(bootstrap: str, group: str) -> Undo | None:
 
 
 def forget(bootstrap: str, group: str) -> None:
-    """There is nothing to undo any more. CliError."""
+    """Remove the saved offsets: there is nothing left to undo. Raises CliError."""
     with Coordinator(bootstrap, PREFIX + group) as coordinator:
         error = offsets.delete_group(coordinator)
     if error not in (ErrorCode.none, ErrorCode.group_id_not_found):

@@ -1,4 +1,4 @@
-"""``muster groups waiting``: which rebalances go on now, and for whom they wait."""
+"""``muster groups waiting``: the rebalances in progress, and the members that they wait for."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def waiting(directory: Path, address: str | None, as_json: bool) -> None:
 
 
 def rows(wait: Mapping[str, Any], now_ms: int) -> list[tuple[Any, ...]]:
-    """One row for each who is awaited; one without a name where the initial delay or the log is."""
+    """One row for each awaited member; one without a name for a wait for the initial delay or the log."""
     deadline_ms = wait["deadline_ms"]
     head = (
         wait["group"],

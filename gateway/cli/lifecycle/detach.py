@@ -1,4 +1,4 @@
-"""Going on in the background: ``muster up --detach LOG`` ends when what it started serves, or could not."""
+"""Running in the background: ``muster up --detach LOG`` ends when the process it started serves, or has failed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def detach(log_file: Path) -> None:
-    """Return in a child process that nobody's terminal or session ends, with its output at the end of the file.
+    """Return in a child process, detached from terminal and session, whose output is appended to the file.
 
-    The parent never returns: it shows what the child says, and ends with 0 when that is ready. If the child ends
-    before, it ends with another code: the child's, or 128 and the number of the signal that stopped the parent, which
-    stops the child. To be called before there are threads. CliError if the file cannot be written.
+    The parent never returns: it shows the child's messages, and exits with 0 when the child is ready. If the child ends
+    before that, the exit code is the child's, or 128 and the number of the signal that stopped the parent, which then
+    stops the child. Call it before threads are started. CliError if the file cannot be written.
     """
     try:
         log = log_file.open("ab")
@@ -45,7 +45,7 @@ def detach(log_file: Path) -> None:
 
 
 def _follow(child: int, said: BinaryIO) -> int:
-    """Show each line that the child writes until it serves or has ended; the exit code."""
+    """Show each line that the child writes until it serves or has ended. Returns the exit code."""
     signals = _pass_on(child)
     rest = b""
     while True:
@@ -62,7 +62,7 @@ def _follow(child: int, said: BinaryIO) -> int:
 
 
 def _pass_on(child: int) -> Sequence[int]:
-    """Have signals to this process, which were blocked so far, stop the child; those that came. nohup ignores some."""
+    """Have signals to this process, blocked so far, stop the child. Returns those received. nohup ignores some."""
     came: list[int] = []
 
     def stop(number: int, frame: Any) -> None:

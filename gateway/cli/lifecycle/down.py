@@ -51,7 +51,7 @@ def down(directory: Path, timeout_s: float, if_running: bool) -> None:
 
 
 def _stop_left(directory: Path, progress: Progress) -> bool:
-    """End the actors of a ``muster up`` that was killed; whether there were any."""
+    """End the actors of a ``muster up`` that was killed. Returns whether there were any."""
     left = storage.read_state(directory)
     if left is None or left.is_own_ray:
         return False
@@ -85,7 +85,7 @@ def _stop(pid: int, timeout_s: float) -> None:
 
 
 def _gone(process: psutil.Process) -> bool:
-    """Also when whoever started it has not yet asked for its exit code."""
+    """Whether it has ended, even if its parent has not collected its exit code."""
     try:
         return not process.is_running() or bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""``muster drain``: move everything of Muster off a node, before it is stopped."""
+"""``muster drain``: move all of Muster off a node before it is stopped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from muster.gateway.cli.running import by_storage_or_address, connected
 _POLL_S = 0.3
 _SHOWN = 6
 Node = Mapping[str, Any]
-"""As ``muster status --json`` has it."""
+"""As in ``muster status --json``."""
 
 
 @click.command(epilog="Example: muster drain 10.0.0.12 --storage /srv/muster")
@@ -53,7 +53,7 @@ def drain(node: str, undo: bool, timeout_s: float, directory: Path, address: str
 
 
 def node_of(text: str, nodes: Sequence[Node], *, undo: bool = False) -> Node:
-    """The node that is meant, by id, beginning of an id, or address. CliError unless it is one, and may be drained."""
+    """The node with that id, beginning of an id, or address. CliError unless there is one and it may be drained."""
     meant = [node for node in nodes if text and (node["address"] == text or node["node_id"].startswith(text))]
     alive = [node for node in meant if node["state"] != "dead"]
     if not meant:
@@ -75,7 +75,7 @@ def _wait(
     progress: Progress,
     timeout_s: float,
 ) -> None:
-    """Until nothing is left on the node; what is, is told whenever it changes. CliError if it takes too long."""
+    """Wait until nothing is left on the node, reporting each change of what is left. CliError if it takes too long."""
     until = time.monotonic() + timeout_s
     told: Sequence[str] | None = None
     while True:

@@ -1,6 +1,6 @@
-"""Which Ray ``--address auto`` means.
+"""Which Ray ``--address auto`` selects.
 
-Ray's own ``auto`` takes any raylet of the machine, also that of another user's, or of a private ``muster up``.
+Ray's own ``auto`` takes any raylet of the machine, including another user's or that of a private ``muster up``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import psutil
 from muster.gateway.cli.errors import CliError
 
 PRIVATE_PREFIX = "muster-ray-"
-"""How the temporary directory of a Ray of Muster's own begins."""
+"""The prefix of the temporary directory of a Ray that Muster started for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,21 +26,21 @@ class LocalRay:
     """HOST:PORT of its GCS."""
     user: str
     is_own: bool
-    """Of this user."""
+    """Whether it belongs to this user."""
     is_private: bool = False
-    """A ``muster up`` started it for itself."""
+    """Whether a ``muster up`` started it for itself."""
 
 
 def find_ray() -> str:
-    """Address of the Ray that is meant: RAY_ADDRESS, else this user's on this host. CliError if there is none.
+    """The address of the selected Ray: RAY_ADDRESS, else this user's on this host. CliError if there is none.
 
-    Of several it is the one that `ray start` wrote down last; CliError that names them if that is none of them.
+    Of several, it is the one that `ray start` recorded last; CliError naming them if that is none of them.
     """
     return os.environ.get("RAY_ADDRESS") or choose(list(_local_rays()), _last_started())
 
 
 def choose(rays: Sequence[LocalRay], last_started: str | None) -> str:
-    """The address that is meant; see :func:`find_ray`. ``last_started`` may have ended."""
+    """The selected address; see :func:`find_ray`. ``last_started`` may have ended."""
     others = [ray for ray in rays if not ray.is_private]
     addresses = sorted({ray.address for ray in others if ray.is_own})
     if last_started in addresses:
@@ -57,7 +57,7 @@ def choose(rays: Sequence[LocalRay], last_started: str | None) -> str:
 
 
 def _last_started() -> str | None:
-    """What `ray start` wrote; None if it never did, or where we may not look."""
+    """The address that `ray start` recorded; None if there is none, or if it is not readable for us."""
     root = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
     try:
         return (Path(root) / "ray/ray_current_cluster").read_text().strip()

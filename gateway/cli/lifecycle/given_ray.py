@@ -1,7 +1,7 @@
-"""A Ray that ran before ``muster up --address`` and goes on after it. It may also end before: that is noticed here.
+"""A Ray that ran before ``muster up --address`` and continues after it. If it ends earlier, that is detected here.
 
-Ray itself ends a driver whose GCS it cannot reach, hard and after a minute; a driver whose raylet has ended goes
-on for ever. We look every second and end in order before that.
+Ray itself kills a driver whose GCS is unreachable, after a minute; a driver whose raylet has ended continues
+forever. We check every second and end in order before that.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from muster.gateway.cli.lifecycle import own_ray
 _POLL_S = 0.5
 _RAY_PATIENCE = "RAY_gcs_rpc_server_reconnect_timeout_s"
 _RAY_PATIENCE_S = 60.0
-"""Its default. When it is over, Ray ends a driver that has lost its GCS."""
+"""Ray's default. After this time, Ray ends a driver that has lost its GCS."""
 
 
 class GivenRay:
-    """This process's connection to such a Ray. CliError if none answers at the address, or it does not let us in."""
+    """This process's connection to such a Ray. CliError if none responds at the address, or it refuses us."""
 
     def __init__(self, address: str) -> None:
         own_ray.connect(address, None)
@@ -35,7 +35,7 @@ class GivenRay:
         self._answered_at = time.monotonic()
 
     def missing(self) -> str | None:
-        """Why this Ray is taken for gone; None while it is there. A GCS that is away for a moment is waited for."""
+        """Why this Ray is considered lost; None while it is available. A short outage of the GCS is tolerated."""
         if self._has_no_raylet():
             return f"Ray at {self.address} is no longer running on this host: its raylet has ended"
         if self.listens:
@@ -46,23 +46,23 @@ class GivenRay:
 
     @property
     def token_path(self) -> str | None:
-        """File with the token that we show to this Ray, for other commands; None if it is open or not in a file."""
+        """The file with the token that we send to this Ray, for other commands; None if it is open or not in a file."""
         if os.environ.get("RAY_AUTH_MODE") != "token" or "RAY_AUTH_TOKEN" in os.environ:
             return None
         return os.environ.get("RAY_AUTH_TOKEN_PATH", str(Path.home() / ".ray/auth_token"))
 
     @property
     def answers(self) -> bool:
-        """Whether it can be asked for anything now; a call to a GCS that is away would not return."""
+        """Whether it can be called now; a call to a GCS that is down would not return."""
         return not self._has_no_raylet() and self.listens
 
     @property
     def listens(self) -> bool:
-        """Whether its GCS is there, which may be so for other nodes only."""
+        """Whether its GCS is available, perhaps for other nodes only."""
         return own_ray.listens(self.address)
 
     def wait_for_nodes(self, count: int, timeout_s: float) -> int:
-        """Wait until Ray has so many live nodes; how many it has then, fewer if the time is over or Ray is gone."""
+        """Wait for this many live nodes. Returns their number, which is lower after the timeout or if Ray is lost."""
         import ray
 
         until = time.monotonic() + timeout_s
@@ -73,20 +73,20 @@ class GivenRay:
             time.sleep(_POLL_S)
 
     def close(self) -> None:
-        """Leave it."""
+        """Disconnect from it."""
         import ray
 
         if self.answers:
             ray.shutdown()
         else:
-            atexit.unregister(ray.shutdown)  # it would wait for those who are gone
+            atexit.unregister(ray.shutdown)  # it would wait for processes that have ended
 
     def _has_no_raylet(self) -> bool:
         return self._raylet is not None and not own_ray.is_alive(self._raylet)
 
 
 def _raylet(node_id: str) -> psutil.Process | None:
-    """The raylet of that node; None if it does not run where we can see it."""
+    """The raylet of that node; None if we cannot see one running."""
     argument = f"--node_id={node_id}"
     return next((process for process in psutil.process_iter(["cmdline"]) if argument in _arguments(process)), None)
 

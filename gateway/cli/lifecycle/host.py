@@ -1,4 +1,4 @@
-"""What a host's start-up commands need (see cluster.yaml). Run as ``python -m muster.gateway.cli.lifecycle.host``."""
+"""Helpers for a host's start-up commands (see cluster.yaml). Run as ``python -m muster.gateway.cli.lifecycle.host``."""
 
 from __future__ import annotations
 

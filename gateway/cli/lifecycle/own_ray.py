@@ -1,6 +1,6 @@
-"""A Ray of Muster's own: one node, private to one ``muster up``, gone with it.
+"""A Ray of Muster's own: one node, private to one ``muster up``, which ends with it.
 
-Nothing stays behind, even if we are killed: Ray binds its head processes to us (PR_SET_PDEATHSIG), and a
+Nothing is left behind, even if we are killed: Ray binds its head processes to us (PR_SET_PDEATHSIG), and a
 watchdog (:mod:`muster.gateway.cli.lifecycle.watchdog`) ends the rest and removes the temporary directory.
 """
 
@@ -31,24 +31,24 @@ from muster.gateway.cli.lifecycle.find_ray import PRIVATE_PREFIX, find_ray
 log = logging.getLogger(__name__)
 
 _RAY_DIR = "r"
-"""Ray makes its own directory accessible for all; the one around it is ours alone."""
+"""Ray makes its own directory accessible to all; the one around it is ours alone."""
 _MAX_TEMP_ROOT = 21
-"""Paths of sockets end at 107 bytes, of which Ray adds 64, and this module 22."""
+"""Paths of sockets are limited to 107 bytes, of which Ray adds 64, and this module 22."""
 _OBJECT_STORE_BYTES = 100_000_000
-"""Muster keeps nothing in the object store; RayDP moves a little through it."""
+"""Small, since Muster keeps nothing in the object store; RayDP moves a little through it."""
 _STOP_TIMEOUT_S = 15
 _CONNECT_S = 5
 _LISTENS_S = 1
 _HTTP2_SETTINGS = b"\x04"
 _HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0" + _HTTP2_SETTINGS + b"\0\0\0\0\0"
-"""What a client says first, and an empty frame of SETTINGS, the type that the server begins with (RFC 9113)."""
+"""A client's first bytes, and an empty frame of SETTINGS, the type with which the server begins (RFC 9113)."""
 _MAX_ACTORS_STARTING = "64"
-"""Ray expects one process per core and warns of more on the terminal; ours mostly wait, and take turns to start."""
+"""Ray expects one process per core and warns on the terminal about more; ours mostly wait, and start in turn."""
 _MARKER = "MUSTER_UP_ID"
 
 
 class OwnRay:
-    """Ray's processes, and what must be known to reach them. ``start`` in the main thread: see PDEATHSIG."""
+    """Ray's processes, and how to reach them. Call ``start`` in the main thread: see PDEATHSIG."""
 
     def __init__(self, storage: Path, environment: Mapping[str, str]) -> None:
         """``environment`` (Java's) is for Ray's workers."""
@@ -67,10 +67,10 @@ class OwnRay:
         _write_token(self.token_path)
         others = set(psutil.Process().children())
         os.environ.update(self._environment)
-        scratch = str(self.temp_dir / "tmp")  # Spark's: what executors spill, also if they are killed
+        scratch = str(self.temp_dir / "tmp")  # Spark's: for what executors spill, even if they are killed
         os.environ.update({_MARKER: marker, "TMPDIR": scratch, "SPARK_LOCAL_DIRS": scratch})
         os.environ.setdefault("RAY_worker_maximum_startup_concurrency", _MAX_ACTORS_STARTING)
-        os.environ.setdefault("RAY_worker_niceness", "0")  # by default 15: actors would wait for any other process
+        os.environ.setdefault("RAY_worker_niceness", "0")  # the default is 15: actors would wait for any other process
         use_token(self.token_path)
         use_loopback()
         import ray
@@ -101,7 +101,7 @@ class OwnRay:
         return next((f"{name} ended by itself" for name in ended), None)
 
     def stop(self) -> None:
-        """End Ray and every actor on it, also when it started only in part; remove its temporary directory."""
+        """End Ray and every actor on it, even if only part of it started; remove its temporary directory."""
         if self._ray:
             self._ray.shutdown()
         if self._watchdog and self._watchdog.stdin:
@@ -112,9 +112,9 @@ class OwnRay:
 
 
 def connect(address: str, token_path: str | None) -> None:
-    """Connect to a Ray that runs already, ``auto``: see :mod:`muster.gateway.cli.lifecycle.find_ray`.
+    """Connect to a running Ray. For ``auto``, see :mod:`muster.gateway.cli.lifecycle.find_ray`.
 
-    CliError if there is none or it does not let us in.
+    CliError if there is none or it refuses us.
     """
     if token_path:
         use_token(Path(token_path))
@@ -142,7 +142,7 @@ def connect(address: str, token_path: str | None) -> None:
 
 
 def keep_stdout() -> None:
-    """Keep stdout for results: Ray writes there what any raylet or autoscaler of the cluster complains of.
+    """Keep stdout for results: Ray writes the complaints of every raylet or autoscaler of the cluster there.
 
     Every driver does so, whatever ``log_to_driver`` says. They are in Ray's own logs; ``muster -v`` shows them.
     """
@@ -156,7 +156,7 @@ def keep_stdout() -> None:
 
 
 def _check_answers(address: str) -> None:
-    """CliError where nobody at HOST:PORT speaks HTTP/2, as a GCS does at once; Ray itself takes minutes to say."""
+    """CliError if no server at HOST:PORT speaks HTTP/2, as a GCS does at once; Ray itself takes minutes to say."""
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdecimal() or os.environ.get("RAY_USE_TLS", "0") not in ("0", ""):
         return
@@ -171,7 +171,7 @@ def _check_answers(address: str) -> None:
 
 
 def listens(address: str) -> bool:
-    """Whether somebody listens at HOST:PORT; False also where nobody says so within a second."""
+    """Whether a server listens at HOST:PORT; False also if it does not respond within a second."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_LISTENS_S).close()
@@ -181,13 +181,13 @@ def listens(address: str) -> bool:
 
 
 def use_token(token_path: Path) -> None:
-    """Make this process and its children show that token to Ray. Before the first import of ray."""
+    """Make this process and its children send that token to Ray. Call it before the first import of ray."""
     os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(token_path), RAY_USAGE_STATS_ENABLED="0")
     os.environ.pop("RAY_AUTH_TOKEN", None)
 
 
 def _use_token_of_user() -> None:
-    """As Ray does for ``auto``: a token that is there is shown, unless the environment says not to."""
+    """As Ray does for ``auto``: send an existing token, unless the environment says not to."""
     has_token = {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys() or (
         Path.home() / ".ray/auth_token"
     ).exists()
@@ -196,7 +196,7 @@ def _use_token_of_user() -> None:
 
 
 def remove_temp_dir(temp_dir: Path) -> None:
-    """Remove what a Ray of ours left; anything else is left alone."""
+    """Remove what a Ray of ours left; leave anything else."""
     if temp_dir.name.startswith(PRIVATE_PREFIX):
         shutil.rmtree(temp_dir, ignore_errors=True)
 
@@ -215,7 +215,7 @@ def _make_temp_dir() -> Path:
 
 
 def _guarded(marker: str, temp_dir: Path) -> subprocess.Popen[bytes]:
-    """Start the watchdog, in a session of its own: a Ctrl-C is not for it. It must be there before what it guards."""
+    """Start the watchdog, in its own session so that Ctrl-C does not reach it. It must run before what it guards."""
     program = Path(__file__).with_name("watchdog.py")
     return subprocess.Popen(
         [sys.executable, "-I", "-S", str(program), marker, str(temp_dir)],
@@ -226,7 +226,7 @@ def _guarded(marker: str, temp_dir: Path) -> subprocess.Popen[bytes]:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Also False for one that has ended and whose parent has not asked for its exit code."""
+    """False also for a process that has ended and whose parent has not collected its exit code."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""Ports for the gateways, looked at before anything starts."""
+"""Ports for the gateways, checked before anything starts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import psutil
 from muster.gateway.cli.errors import CliError
 
 _FREE_PORTS = range(20_000, 32_000)
-"""Below what systems give to outgoing connections, so that none takes a port between the look and its use."""
+"""Below the ports of outgoing connections, so that none takes a port between the check and its use."""
 _TRIES = 200
 
 
 class Ports:
-    """Ports that nobody else has. They are held until ``release``, so that two are never the same.
+    """Ports that no other process has. They are held until ``release``, so that two are never the same.
 
-    Nobody listens at them meanwhile: clients are refused, as at a broker that is down, and try again.
+    No server listens on them meanwhile: clients are refused, as by a broker that is down, and retry.
     """
 
     def __init__(self, host: str) -> None:
@@ -40,7 +40,7 @@ class Ports:
         return tuple(wanted)
 
     def release(self) -> None:
-        """Let the gateways have them."""
+        """Release them for the gateways."""
         while self._held:
             self._held.pop().close()
 
@@ -74,12 +74,12 @@ def _bound(host: str, port: int) -> socket.socket | OSError:
     with suppress(OSError):
         held.bind(address)
         return held
-    # Taken, or connections to who had it before are in TIME_WAIT. That does not keep a gateway from it.
+    # Taken, or connections to the previous owner are in TIME_WAIT, which does not keep a gateway from binding it.
     try:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(address)
         held.listen()  # two sockets with SO_REUSEADDR may both bind; only one may listen
-        held.shutdown(socket.SHUT_RDWR)  # clients that are back before the gateways would wait for an answer
+        held.shutdown(socket.SHUT_RDWR)  # clients that reconnect before the gateways serve would wait for a response
     except OSError as error:
         held.close()
         return error

@@ -1,4 +1,4 @@
-"""The steps from nothing to a cluster that serves, each undone in reverse order."""
+"""The steps that start a cluster, each undone in reverse order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NODES_TIMEOUT_S = 300
 
 
 class Start:
-    """One start of Muster. ``undo`` takes back whatever was started, in reverse order."""
+    """One start of Muster. ``undo`` reverts everything that was started, in reverse order."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Start:
         undo: contextlib.ExitStack,
         nodes: int = 1,
     ) -> None:
-        """``address``: of a Ray that runs already; None to start one. ``nodes``: how many it should have first."""
+        """``address``: of a running Ray; None to start one. ``nodes``: how many nodes it must have first."""
         self._config = config
         self._address = address
         self._nodes = nodes
@@ -53,7 +53,7 @@ class Start:
         self._checks: list[Callable[[], str | None]] = []
 
     def run(self) -> ClusterReady:
-        """Check everything, then start everything; returns when it serves. CliError if something is in the way."""
+        """Check everything, then start everything; returns when it serves. CliError if it cannot start."""
         _check_users(self._config)
         cluster_id = storage.prepare(self._storage)
         self._undo.enter_context(storage.locked(self._storage))
@@ -88,7 +88,7 @@ class Start:
         return ready
 
     def watch(self, stopping: Callable[[], bool]) -> None:
-        """Until a signal comes. CliError if something that everything rests on has ended by itself."""
+        """Wait for a signal. CliError if something that the whole cluster depends on has ended by itself."""
         while not stopping():
             self._check()
             time.sleep(_WATCH_INTERVAL_S)
@@ -99,11 +99,11 @@ class Start:
                 raise CliError(f"{missing}; see the logs in {self._storage}, then start again")
 
     def _host(self) -> str | None:
-        """Where gateways listen: what ``listeners`` says, else loopback unless other nodes are there to be reached."""
+        """Where gateways listen: as in ``listeners``, else loopback, unless other nodes must be reached."""
         return self._config.listener[0] or (None if self._address else _LOOPBACK)
 
     def _choose(self, ports: Ports) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-        """Ports of Kafka and of /metrics. On a Ray of many nodes only the nodes know what is free."""
+        """Ports of Kafka and of /metrics. On a Ray of many nodes, only the nodes know which are free."""
         count, first = self._config.gateway_count, self._config.listener[1]
         metrics = self._config.first_metrics_port(on_cluster=self._address is not None)
         if self._address is None:
@@ -155,7 +155,7 @@ class Start:
         return given
 
     def _await_nodes(self, given: GivenRay, cluster_id: str) -> None:
-        """As many as there should be, or those that came in time; all see the storage."""
+        """Wait for the requested nodes, or those that join in time; all must see the storage."""
         from muster.gateway.cli.storage.shared import check_every_node
 
         if self._nodes > 1:
@@ -185,7 +185,7 @@ class Start:
         self._progress.step("starting controller, log actors, reconciler and gateways")
         try:
             cluster.take_over(settings, self._progress.step)
-        except cluster.ClusterError as error:  # what runs here is not ours to stop
+        except cluster.ClusterError as error:  # we must not stop what runs here
             raise CliError(str(error)) from error
         self._undo.callback(self._stop_cluster, settings.namespace)
         try:
@@ -196,21 +196,21 @@ class Start:
             ) from error
 
     def _remove_state(self) -> None:
-        """Not where this host alone has left Ray: the actors on other nodes serve on and are found by it."""
+        """Keep it if only this host has left Ray: the actors on other nodes still serve and are found by it."""
         if self._given is None or self._given.answers or not self._given.listens:
             storage.remove_state(self._storage)
 
     def _stop_cluster(self, namespace: str) -> None:
-        """In order; nothing where Ray cannot be asked."""
+        """Stop in order; no effect if Ray cannot be reached."""
         from muster.gateway import cluster
 
         if self._given is None or self._given.answers:
             cluster.stop_cluster(namespace)
 
     def _forget_the_killed(self, ray_address: str | None) -> None:
-        """Remove what a ``muster up`` left that was killed. We hold the lock: it is not there any more.
+        """Remove the state of a ``muster up`` that was killed. We hold the lock, so it no longer runs.
 
-        Its actors serve on if its Ray was not its own. Who starts on that Ray takes over, on any other is refused.
+        Its actors still serve unless its Ray was its own. A start on that Ray takes over; on any other it is refused.
         """
         left = storage.read_state(self._storage)
         if left is None or (not left.is_own_ray and left.ray_address == ray_address):

@@ -1,4 +1,4 @@
-"""``muster status``: which nodes and actors there are, where, and how they are."""
+"""``muster status``: the nodes and actors, where they run, and their state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``muster up``: check everything, start everything, serve until told to stop, stop in order."""
+"""``muster up``: check everything, start everything, serve until stopped, stop in order."""
 
 from __future__ import annotations
 
@@ -111,13 +111,13 @@ def up(
         except Exception:
             if not signals.stopping:
                 raise
-            progress.step(_STOPPING)  # Ray's C code made another exception of ours
+            progress.step(_STOPPING)  # Ray's C code replaced our exception with another one
         finally:
             signals.stopping = True
 
 
 class _Signals:
-    """The first signal raises StopRequested where the main thread is; one that comes while stopping ends at once."""
+    """The first signal raises StopRequested in the main thread; one during the stop ends the process at once."""
 
     def __init__(self) -> None:
         self.stopping = False
@@ -141,7 +141,7 @@ def _stopping_on_signals() -> Iterator[_Signals]:
 
 
 def _remove_old(ready_file: Path) -> None:
-    """A ready file of an earlier start must not look like this one's. CliError if there can be none."""
+    """Remove an earlier start's ready file, which must not look like this one's. CliError if there can be none."""
     try:
         ready_file.unlink(missing_ok=True)
     except OSError as error:

@@ -1,8 +1,8 @@
-"""Ends what a ``muster up`` started when that is gone, however it went. A program of its own, stdlib only.
+"""Ends what a ``muster up`` started once it has ended in any way. A program of its own, stdlib only.
 
-Ray's head processes die with us by themselves, but its agents linger for a minute and its actors for
-seconds, holding ports. What is ours is known by a variable in its environment, which children inherit, or,
-since the agents overwrite theirs with their title, by that title and a file open in Ray's directory.
+Ray's head processes end with us by themselves, but its agents linger for a minute and its actors for
+seconds, holding ports. Our processes are recognized by a variable in their environment, which children inherit,
+or, since the agents overwrite theirs with their title, by that title and an open file in Ray's directory.
 
 usage: watchdog.py NAME=VALUE TEMP_DIR, with stdin a pipe that only the guarded process can write to.
 """
@@ -24,7 +24,7 @@ _PAUSE_S = 0.05
 def guard(marker: str, temp_dir: str) -> None:
     """Wait until stdin ends; then kill every process with the marker, and remove the directory."""
     sys.stdin.buffer.read()
-    for _ in range(_TRIES):  # again: what is being started while we look shows up at the next look
+    for _ in range(_TRIES):  # repeated: processes that start during one round are found in the next
         left = ours(marker, temp_dir)
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
@@ -36,9 +36,9 @@ def guard(marker: str, temp_dir: str) -> None:
 
 
 def ours(marker: str, temp_dir: str) -> list[int]:
-    """Living processes of this user that have the marker in their environment, or are Ray's and use the directory.
+    """Live processes of this user that have the marker in their environment, or are Ray's and use the directory.
 
-    A driver that somebody connected from elsewhere is not ours.
+    A driver that connected from elsewhere is not ours.
     """
     processes = (process for process in Path("/proc").iterdir() if process.name.isdigit())
     return [
@@ -51,7 +51,7 @@ def ours(marker: str, temp_dir: str) -> list[int]:
 def _has(process: Path, marker: str) -> bool:
     try:
         return marker.encode() in (process / "environ").read_bytes().split(b"\0")
-    except OSError:  # another user's, or gone
+    except OSError:  # another user's, or ended
         return False
 
 

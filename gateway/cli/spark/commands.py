@@ -1,4 +1,4 @@
-"""``muster spark``: one of the jobs over the tables, on the cluster's own Ray or locally."""
+"""``muster spark``: runs one of the jobs over the tables, on the cluster's own Ray or locally."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from muster.gateway.cli.spark.process import become_spark, spark_options
 
 JOBS = ("consumption", "lag", "rebalances", "attribution", "placement", "failover")
-"""Those of :mod:`muster.spark.jobs`, which the gateway's package does not import."""
+"""The jobs of :mod:`muster.spark.jobs`, which the gateway's package does not import."""
 
 
 @click.command(
@@ -54,6 +54,6 @@ def spark(job: str, output: str | None, out: Path | None, stream: bool, once: bo
 
 
 def _format_of(out: Path | None, stream: bool) -> str:
-    """Where none is asked for. A stream's ``out`` is a folder, whatever its name is."""
+    """The default format. A stream's ``out`` is a folder, whatever its name."""
     suffix = "" if out is None or stream else out.suffix
     return suffix.removeprefix(".") if suffix in (".json", ".html") else "table"

@@ -1,8 +1,8 @@
-"""How ``muster spark`` and ``muster report`` reach Spark: they become the process that runs it.
+"""How ``muster spark`` and ``muster report`` start Spark: they are replaced by the process that runs it.
 
 The gateway's package does not import that of the jobs; what they share is the request, a JSON object on the command
-line of ``python -m muster.spark.command``. By taking its place (exec), signals, the terminal and the exit code need
-nobody in between.
+line of ``python -m muster.spark.command``. Since that process takes their place (exec), signals, the terminal and the
+exit code need no intermediary.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from muster.gateway.cli.times import Moment, Size, Zone
 F = TypeVar("F", bound=Callable[..., Any])
 
 _MIN_MEMORY_BYTES = 450 << 20
-"""Spark refuses a heap of less."""
+"""Spark refuses a smaller heap."""
 
 
 def spark_options(command: F) -> F:
-    """What every command that runs jobs takes; the command hands them all to :func:`become_spark`."""
+    """The options of every command that runs jobs; the command passes them all to :func:`become_spark`."""
     for option in reversed(
         (
             click.option("--from", "start", type=Moment(), help="Start of the time range: ISO 8601, or -1h, -7d."),
@@ -106,7 +106,7 @@ def become_spark(
     once: bool = False,
     **options: Any,
 ) -> NoReturn:
-    """Go on as ``python -m muster.spark.command``. CliError if no cluster is found or options contradict each other."""
+    """Continue as ``python -m muster.spark.command``. CliError without a cluster, or with contradictory options."""
     start, end = options["start"], options["end"]
     if start is not None and end is not None and start >= end:
         raise CliError(f"--from {start.isoformat()} is not before --to {end.isoformat()}")
@@ -133,7 +133,7 @@ def become_spark(
     text = json.dumps(request, default=datetime.isoformat)
     os.execv(
         sys.executable, [sys.executable, "-P", "-m", "muster.spark.command", text]
-    )  # -P: no folder spark of the user's
+    )  # -P: do not import a user's folder named spark
 
 
 def _finite(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
@@ -143,7 +143,7 @@ def _finite(context: click.Context, option: click.Parameter, value: float | None
 
 
 def _ray_of(directory: Path, address: str | None) -> tuple[str, str | None]:
-    """Address of its GCS, and the file with its token."""
+    """The address of its GCS, and the file with its token."""
     if address is not None:
         return address, os.environ.get("RAY_AUTH_TOKEN_PATH")
     try:

@@ -1,4 +1,4 @@
-"""``muster report``: every job's answer on one HTML page."""
+"""``muster report``: the results of all jobs on one HTML page."""
 
 from __future__ import annotations
 

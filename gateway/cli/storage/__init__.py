@@ -1,1 +1,1 @@
-"""The storage directory, and the commands that read it without asking anybody."""
+"""The storage directory, and the commands that read it directly, without a running cluster."""

@@ -1,7 +1,7 @@
-"""The storage directory: its format, who uses it, and what is running on it.
+"""The storage directory: its format, its lock, and the state of the cluster that uses it.
 
-``meta.properties`` says the format version and the cluster id, as Kafka's file of that name does.
-``run/lock`` is held (flock) by the ``muster up`` that uses the directory and holds its pid and host;
+``meta.properties`` contains the format version and the cluster id, as Kafka's file of that name does.
+``run/lock`` is held (flock) by the ``muster up`` that uses the directory and contains its pid and host;
 ``run/cluster.json`` tells the other commands where the cluster is.
 """
 
@@ -30,13 +30,13 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """What other commands need to find a running cluster. Its file has mode 600: it says where the token is."""
+    """How other commands find a running cluster. Its file has mode 600: it says where the token is."""
 
     pid: int
     namespace: str
     ray_address: str
     ray_token_path: str | None
-    """File with Ray's authentication token; None for a Ray without one."""
+    """The file with Ray's authentication token; None for a Ray without one."""
     ray_temp_dir: str | None
     bootstrap: tuple[str, ...] = ()
     """Empty until the cluster serves."""
@@ -45,12 +45,12 @@ class RunState:
 
     @property
     def is_own_ray(self) -> bool:
-        """Whether Ray ends with the ``muster up``; any other keeps the actors if that is killed."""
+        """Whether Ray ends with the ``muster up``; any other Ray keeps the actors if that is killed."""
         return self.ray_temp_dir is not None
 
 
 def prepare(storage: Path) -> str:
-    """Create the directory if need be and give its cluster id. CliError if it cannot be written or is too new."""
+    """Create the directory if necessary. Returns its cluster id. CliError if it is not writable or is too new."""
     try:
         str(storage).encode()
     except UnicodeEncodeError:
@@ -68,7 +68,7 @@ def prepare(storage: Path) -> str:
 
 
 def cluster_id(storage: Path) -> str:
-    """Of the cluster whose data are there, drawn if there are none yet. CliError if the format is too new."""
+    """The id of the cluster whose data are there, generated if there are none. CliError if the format is too new."""
     meta = storage / "meta.properties"
     if not meta.exists():
         made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -89,7 +89,7 @@ def cluster_id(storage: Path) -> str:
 
 @contextlib.contextmanager
 def locked(storage: Path) -> Iterator[None]:
-    """Hold the directory for this process. CliError naming the holder if another has it."""
+    """Lock the directory for this process. CliError naming the holder if another process has it."""
     with open(storage / "run" / "lock", "a+", opener=_private) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -119,7 +119,7 @@ def holder(storage: Path) -> int | None:
 
 
 def holder_host(storage: Path) -> str | None:
-    """Name of the host where the last ``muster up`` ran that used the directory, which hosts may share."""
+    """The name of the host of the last ``muster up`` that used the directory, which hosts may share."""
     return _read_holder(storage)[1]
 
 
@@ -129,12 +129,12 @@ def _read_holder(storage: Path) -> tuple[int | None, str | None]:
 
 
 def write_state(storage: Path, state: RunState) -> None:
-    """Say where the cluster is."""
+    """Write where the cluster is."""
     write_atomically(_state_file(storage), json.dumps(asdict(state), indent=2) + "\n")
 
 
 def read_state(storage: Path) -> RunState | None:
-    """What the last ``muster up`` said; None if nothing, or if it stopped in order."""
+    """The state that the last ``muster up`` wrote; None if there is none, or if it stopped in order."""
     try:
         fields: dict[str, Any] = json.loads(_state_file(storage).read_text(encoding="utf-8"))
         return RunState(**{**fields, "bootstrap": tuple(fields["bootstrap"]), "metrics": tuple(fields["metrics"])})
@@ -145,7 +145,7 @@ def read_state(storage: Path) -> RunState | None:
 
 
 def remove_state(storage: Path) -> None:
-    """The cluster is gone."""
+    """Remove the state once the cluster has stopped."""
     _state_file(storage).unlink(missing_ok=True)
 
 

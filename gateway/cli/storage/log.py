@@ -1,4 +1,4 @@
-"""``muster log``: what lies in the files of a storage directory, read without asking anybody."""
+"""``muster log``: shows the files of a storage directory, read directly."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ log.add_command(replay)
 
 
 def _partitions(directory: Path, what: tuple[str, ...]) -> list[Path]:
-    """Directories of partitions; all if none is named. CliError for what is not there."""
+    """Directories of partitions; all if none is named. CliError for what does not exist."""
     logs = directory / "logs"
     if not what:
         if not logs.is_dir():

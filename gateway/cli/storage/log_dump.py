@@ -80,7 +80,7 @@ def dump(what: str, directory: Path, offset: int, limit: int | None, style: str,
 
 
 def _read(path: Path, offset: int) -> Iterator[_Found]:
-    """From the offset on. CliError if there is no such log."""
+    """The batches from the offset on. CliError if there is no such log."""
     for segment in _segments(path):
         end = 0
         for batch in inspection.read_batches(segment):
@@ -94,7 +94,7 @@ def _read(path: Path, offset: int) -> Iterator[_Found]:
 
 
 def _say_that_nothing_is_there(path: Path, offset: int) -> None:
-    """CliError for an offset that the log has not reached, and for what is no log; an empty one is no error."""
+    """CliError for an offset beyond the log, and for what is no log; an empty log is no error."""
     segments = _segments(path)
     ends = [batch.header.next_offset for segment in segments for batch in inspection.read_batches(segment)]
     if ends:
@@ -179,7 +179,7 @@ def _record_as_json(record: Record, is_offsets: bool) -> dict[str, Any]:
 
 
 def _bytes_as_json(data: bytes | None) -> Any:
-    """Text as it is, anything else as ``{"base64": ...}``."""
+    """Text unchanged, anything else as ``{"base64": ...}``."""
     try:
         return None if data is None else data.decode()
     except UnicodeDecodeError:

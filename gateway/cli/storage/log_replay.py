@@ -33,17 +33,17 @@ _MEMBERS = ("GROUP", "MEMBER", "INSTANCE", "CLIENT", "HOST", "SESSION (MS)", "AS
 _OFFSETS = ("GROUP", "TOPIC", "PARTITION", "OFFSET", "LEADER EPOCH", "METADATA")
 
 _MADE_ANEW = (".index", ".snapshot")
-"""Files that an opening makes anew when they are damaged."""
+"""Files that are rebuilt on opening if they are damaged."""
 
 
 @dataclass(slots=True)
 class _Log:
-    """What a partition's files hold, of each key the last record only, as a coordinator loads it."""
+    """The content of a partition's files, only the last record of each key, as a coordinator loads it."""
 
     records: int = 0
     last: dict[bytes, LogRecord] = field(default_factory=dict)
     damage: list[str] = field(default_factory=list)
-    """What a coordinator would refuse to load, or would lack."""
+    """What a coordinator would refuse to load, or would miss."""
 
 
 @click.command(epilog="Example: muster log replay __consumer_offsets-7 --json")
@@ -94,7 +94,7 @@ def _is_of_a_group(key: bytes) -> bool:
 
 
 def _partition(directory: Path, what: str) -> Path:
-    """CliError for what is no directory."""
+    """CliError if it is no directory."""
     path = directory / "logs" / what
     path = path if path.is_dir() else Path(what)
     if not path.is_dir():
@@ -123,7 +123,7 @@ def _read(path: Path) -> _Log:
 
 
 def _loaded(log: _Log) -> tuple[Coordinator, list[str]]:
-    """The core after all records that it can read, and what to know of others."""
+    """The core after all records that it can read, and remarks on the others."""
     core = Coordinator(partition=0, epoch=0, config=GroupConfig(), new_id=str)
     for key, record in log.last.items():
         try:

@@ -40,7 +40,7 @@ def in_words(key: bytes | None, value: bytes | None) -> str | None:
 
 
 def decoded(key: bytes | None, value: bytes | None) -> dict[str, Any] | None:
-    """The same for JSON: ``key`` and ``value``, the latter None for a tombstone."""
+    """The same for JSON: ``key`` and ``value``, where the value of a tombstone is None."""
     read = _read(key, value)
     if read is None:
         return None

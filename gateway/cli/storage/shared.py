@@ -1,4 +1,4 @@
-"""Whether every node of a Ray cluster sees the same storage directory, asked before anything is started there."""
+"""Checks that every node of a Ray cluster sees the same storage directory, before anything is started there."""
 
 from __future__ import annotations
 

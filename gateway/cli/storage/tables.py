@@ -1,4 +1,4 @@
-"""``muster tables``: the Parquet tables of a storage directory, read without asking anybody."""
+"""``muster tables``: the Parquet tables of a storage directory, read directly."""
 
 from __future__ import annotations
 
