@@ -1,4 +1,4 @@
-"""A job's answer in Python's hands: the sections' rows, few and aggregated, ready to be shown."""
+"""A job's answer as Python objects: the rows of its sections, few and aggregated, ready to be shown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from muster.spark.render.plotted import reduced
 from muster.spark.tables import damage_in, read_table
 
 MAX_ROWS = 10_000
-"""Of one section in one answer, so that the driver's memory does not depend on how long a time was asked about."""
+"""The limit per section of an answer, so that the driver's memory does not depend on the length of the time range."""
 
 _MAX_PLOTTED_ROWS = 10_000
 _JAVA_EXCEPTION = re.compile(r"(?:[a-z][\w$]*\.)+[A-Z]\w*(?:Exception|Error): ")
@@ -44,7 +44,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plotted:
-    """What :func:`muster.spark.render.plotted.reduced` found."""
+    """The result of :func:`muster.spark.render.plotted.reduced`."""
 
     columns: Sequence[str]
     rows: Sequence[tuple[Any, ...]]
@@ -59,7 +59,7 @@ class Plotted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A section with its rows; timestamps are aware, in the zone that was asked for, and NaN and infinity None."""
+    """A section with its rows; timestamps are aware, in the requested zone; NaN and infinity are None."""
 
     name: str
     title: str
@@ -67,13 +67,13 @@ class Shown:
     columns: Sequence[Column]
     rows: Sequence[tuple[Any, ...]]
     cut: bool
-    """There are more rows than :data:`MAX_ROWS`; those are not here."""
+    """Whether there are more rows than :data:`MAX_ROWS`; the others are missing."""
     plot: Plot | None = None
     plotted: Plotted | None = None
-    """Of a section that is cut, what its plot draws, if plots were asked for; else that is in ``rows``."""
+    """For a section that is cut, what its plot draws, if plots were requested; otherwise that is in ``rows``."""
 
     def values(self, column: str) -> list[Any]:
-        """Of one column, row by row. KeyError."""
+        """The values of one column, row by row. Raises KeyError."""
         place = {column.name: place for place, column in enumerate(self.columns)}[column]
         return [row[place] for row in self.rows]
 
@@ -86,7 +86,7 @@ class Answer:
 
 
 def tables_of(job: Job, spark: SparkSession, storage: Path, options: Options) -> Mapping[str, DataFrame]:
-    """The job's tables below ``storage``, cut to the time that is asked about but for ``job.history``."""
+    """The job's tables below ``storage``, limited to the requested time range except for ``job.history``."""
     return {
         name: read_table(spark, storage, name, start=None if name in job.history else options.start, end=options.end)
         for name in job.tables
@@ -104,12 +104,12 @@ def answer_of(
     alone: bool = True,
     step: Callable[[str], None] = lambda _: None,
 ) -> Answer:
-    """Run the job and fetch its sections; ``step`` is told what is computed now.
+    """Run the job and fetch its sections; ``step`` is called with what is being computed.
 
-    ``tables`` are what it runs over, those below ``storage`` if None. ``plots``: what plots
-    draw is asked for, too. ``alone``: what was persisted in the session until now, for another answer, is released.
+    ``tables`` are its input; those below ``storage`` if None. ``plots``: also fetch what plots draw. ``alone``:
+    release what was persisted in the session for an earlier answer.
 
-    :class:`muster.spark.tables.TableDamaged`; JobFailed for whatever else Spark stumbles over.
+    Raises :class:`muster.spark.tables.TableDamaged`; JobFailed for any other error in Spark.
     """
     shown = []
     with spark_errors_in_one_line(job.name):
@@ -126,13 +126,13 @@ def answer_of(
 
 @contextmanager
 def spark_errors_in_one_line(job: str) -> Iterator[None]:
-    """What Spark throws within is JobFailed, with the innermost cause as its text, or the TableDamaged behind it.
+    """Turn what Spark raises into JobFailed with the innermost cause as its text, or the underlying TableDamaged.
 
     What cannot be read is JobFailed, too.
     """
     try:
         yield
-    except BrokenPipeError:  # of who reads the answer
+    except BrokenPipeError:  # the reader of the answer has closed the pipe
         raise
     except ConnectionError as error:
         raise JobFailed(f"job {job}: the JVM of Spark has ended") from error
@@ -180,7 +180,7 @@ def _plotted(frame: DataFrame, plot: Plot, options: Options) -> Plotted:
 
 
 def _plain(value: Any, zone: ZoneInfo) -> Any:
-    """Rows as mappings; times, which Spark hands over naive and local, as aware ones; None for what is no number."""
+    """Rows as mappings; times, which Spark returns naive and local, as aware ones; None for what is no number."""
     match value:
         case float() if not math.isfinite(value):
             return None  # JSON has neither NaN nor infinity

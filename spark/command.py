@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 128 + signal.SIGINT
 _JOBS_AT_ONCE = 2
-"""Where tables are small."""
+"""If tables are small."""
 
 
 class Refused(RuntimeError):
-    """The request cannot be met; the message is one line for who made it."""
+    """The request cannot be met; the message is one line for the user."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code."""
+    """Run the request. Returns the exit code."""
     terminal.guard()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that sessions are stopped
     priority.yield_own()
@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _failed("interrupted", _INTERRUPTED)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python says so again at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python reports it again at exit
         return 1
     except (Refused, BadRequest, SparkUnavailable, out.CannotWrite) as error:
         return _ended(str(error))
@@ -63,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _ended(why: str) -> int:
-    """By what went wrong, unless that is because of a signal."""
+    """The exit code for this error, unless a signal caused it."""
     return _failed(why) if (number := ended_by()) is None else _failed("interrupted", 128 + number)
 
 
@@ -107,7 +107,7 @@ def _run(request: Request, jobs: list[Job]) -> int:
 
 
 def _check_stream(request: Request, jobs: list[Job]) -> None:
-    """Refused for what has no stream."""
+    """Refused if the request cannot be streamed."""
     if len(jobs) != 1:
         raise Refused("a stream is of one job")
     if not jobs[0].streamed:
@@ -120,7 +120,7 @@ def _check_stream(request: Request, jobs: list[Job]) -> None:
 def session_for(
     request: Request, jobs: list[Job], *, low_priority: bool = True
 ) -> AbstractContextManager[SparkSession]:
-    """Spark where the request wants it, set up for the size of what the jobs read. SparkUnavailable.
+    """The Spark session that the request specifies, configured for the size of the jobs' input. SparkUnavailable.
 
     ``low_priority``: see :func:`muster.spark.session.raydp_session`.
     """
@@ -151,9 +151,9 @@ def session_for(
 def _answers(
     request: Request, jobs: list[Job], session: SparkSession, progress: Progress
 ) -> tuple[list[Answer], list[str]]:
-    """Of every job, and what those that failed say. Refused if it is the only one.
+    """The answers of all jobs, and the errors of those that failed. Refused if the only one failed.
 
-    Jobs on small tables are planned more than they are run, by one core each: so several are at a time.
+    Jobs on small tables spend more time in planning than in running, on one core each: so several run at a time.
     """
     from muster.spark.answer import Answer, JobFailed, answer_of, spark_errors_in_one_line, tables_of
     from muster.spark.tables import TableDamaged
@@ -174,7 +174,7 @@ def _answers(
                 job,
                 session,
                 request.storage,
-                request.as_of_now().options,  # after reading: no row is of later than now, but for clocks that differ
+                request.as_of_now().options,  # after reading: no row is later than now, unless clocks differ
                 tables=tables,
                 plots=request.format == "html",
                 alone=at_once == 1,
@@ -210,7 +210,7 @@ def _show(request: Request, answers: list[Answer], damage: list[str]) -> None:
 
 
 def _groups_without_rows(request: Request, answers: list[Answer]) -> list[str]:
-    """Those that were asked about, of jobs that heed it."""
+    """Requested groups that occur in no answer of the jobs that take groups into account."""
     told = {
         group
         for answer in answers

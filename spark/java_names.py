@@ -1,9 +1,9 @@
-"""Names of Java classes that PySpark asks for again and again, remembered.
+"""A cache of the Java class names that PySpark looks up again and again.
 
-Py4J keeps no answer: for each ``F.col`` it asks the JVM what ``functions`` is, and the JVM looks for a class of that
-name in every package that PySpark imports and in every jar of Spark, some hundred. That was a quarter of the time in
-which a job's plan is built. What is an attribute is not asked for: so these are made attributes, of the one view of the
-JVM that a process has.
+Py4J caches no lookup: for each ``F.col`` it asks the JVM what ``functions`` is, and the JVM searches for a class of
+that name in every package that PySpark imports and in every jar of Spark, about a hundred. That was a quarter of the
+time of planning a job. Attributes are not looked up: so these names are made attributes, of the one view of the JVM
+that a process has.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAMES = (
 
 
 def remember(session: SparkSession) -> None:
-    """Once per process is enough, and again does no harm."""
+    """Once per process is enough; repeating it is harmless."""
     for path in _NAMES:
         holder: Any = session.sparkContext._jvm
         for name in path.split("."):

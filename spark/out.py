@@ -1,4 +1,4 @@
-"""What is written for a user: a file or a folder that is there whole or not at all."""
+"""Writes files and folders for users that exist completely or not at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CannotWrite(RuntimeError):
 
 
 def said(error: OSError) -> str:
-    """What is wrong and with which path, without the number of the error."""
+    """What is wrong and with which path, without the error number."""
     text = error.strerror or str(error) or type(error).__name__
     return text if error.filename is None else f"{error.filename}: {text}"
 
@@ -34,7 +34,7 @@ def check_file(path: Path) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """A link stays, and what it leads to is replaced; into what is no file (a pipe) it is written. CannotWrite."""
+    """Write the text. A link is kept and its target replaced; a non-file (a pipe) is written to. Raises CannotWrite."""
     text = text if text.endswith("\n") else f"{text}\n"
     try:
         if path.exists() and not path.is_file():
@@ -48,14 +48,14 @@ def write_file(path: Path, text: str) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """CannotWrite if something is there already; an empty folder is nothing."""
+    """CannotWrite if the path exists, unless it is an empty folder."""
     if path.exists() and not (path.is_dir() and next(path.iterdir(), None) is None):
         raise CannotWrite(f"{path} is there already: name a folder that is not")
 
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """A folder to write into, beside ``path``, which it becomes at the end, or it is gone again. CannotWrite."""
+    """A temporary folder beside ``path``, renamed to it at the end, or removed on an error. Raises CannotWrite."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _gone_unless_done(path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex[:8]}")) as partial:
@@ -66,7 +66,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def require_parts(folder: Path) -> None:
-    """FileNotFoundError if Spark wrote there and nothing of it is to be seen here."""
+    """FileNotFoundError if Spark wrote there and none of it is visible here."""
     if not any(folder.glob("part-*")):
         why = "what an executor wrote there is on its own node: name a folder that all nodes share"
         raise FileNotFoundError(errno.ENOENT, why, str(folder))

@@ -1,7 +1,7 @@
-"""Spark yields to who serves: its processes run at a lower CPU priority (niceness) than the actors of the cluster.
+"""Spark yields to the cluster: its processes run at a lower CPU priority (niceness) than the cluster's actors.
 
-Ray gives all its workers one niceness, and the JVMs of RayDP cannot set their own; so a task on each node does it for
-those JVMs there that carry the application's mark in their command line.
+Ray gives all its workers one niceness, and the JVMs of RayDP cannot set their own; so a task on each node sets it for
+the JVMs there whose command line contains the application's mark.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 NICENESS = 10
-"""Of 0 to 19: at 10, a tenth of the share of a process at 0 that wants the same core."""
+"""From 0 to 19: at 10, a tenth of the share of a process at 0 that wants the same core."""
 
 _MARK = "-Dmuster.spark.application="
 _PROC = Path("/proc")
 
 
 def mark(application: str) -> str:
-    """The JVM option by which the application's processes are known."""
+    """The JVM option that identifies the application's processes."""
     return _MARK + application
 
 
 def yield_own() -> None:
-    """This process and the children that it starts from now on (local Spark's JVM, the driver's)."""
+    """Lower the priority of this process and the children that it starts later (local Spark's JVM, the driver's)."""
     if (own := os.getpriority(os.PRIO_PROCESS, 0)) < NICENESS:
         os.nice(NICENESS - own)
 
 
 def yield_marked(application: str) -> int:
-    """The JVMs of that application on this machine; how many threads it was done for. Linux only: 0 elsewhere.
+    """Lower the priority of the application's JVMs on this machine. Returns the number of threads. Linux only: else 0.
 
-    A niceness belongs to a thread and goes on to the threads that it starts. So the threads are gone through until
-    a round finds none that is new.
+    A niceness belongs to a thread and is inherited by the threads that it starts. So the threads are processed until a
+    round finds no new one.
     """
     done = 0
     for process in _marked(application):
@@ -60,7 +60,7 @@ def _threads(process: Path) -> list[int]:
 
 
 def _lower(thread: int) -> bool:
-    """Whether its priority was higher and is not any more."""
+    """Lower the thread's priority. Returns whether it was higher before."""
     try:
         if os.getpriority(os.PRIO_PROCESS, thread) >= NICENESS:
             return False

@@ -1,4 +1,4 @@
-"""What Spark is doing, on stderr: a bar on a terminal, else a line per step."""
+"""Spark's progress on stderr: a bar on a terminal, else one line per step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _POLL_S = 0.25
 
 
 class Progress:
-    """Steps, and within them the tasks of the stages that run, as Spark's status tracker has them."""
+    """Steps, and within them the tasks of the running stages, from Spark's status tracker."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or rich_console.console(err=True)
@@ -43,21 +43,21 @@ class Progress:
         self._watch: threading.Thread | None = None
 
     def step(self, text: str) -> None:
-        """Say what is being done now."""
+        """Show what is being done now."""
         if self._live:
             self._bars.update(self._bar, description=text, completed=0, total=None)
         else:
             self._console.print(f"{time.monotonic() - self._began:6.1f} s  {text}")
 
     def follow(self, session: SparkSession) -> None:
-        """Count the tasks of that session's stages from now on. Nothing to follow where there is no terminal."""
+        """Count the tasks of that session's stages from now on. No effect without a terminal."""
         if self._live and self._watch is None:
             self._watch = threading.Thread(target=self._count, args=(session,), name="spark-progress", daemon=True)
             self._watch.start()
 
     @contextmanager
     def cleared(self) -> Iterator[None]:
-        """Without the bar, for what is printed in here to the same terminal."""
+        """Hide the bar while other output goes to the same terminal."""
         self._bars.stop()
         try:
             yield
@@ -65,7 +65,7 @@ class Progress:
             self._bars.start()
 
     def rest(self) -> None:
-        """No longer ask the session, which is about to end."""
+        """Stop querying the session, which is about to end."""
         self._ended.set()
         if self._watch is not None:
             self._watch.join()

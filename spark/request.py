@@ -1,4 +1,4 @@
-"""What ``muster spark`` and ``muster report`` ask of the process that runs Spark (:mod:`muster.spark.command`)."""
+"""What ``muster spark`` and ``muster report`` request of the process that runs Spark (:mod:`muster.spark.command`)."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from muster.spark.jobs.job import Options
 
 
 class BadRequest(ValueError):
-    """The text is no request; the message says what is wrong with it, in one line."""
+    """The text is no valid request; the message says what is wrong with it, in one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Which jobs, over what, where, and how their answer is wanted."""
+    """Which jobs to run, on which tables, where, and the form of the answer."""
 
     storage: Path
     """``storage.path`` of the cluster whose tables are read."""
     jobs: tuple[str, ...]
-    """Names of jobs; none: all of them."""
+    """Names of jobs; empty: all of them."""
     options: Options
     says_now: bool = True
-    """Whether ``options.now`` is a moment that was asked about; else it is when the tables are read."""
+    """Whether ``options.now`` was requested; if not, it is the time when the tables are read."""
     format: str = "table"
     """table, json, parquet or html."""
     out: Path | None = None
-    """A file, of parquet and of a stream a folder; None: stdout. A stream without it keeps nothing."""
+    """A file; for parquet and for a stream a folder; None: stdout. A stream without it keeps nothing."""
     ray_address: str | None = None
     """HOST:PORT of the Ray cluster's GCS; None: local Spark."""
     ray_token_path: Path | None = None
@@ -41,11 +41,11 @@ class Request:
     stream: bool = False
     """Run the streaming form until it is interrupted."""
     once: bool = False
-    """With ``stream``: end when what is there now is processed."""
+    """With ``stream``: end when all current rows are processed."""
 
     @classmethod
     def from_json(cls, text: str) -> Request:
-        """Of an object with the fields' names; times as ISO 8601 with their offset. BadRequest."""
+        """Parse an object with the fields' names; times are ISO 8601 with offset. Raises BadRequest."""
         try:
             fields: dict[str, Any] = json.loads(text)
             for name in ("storage", "out", "ray_token_path"):

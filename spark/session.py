@@ -1,6 +1,6 @@
 """Spark sessions: through RayDP on a running Ray cluster, or local for tests and small tables.
 
-Both use the Java of :mod:`muster.actors.runtime.java`, so nothing has to be installed by hand.
+Both use the Java of :mod:`muster.actors.runtime.java`, so no manual installation is necessary.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Jobs count on null where there is no result, as in a division by zero; from Spark 4 on, that would be an error.
+    # Jobs rely on null for undefined results, as in a division by zero; from Spark 4 on, that would be an error.
     "spark.sql.ansi.enabled": "false",
-    # By the driver: a Spark job with a task per folder takes longer than looking into the folders.
+    # By the driver: a Spark job with one task per folder takes longer than listing the folders.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
 }
 _LIGHT_JVM = "-XX:TieredStopAtLevel=1"
@@ -48,7 +48,7 @@ _SHORT_JOB = {
     "spark.executor.extraJavaOptions": _LIGHT_JVM,
     "spark.ray.raydp_app_master.extraJavaOptions": _LIGHT_JVM,
 }
-"""Interpret queries and compile the JVM's own code once, lightly: halves the time of a job on a small table."""
+"""Interpret queries, and compile the JVM's own code once and lightly: halves the time of a job on a small table."""
 _DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 _EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 _APP_MASTER_OPTIONS = "spark.ray.raydp_app_master.extraJavaOptions"
@@ -60,7 +60,7 @@ _LOWERING_TIMEOUT_S = 30
 
 
 class SparkUnavailable(RuntimeError):
-    """No Spark session can be had; the message is one line that says why."""
+    """No Spark session can be started; the message is one line that says why."""
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def local_session(
     """Spark in a JVM of this process's own, stopped at the end. SparkUnavailable without Java, or if
     Spark does not start.
 
-    ``memory_bytes`` is the JVM's heap; it counts in the first session of a process only, whose JVM later ones share.
+    ``memory_bytes`` is the JVM's heap; only the first session of a process sets it, since later ones share its JVM.
     ``short_job``: see :func:`raydp_session`.
     """
     _use_java()
@@ -93,7 +93,7 @@ def local_session(
         builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
-    except (PySparkException, Py4JError, OSError) as error:  # no such heap on this machine, no room for what it spills
+    except (PySparkException, Py4JError, OSError) as error:  # too little memory for the heap, no room for spilled data
         heap = _mib(memory_bytes)
         raise SparkUnavailable(f"Spark does not start, with a heap of {heap}: {_reason(error)}") from error
     java_names.remember(session)
@@ -101,7 +101,7 @@ def local_session(
     try:
         yield session
     finally:
-        with suppress(Py4JError, OSError):  # the JVM may be gone already
+        with suppress(Py4JError, OSError):  # the JVM may have ended already
             session.stop()
 
 
@@ -119,12 +119,12 @@ def raydp_session(
 ) -> Iterator[SparkSession]:
     """Spark whose executors are actors on the Ray cluster at ``address`` (HOST:PORT of its GCS).
 
-    Executors, their resources and the connection to Ray are released at the end, whatever happens inside.
-    ``short_job`` and one shuffle partition suit tables of up to some millions of rows; beyond, more of these pay.
+    Executors, their resources and the connection to Ray are always released at the end, even after an error.
+    ``short_job`` and one shuffle partition suit tables of up to some millions of rows; beyond that, more are worth it.
     ``low_priority``: executors yield to the actors of the cluster, see :mod:`muster.spark.priority`.
     ``token_path`` names the file with the cluster's token if it uses token authentication. The cluster's nodes
-    need Java in their environment (``muster up`` and ``cluster.yaml`` see to that). SparkUnavailable when there is
-    no Java or no RayDP here, Ray does not answer, or the cluster has not enough CPUs or memory free.
+    need Java in their environment (``muster up`` and ``cluster.yaml`` provide it). SparkUnavailable if there is no Java
+    or no RayDP here, Ray does not respond, or the cluster does not have enough free CPUs or memory.
     """
     _use_java()
     _quiet()
@@ -157,7 +157,7 @@ def raydp_session(
         check_resources(_free_by_node(), executors=executors, cores=executor_cores, memory_bytes=executor_memory_bytes)
         application = f"muster-{uuid.uuid4().hex[:8]}"  # names an actor: several jobs may run at once
         settings = _settings(shuffle_partitions, short_job)
-        settings["spark.log4j.config.file.name"] = _LOGGING  # RayDP's agent puts it over the driver's own
+        settings["spark.log4j.config.file.name"] = _LOGGING  # RayDP's agent overrides the driver's own with it
         for name in (_EXECUTOR_OPTIONS, _APP_MASTER_OPTIONS):
             settings[name] = f"{settings.get(name, '')} {priority.mark(application)}".strip()
         try:
@@ -166,7 +166,7 @@ def raydp_session(
                 num_executors=executors,
                 executor_cores=executor_cores,
                 executor_memory=f"{executor_memory_bytes >> 20}MB",
-                fault_tolerant_mode=False,  # for handing data from Spark to Ray, which no job here does
+                fault_tolerant_mode=False,  # for passing data from Spark to Ray, which no job here does
                 configs=settings,
             )
         except Exception as error:  # raydp raises bare Exception
@@ -178,13 +178,13 @@ def raydp_session(
             _lower_priority(application)
         yield session
     finally:
-        with suppress(ray.exceptions.RayError, Py4JError, OSError):  # the cluster or the JVM may be gone already
+        with suppress(ray.exceptions.RayError, Py4JError, OSError):  # the cluster or the JVM may have ended already
             raydp.stop_spark()
         ray.shutdown()
 
 
 def _check_listens(address: str) -> None:
-    """SparkUnavailable where nobody listens at HOST:PORT, which Ray itself takes minutes to say."""
+    """SparkUnavailable if no server listens at HOST:PORT, which Ray itself takes minutes to report."""
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdecimal():
         return
@@ -195,7 +195,7 @@ def _check_listens(address: str) -> None:
 
 
 def _await_executors(session: SparkSession, count: int) -> None:
-    """SparkUnavailable if they do not all come, for which Spark would wait silently and for ever."""
+    """SparkUnavailable if not all of them start, for which Spark would wait silently and forever."""
     tracker = session.sparkContext._jsc.sc().statusTracker()
     deadline = time.monotonic() + _START_TIMEOUT_S
     while (started := len(tracker.getExecutorInfos()) - 1) < count:  # the driver counts as one
@@ -208,7 +208,7 @@ def _await_executors(session: SparkSession, count: int) -> None:
 
 
 def _lower_priority(application: str) -> None:
-    """On every node. A node that does not answer in time keeps its executors as they are."""
+    """Lower it on every node. A node that does not respond in time keeps its executors' priority."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -225,7 +225,7 @@ def _lower_priority(application: str) -> None:
 
 
 def _free_by_node() -> list[Mapping[str, float]]:
-    """What each node has free: CPU, memory in bytes, and what else Ray counts."""
+    """The free resources of each node: CPU, memory in bytes, and whatever else Ray counts."""
     from ray._private.state import available_resources_per_node
 
     per_node: Mapping[str, Mapping[str, float]] = available_resources_per_node()  # type: ignore[no-untyped-call]
@@ -248,15 +248,15 @@ def is_short(session: SparkSession) -> bool:
 
 
 def make_active(session: SparkSession) -> None:
-    """In this thread, too: the JVM takes settings, as the time zone, from the session of the thread that asks."""
+    """In this thread, too: the JVM takes settings such as the time zone from the session of the calling thread."""
     jvm: Any = session._jvm
     jvm.SparkSession.setActiveSession(session._jsparkSession)
 
 
 def _quiet() -> None:
-    """Spark 4 writes each error of a query to stderr, as JSON; here it is told by whoever catches it.
+    """Spark 4 writes each error of a query to stderr, as JSON; here, the code that catches it reports it.
 
-    And it warns of a new pandas wherever that is installed, though nothing here uses it.
+    It also warns of a new pandas wherever that is installed, though nothing here uses it.
     """
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     try:
@@ -272,17 +272,16 @@ def _use_java() -> None:
         os.environ.update(java_environment())
     except JavaNotFound as error:
         raise SparkUnavailable(first_line(error)) from error
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else "python3", which may be missing or another
-    os.environ.pop("SPARK_HOME", None)  # another Spark than pyspark's own would not match its Python side
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else "python3", which may be missing or another one
+    os.environ.pop("SPARK_HOME", None)  # a Spark other than pyspark's own would not match its Python side
 
 
 def check_resources(
     free_by_node: Sequence[Mapping[str, float]], *, executors: int, cores: int, memory_bytes: int
 ) -> None:
-    """SparkUnavailable, with what is free and what is wanted, if the executors do not all find a place.
+    """SparkUnavailable, with the free and the required resources, if not all executors fit.
 
-    Where they do not, RayDP would wait for ever. Executors are equal, so that filling node by node finds a place for
-    as many as there is room for.
+    RayDP would then wait forever. Executors are equal, so filling node by node places as many as there is room for.
     """
     places = sum(int(min(free.get("CPU", 0) // cores, free.get("memory", 0) // memory_bytes)) for free in free_by_node)
     if places >= executors:
@@ -300,6 +299,6 @@ def _mib(size_bytes: float) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Of what the JVM says the innermost cause, which comes last."""
+    """The innermost cause in the JVM's message, which comes last."""
     causes = [line for line in str(error).splitlines() if line.startswith("Caused by: ")]
     return causes[-1].removeprefix("Caused by: ") if causes else first_line(error)

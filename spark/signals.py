@@ -1,10 +1,10 @@
 """SIGINT and SIGTERM while Spark works: its jobs are cancelled, and the process ends in order.
 
-Py4J keeps a connection whose answer nobody waited for: what is asked on it next, as to stop, would wait for the job to
-end. So the jobs are cancelled in the handler, for which Py4J opens another, as PySpark does it for SIGINT.
+Py4J keeps a connection whose response was not awaited: the next call on it, such as stop, would wait for the job to
+end. So the jobs are cancelled in the handler, for which Py4J opens another connection, as PySpark does for SIGINT.
 
-What a handler raises is lost where Python discards exceptions, as in the finalizers by which Py4J lets Java's objects
-go, and of a cancelled job one hears first that it failed. So the signal is remembered: :func:`ended_by`.
+What a handler raises is lost where Python discards exceptions, as in the finalizers by which Py4J releases Java
+objects, and a cancelled job is reported as failed first. So the signal is remembered: :func:`ended_by`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def end_on_signals(session: SparkSession) -> None:
 
     def end(number: int, frame: object) -> None:
         _came.append(number)
-        logging.disable()  # Py4J would tell of each call that the signal or the end of the JVM interrupted
-        with suppress(Exception):  # the JVM may be gone
+        logging.disable()  # Py4J would log each call that the signal or the end of the JVM interrupted
+        with suppress(Exception):  # the JVM may have ended
             session.sparkContext.cancelAllJobs()
         raise ending(number)
 
@@ -36,10 +36,10 @@ def end_on_signals(session: SparkSession) -> None:
 
 
 def ended_by() -> int | None:
-    """The first signal that came."""
+    """The first signal received."""
     return _came[0] if _came else None
 
 
 def ending(number: int) -> BaseException:
-    """What a program is used to: KeyboardInterrupt for SIGINT, else SystemExit with 128 and the number."""
+    """The usual exception: KeyboardInterrupt for SIGINT, else SystemExit with 128 plus the number."""
     return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)

@@ -1,4 +1,4 @@
-"""How Spark is set up for how much there is to read."""
+"""Configures Spark for the amount of data to read."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 _SHORT_BYTES = 16 << 20
 _SHORT_ROWS = 500_000
 """Above either, compiled queries and re-planning are worth the seconds that compiling takes. Rows of a steady group
-take a byte or two in Parquet, so that bytes alone tell little."""
+take a byte or two in Parquet, so bytes alone say little."""
 _BYTES_PER_SHUFFLE_PARTITION = 16 << 20
-"""As rows in a sort, some ten times as much. Spark puts partitions together that turn out to be small."""
+"""As rows in a sort, about ten times as much. Spark merges partitions that turn out to be small."""
 _MAX_SHUFFLE_PARTITIONS = 200
 
 
@@ -36,9 +36,9 @@ def size_of(
     cores: int,
     history: Container[str] = (),
 ) -> Size:
-    """For the tables' files of the hours between ``start`` and ``end``, None being open; ``cores`` of all executors.
+    """The size for the tables' files of the hours from ``start`` to ``end`` (None: open); ``cores`` of all executors.
 
-    Of the tables in ``history`` all hours up to ``end`` are read.
+    Of the tables in ``history``, all hours up to ``end`` are read.
     """
     folders = [
         folder
@@ -60,7 +60,7 @@ def _touches(folder: Path, start: datetime | None, end: datetime | None) -> bool
     try:
         day, hour = (name.partition("=")[2] for name in (folder.parent.name, folder.name))
         begins = datetime.fromisoformat(day).replace(tzinfo=UTC) + timedelta(hours=int(hour))
-    except ValueError:  # not one of ours
+    except ValueError:  # not a folder of ours
         return False
     return (start is None or begins + timedelta(hours=1) > start) and (end is None or begins < end)
 
@@ -70,13 +70,13 @@ def _bytes(folder: Path) -> int:
     for file in folder.glob("*.parquet"):
         try:
             total += file.stat().st_size
-        except FileNotFoundError:  # compacted or retired meanwhile
+        except FileNotFoundError:  # compacted or expired meanwhile
             continue
     return total
 
 
 def _has_few_rows(folders: Iterable[Path]) -> bool:
-    """By the files' footers; what cannot be read has none, for who reads it will say so."""
+    """By the files' footers; an unreadable file counts as empty, since reading it will report the error."""
     total = 0
     for folder in folders:
         for file in folder.glob("*.parquet"):

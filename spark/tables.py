@@ -1,7 +1,7 @@
 """The tables that the actors write under ``<storage>/metrics``, as DataFrames.
 
-What counts in a folder is decided by :mod:`muster.actors.tables.hours`; :mod:`muster.actors.tables.reading` is the same
-for pyarrow.
+:mod:`muster.actors.tables.hours` decides which files of a folder count; :mod:`muster.actors.tables.reading` is the
+equivalent for pyarrow.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def schema_of(name: str) -> StructType:
 def read_table(
     spark: SparkSession, storage: Path, name: str, *, start: datetime | None = None, end: datetime | None = None
 ) -> DataFrame:
-    """The table's rows in [start, end) of its time column, in no order; empty if there are none.
+    """The table's rows in [start, end) of its time column, unordered; empty if there are none.
 
-    Only folders of hours that touch the range are listed. Columns that an older file does not have are null.
-    TableDamaged names a file that is no whole Parquet file, or not of this table, or of a newer version of it. What
-    is found missing or damaged later, while it is read, Spark throws: see :func:`damage_in`. ValueError for times
+    Only folders of hours that overlap the range are listed. Columns that an older file does not have are null.
+    TableDamaged names a file that is not a complete Parquet file, or not of this table, or of a newer version of it.
+    For files found missing or damaged later, during reading, Spark raises: see :func:`damage_in`. ValueError for times
     without a time zone. The frame can be used for ``metrics.compaction.grace.ms``.
     """
     folder = folder_of(storage, name)
@@ -60,7 +60,7 @@ def read_table(
 
 
 def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
-    """Of that schema. What PySpark itself makes of an empty list is read by a Python process, and planned in full."""
+    """An empty frame of that schema. PySpark's own would be read by a Python process, and planned in full."""
     jvm: Any = spark._jvm
     java: Any = spark._jsparkSession
     of_jvm = java.parseDataType(schema.json())
@@ -68,12 +68,12 @@ def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
 
 
 def stream_table(spark: SparkSession, storage: Path, name: str) -> DataFrame:
-    """The table's rows as a stream: those that are there, then those that come; each file as a writer made it, once.
+    """The table's rows as a stream: the current ones, then new ones; each file as a writer made it, once.
 
-    Merged files are left out, so what compaction took away before a stream saw it, it does not see: begin it within
-    ``metrics.compaction.grace.ms`` of what it shall tell about, and do not leave it down longer. TableDamaged as in
-    :func:`read_table` for what is there now. Spark's own maxFileAge would leave out, without a word, files whose
-    time of modification is a week behind the latest one's, and so all files after one of a clock that was ahead.
+    Merged files are left out, so a stream misses what compaction removed before: start it within
+    ``metrics.compaction.grace.ms`` of the first rows that it must process, and do not stop it for longer. TableDamaged
+    as in :func:`read_table` for the current files. Spark's own maxFileAge would silently leave out files whose
+    modification time is a week before the latest one's, and so all files after one with a fast clock.
     """
     folder = folder_of(storage, name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def stream_table(spark: SparkSession, storage: Path, name: str) -> DataFrame:
 
 
 def damage_in(error: BaseException) -> TableDamaged | None:
-    """What an error that Spark threw while it read says about a file of a table; None if it is about none."""
+    """The file of a table that an error of Spark while reading is about; None if it is about none."""
     text = str(error)
     found = _FILE.search(text)
     if found is None:
@@ -97,7 +97,7 @@ def damage_in(error: BaseException) -> TableDamaged | None:
 
 
 def _frame(spark: SparkSession, folder: Path, name: str, start_ms: int | None, end_ms: int | None) -> DataFrame | None:
-    """Spark lists the folders on its own, after us: what it lists has to be what counted before and after."""
+    """Spark lists the folders itself, after us: what it lists must be what counted before and after."""
     for _ in range(_ATTEMPTS):
         found = _listings(folder, start_ms, end_ms)
         paths = [path for hour, held in found for path in _paths(hour, held, name)]
@@ -114,7 +114,7 @@ def _listings(folder: Path, start_ms: int | None, end_ms: int | None) -> list[tu
 
 
 def _paths(hour: Hour, held: Listing, name: str) -> list[str]:
-    """The folder if all in it counts, for that costs Spark least; else the files that do."""
+    """The folder if all its files count, which is cheapest for Spark; else the files that do."""
     for file in held.live:
         check(hour.path / file, name)
     if held.live and not held.superseded:
@@ -123,7 +123,7 @@ def _paths(hour: Hour, held: Listing, name: str) -> list[str]:
 
 
 def _what_counts(found: Sequence[tuple[Hour, Listing]]) -> list[tuple[Path, list[str], Listing]]:
-    """Of hours with more than files as their writers made them; such files may come at any time."""
+    """For hours with more than files as their writers made them; such files may be added at any time."""
     merged = ((hour.path, [name for name in held.live if name.startswith(MERGED)], held) for hour, held in found)
     return [
         (path, names, replace(held, live=())) for path, names, held in merged if names or held != Listing(held.live)

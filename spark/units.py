@@ -1,4 +1,4 @@
-"""Values for people, in the unit that their column's name tells, and round steps of axes. Pure."""
+"""Values for users, in the unit that their column's name implies, and round steps of axes. Pure."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _TIME_STEPS_S = (
 )
 _MAX_TIMES = 8
 _ABOUT = 4
-"""As many values on an axis; or half as many more or less."""
+"""The number of values on an axis, or half as many more or less."""
 
 
 def cell_in(value: Any, column: str) -> str:
-    """A value for people, in units that its column's name tells: bytes, seconds, a share."""
+    """A value for users, in the unit that its column's name implies: bytes, seconds, a share."""
     if value is None or isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return cell(value)
     number = float(value)
@@ -67,7 +67,7 @@ def _sized(size_bytes: float) -> str:
 
 
 def number_ticks(low: float, high: float, column: str, *, whole: bool = False) -> list[tuple[float, str]]:
-    """Round values from ``low`` to ``high`` (more than ``low``) with what to write beside them; ``whole``: no parts."""
+    """Round values from ``low`` to ``high`` (more than ``low``) with their labels; ``whole``: no fractions."""
     scale, suffix = _scale(max(abs(low), abs(high)), column)
     step = _round_step((high - low) / scale / _ABOUT)
     if whole:
@@ -78,7 +78,7 @@ def number_ticks(low: float, high: float, column: str, *, whole: bool = False) -
 
 
 def _scale(largest: float, column: str) -> tuple[float, str]:
-    """What a tick is divided by, and what is written behind it."""
+    """The divisor of a tick, and the unit to append."""
     if column.endswith("share"):
         return 0.01, "%"
     if column.endswith("percent"):
@@ -98,8 +98,8 @@ def _round_step(least: float) -> float:
 
 
 def time_ticks(first: datetime, last: datetime, zone: tzinfo) -> list[tuple[datetime, str, str]]:
-    """Round moments (UTC) of that zone's clocks from ``first`` to ``last``, and what to write: the time, or the date of
-    steps of days, and below it the date, or year, where it is another one than at the moment before."""
+    """Round moments (UTC) of that zone's clocks from ``first`` to ``last``, with labels: the time, or for steps of days
+    the date, and below it the date, or year, if it differs from that of the previous moment."""
     span_s = (last - first).total_seconds()
     step_s = next((step for step in _TIME_STEPS_S if span_s / step <= _MAX_TIMES), _TIME_STEPS_S[-1])
     moments = _round_moments(first.timestamp(), last.timestamp(), step_s, zone)
@@ -107,14 +107,14 @@ def time_ticks(first: datetime, last: datetime, zone: tzinfo) -> list[tuple[date
 
 
 def _round_moments(first_s: float, last_s: float, step_s: int, zone: tzinfo) -> list[datetime]:
-    """On whole steps since local midnights, also where clocks were set forward or back in between."""
+    """At whole steps since local midnight, even if clocks were set forward or back in between."""
     found: list[datetime] = []
     at_s = float(math.ceil(first_s))
     while at_s <= last_s:
         moment = datetime.fromtimestamp(at_s, UTC)
         offset = moment.astimezone(zone).utcoffset() or timedelta(0)
         past_s = (at_s + offset.total_seconds()) % step_s
-        rest_s = step_s - past_s  # until the next one, give or take the hour by which clocks are set
+        rest_s = step_s - past_s  # until the next one, plus or minus the hour by which clocks are set
         if past_s == 0:
             found.append(moment)
             at_s += rest_s if step_s <= _HOUR_S else rest_s - _HOUR_S

@@ -1,6 +1,6 @@
 """The jobs of ``muster spark``, one module each.
 
-A module is registered by its import and its line in ``_REGISTERED``: ``from muster.spark.jobs import lag``,
+A module is registered by importing it and listing it in ``_REGISTERED``: ``from muster.spark.jobs import lag``,
 ``lag.JOB,``.
 """
 

@@ -1,4 +1,4 @@
-"""Attribution: how much was sent without a group, where that jumped and why, and what history says whose it was."""
+"""Attribution: how much was sent without a group, where that jumped and why, and whose it was according to history."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from muster.spark.jobs.job import Job, Options, Plot, Section
 from muster.spark.jobs.reattribution import per_group, per_reason, reattributed
 
 REASONS = ("no_group", "ambiguous", "unknown", "expired")
-"""Those with a column of their own in :func:`shares`."""
+"""Reasons with a column of their own in :func:`shares`."""
 
 
 def shares(volumes: DataFrame) -> DataFrame:
     """bucket, gateway, bytes, unattributed_bytes, unattributed_share (0 to 1) and the bytes of each reason; ordered.
 
     From :func:`muster.spark.jobs.attribution_holes.volumes`. One aggregation. Muster's own readers (internal_bytes)
-    count in neither: they are no consumers. The share is null where nothing else was sent.
+    count in neither: they are no consumers. The share is null if nothing else was sent.
     """
     reason, sent = F.col("reason"), F.col("bytes")
     is_internal = F.coalesce(reason == INTERNAL, F.lit(False))
@@ -57,7 +57,7 @@ def reasons(volumes: DataFrame) -> DataFrame:
 
 def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Section]:
     samples, registrations = tables[SAMPLES], tables[REGISTRATIONS]
-    sent = volumes(samples, seconds=options.bucket_seconds).persist()  # small, and asked thrice
+    sent = volumes(samples, seconds=options.bucket_seconds).persist()  # small, and used three times
     found = reattributed(samples, registrations).persist()
     lines = Plot(
         kind="lines",

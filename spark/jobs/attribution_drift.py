@@ -1,14 +1,14 @@
-"""Drift: what a group's commits imply that it read, against what was attributed to it.
+"""Drift: what a group must have read according to its commits, compared with what was attributed to it.
 
 A group that commits from o1 to o2 has read what is between, so the gateways sent it; and if they did not send it under
-the group's name, they sent it without a name, or to others only, or the group skipped it (a reset, an admin's commit,
-a read before the table begins). No label, registration or connection is needed to see it. The reverse, more attributed
-than committed, is what was read and not committed yet.
+the group's name, they sent it without a group, or only to others, or the group skipped it (a reset, an admin's commit,
+a read before the table begins). This needs no label, registration or connection. The reverse, more attributed than
+committed, is what was read and not committed yet.
 
-Both sides are compared as sets of offsets, so that what was sent twice counts once. Offsets become bytes by the mean
-size per offset of the samples that begin in the same block of :data:`BLOCK` offsets of the partition, whoever read it:
-an estimate, exact where records are of one size. Offsets below the first that the table has for the partition are left
-out.
+Both sides are compared as sets of offsets, so that what was sent twice counts once. Offsets are converted to bytes
+with the mean size per offset of the samples that begin in the same block of :data:`BLOCK` offsets of the partition,
+for all readers: an estimate, exact if all records have one size. Offsets below the first one that the table has for
+the partition are left out.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from muster.spark.jobs.attribution_holes import INTERNAL
 from muster.spark.jobs.shared.runs import length, merged_runs
 
 BLOCK = 4096
-"""Offsets, for which one mean size holds."""
+"""The number of offsets that share one mean size."""
 _PLACE = ("topic", "partition")
 _GROUP = ("group", *_PLACE)
 _KINDS = ("implied", "attributed", "nameless", "sent")
 
 
 def drift(samples: DataFrame, commits: DataFrame) -> DataFrame:
-    """One row per group and partition of which something was committed; the most missing bytes first.
+    """One row per group and partition with commits; the most missing bytes first.
 
     group, topic, partition; implied_offsets and implied_bytes (committed past), attributed_offsets and
     attributed_bytes (sent under the group's name), missing_offsets and missing_bytes (implied, not attributed), of
     those nameless_bytes (sent without a group) and skipped_bytes (never sent), ahead_bytes (attributed,
-    not implied), missing_share, and the largest part of what is missing as cause: ``none``, ``nameless``, ``skipped``,
+    not implied), missing_share, and as cause the largest part of what is missing: ``none``, ``nameless``, ``skipped``,
     ``other_groups_only``.
     """
     rows = samples.where(F.coalesce("reason", F.lit("")) != INTERNAL)
     sent = merged_runs(rows.select(*_GROUP, "first_offset", "last_offset"), _GROUP)
-    sent = sent.persist()  # few rows, needed thrice; gone with the next answer
+    sent = sent.persist()  # few rows, used three times; released with the next answer
     segments = _segments(_changes(implied(commits), sent, _densities(rows)))
     return _verdicts(_sums(segments)).orderBy(F.desc("missing_bytes"), *_GROUP)
 
 
 def implied(commits: DataFrame) -> DataFrame:
-    """group, topic, partition, first_offset, last_offset of what the group's commits went past, in runs."""
+    """group, topic, partition, first_offset, last_offset of what the group's commits went past, as runs."""
     steps = commits.where((F.col("kind") == "commit") & (F.col("offset") > F.col("previous"))).select(
         *_GROUP, F.col("previous").alias("first_offset"), (F.col("offset") - 1).alias("last_offset")
     )
@@ -58,7 +58,7 @@ def _densities(rows: DataFrame) -> DataFrame:
 
 
 def _changes(implied: DataFrame, sent: DataFrame, densities: DataFrame) -> DataFrame:
-    """For each group, topic, partition and offset: by how much the number of runs of each kind changes there."""
+    """For each group, topic, partition and offset: the change there in the number of runs of each kind."""
     everybody = merged_runs(sent.select(*_PLACE, "first_offset", "last_offset"), _PLACE)
     known_from = everybody.groupBy(*_PLACE).agg(F.min("first_offset").alias("known_from"))
     groups = implied.select(*_GROUP).distinct()
@@ -83,7 +83,7 @@ def _changes(implied: DataFrame, sent: DataFrame, densities: DataFrame) -> DataF
 
 
 def _edges(runs: DataFrame, kind: str) -> DataFrame:
-    """A row where each run begins and one behind its end."""
+    """One row at the start of each run and one after its end."""
     no_density = F.lit(None).cast("double").alias("density")
     begins = runs.select(*_GROUP, F.col("first_offset").alias("offset"), *_deltas(kind, 1), no_density)
     ends = runs.select(*_GROUP, (F.col("last_offset") + 1).alias("offset"), *_deltas(kind, -1), no_density)
@@ -95,7 +95,7 @@ def _deltas(kind: str | None, change: int) -> list[Column]:
 
 
 def _segments(changes: DataFrame) -> DataFrame:
-    """Stretches of offsets in which nothing changes: of which kinds they are, offsets and bytes."""
+    """Ranges of offsets in which nothing changes: their kinds, offsets and bytes."""
     ordered = Window.partitionBy(*_GROUP).orderBy("offset")
     so_far = ordered.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     states = [(F.sum(kind).over(so_far) > 0).alias(kind) for kind in _KINDS]

@@ -1,19 +1,19 @@
-"""Holes of attribution: times in which a gateway's share of bytes without a group jumped up and stayed.
+"""Holes of attribution: times in which a gateway's share of bytes without a group jumped up and stayed up.
 
-The rule, step of time by step of time (those in which the gateway sent nothing do not count):
+The rule, for each step of time (those in which the gateway sent nothing do not count):
 
-* *expected* is the median share of the gateway's own 15 steps before; where it has not three of these yet, and
-  came later than the others, the share of all other gateways in the same step;
+* *expected* is the median share of the gateway's own 15 previous steps; if it has fewer than three of these yet, and
+  started later than the others, the share of all other gateways in the same step;
 * the *limit* is the expected share plus 0.1, or plus four standard deviations of the gateway's own steps (estimated
-  by the median of their absolute deviations, which outliers do not move) if that is more;
-* a hole begins with a step at the limit or above if the median of it and the four that follow is so, too (there must
-  be two): a single bad step is none;
+  by the median of their absolute deviations, which is robust to outliers) if that is more;
+* a hole begins with a step at or above the limit if the median of it and the four following ones is, too (there must
+  be two): a single bad step is no hole;
 * it ends with the first of two successive steps below the limit.
 
-What the other gateways did meanwhile is told beside it: if their share rose by as much, it is no single gateway's hole.
-In the incident at vivo the hole was not in the broker that restarted but in the one that took its partitions over, so
-the restart of another gateway is a probable cause, too. A gateway whose clients never had a group anywhere has no hole
-but a reader without a group.
+The other gateways' share at that time is reported, too: if it rose by as much, it is not a single gateway's hole.
+In the incident at vivo, the hole was not in the broker that restarted but in the one that took over its partitions, so
+the restart of another gateway is a probable cause, too. If a gateway's clients never had a group anywhere, it is not a
+hole but a reader without a group.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from muster.spark.jobs.shared.buckets import step_of
 
 INTERNAL = "internal"
-"""The reason of Muster's own readers, who are no consumers."""
+"""The reason of Muster's own readers, which are no consumers."""
 _NOT_MEMBER = "not_member"
 """The reason of readers without a group whose client id and host are those of a group's member."""
 _SIGMAS_OF_MAD = 1.4826
@@ -38,17 +38,17 @@ class Rule:
     """When a share without a group is a hole; times are counted in steps with traffic."""
 
     least_rise: float = 0.1
-    """Of the share (0 to 1)."""
+    """The smallest rise of the share (0 to 1)."""
     deviations: float = 4.0
-    """Standard deviations of the steps before that a rise has at least."""
+    """The smallest rise, in standard deviations of the previous steps."""
     steps_before: int = 15
     steps_after: int = 5
-    """With the one that it begins with."""
+    """Including the step with which it begins."""
     least_steps: int = 3
-    """For a median of either."""
+    """The minimum for a median of either."""
     restart_within_seconds: int = 600
-    """Between the end of a restart (its beginning, if it has none) and the hole that it may have caused; clocks of two
-    nodes are compared."""
+    """Between the end of a restart (its beginning, if it has none) and the hole that it may have caused; this compares
+    the clocks of two nodes."""
 
 
 RULE = Rule()
@@ -58,7 +58,7 @@ _CLIENT = ("host", "client_id", "topic")
 def volumes(samples: DataFrame, *, seconds: int) -> DataFrame:
     """bucket (start of the step), gateway, reason (null: has a group), host, client_id, topic, messages, bytes.
 
-    A row of ``samples`` counts where it begins. ValueError for less than 1 s.
+    A row of ``samples`` counts in the step in which it begins. ValueError for less than 1 s.
     """
     bucket = step_of(F.col("ts"), seconds).start.alias("bucket")
     reason = F.when(F.col("group").isNull(), F.coalesce("reason", F.lit("unknown"))).alias("reason")
@@ -70,7 +70,7 @@ def volumes(samples: DataFrame, *, seconds: int) -> DataFrame:
 def holes(volumes: DataFrame, lifecycle: DataFrame, *, seconds: int, rule: Rule = RULE) -> DataFrame:
     """One row per hole, by gateway and time, from :func:`volumes` (in steps of ``seconds``) and ``lifecycle``.
 
-    gateway; began and ended (of steps; null: it goes on); bytes and unattributed_bytes of that time; lost_bytes:
+    gateway; began and ended (of steps; null: still open); bytes and unattributed_bytes of that time; lost_bytes:
     unattributed beyond the expected share; expected_share, share, others_share; is_everywhere: the others' rose as
     well; had_group_bytes: of unattributed_bytes, those of clients that had a group on that topic elsewhere in the
     table; reason, client_id, host: of the largest part of it; cause; restarted (actor), restart_began,
@@ -78,7 +78,7 @@ def holes(volumes: DataFrame, lifecycle: DataFrame, *, seconds: int, rule: Rule 
     ``labels_lost`` (no restart is known), ``reader_without_group``.
     """
     consumers = volumes.where(F.coalesce("reason", F.lit("")) != INTERNAL)
-    steps = _steps(consumers).persist()  # a row per gateway and step, needed thrice; gone with the next answer
+    steps = _steps(consumers).persist()  # a row per gateway and step, used three times; released with the next answer
     found = _with_sums(_outermost(_with_end(_beginnings(steps, rule), steps)), steps, rule)
     parts = _with_clients(found, consumers)
     return _with_cause(_with_restart(parts, restarts(lifecycle), seconds, rule)).orderBy("gateway", "began")
@@ -87,7 +87,7 @@ def holes(volumes: DataFrame, lifecycle: DataFrame, *, seconds: int, rule: Rule 
 def restarts(lifecycle: DataFrame) -> DataFrame:
     """actor, restart_began, restart_ended (null: it did not serve again): of gateways, from ``lifecycle``.
 
-    An actor that only begins to serve, with nothing before it, was found and did not restart.
+    An actor with only a ``serving`` event, and none before it, was found and did not restart.
     """
     events = lifecycle.where(F.col("kind") == "gateway").select("actor", "ts", "event")
     served = F.when(F.col("event") == "serving", 1).otherwise(0)
@@ -99,7 +99,7 @@ def restarts(lifecycle: DataFrame) -> DataFrame:
 
 
 def _steps(consumers: DataFrame) -> DataFrame:
-    """gateway, bucket, bytes, unattributed_bytes, share; the first two of all other gateways, too."""
+    """gateway, bucket, bytes, unattributed_bytes, share; the first two also for all other gateways together."""
     without = F.when(F.col("reason").isNotNull(), F.col("bytes")).otherwise(0)
     steps = consumers.groupBy("gateway", "bucket").agg(
         F.sum("bytes").alias("bytes"), F.sum(without).alias("unattributed_bytes")
@@ -117,11 +117,11 @@ def _steps(consumers: DataFrame) -> DataFrame:
 
 
 def _beginnings(steps: DataFrame, rule: Rule) -> DataFrame:
-    """gateway, began, expected_share, limit, others_before of each step that a hole may begin with."""
+    """gateway, began, expected_share, limit, others_before of each step with which a hole may begin."""
     in_time = Window.partitionBy("gateway").orderBy("bucket")
     before = in_time.rowsBetween(-rule.steps_before, -1)
     after = in_time.rowsBetween(0, rule.steps_after - 1)
-    first_of_all = F.min("bucket").over(Window.partitionBy(F.lit(0)))  # few rows: of gateways and steps
+    first_of_all = F.min("bucket").over(Window.partitionBy(F.lit(0)))  # few rows: one per gateway and step
     is_new = F.min("bucket").over(Window.partitionBy("gateway")) > first_of_all
     own = F.when(F.size("before") >= rule.least_steps, _median(F.col("before")))
     spread = F.transform("before", lambda share: F.abs(share - F.col("expected_share")))
@@ -145,10 +145,10 @@ def _beginnings(steps: DataFrame, rule: Rule) -> DataFrame:
 
 
 def _with_end(beginnings: DataFrame, steps: DataFrame) -> DataFrame:
-    """With ``ended``; null: it did not. Equi-join by gateway, of aggregated steps."""
+    """Add ``ended``; null if it did not end. Equi-join by gateway, of aggregated steps."""
     in_time = Window.partitionBy("gateway").orderBy("bucket")
     following = F.lead("share").over(in_time)
-    highest = F.when(following.isNotNull(), F.greatest("share", following))  # one step alone is no end
+    highest = F.when(following.isNotNull(), F.greatest("share", following))  # a single step is no end
     calm = steps.select("gateway", "bucket", highest.alias("highest"))
     is_end = (F.col("bucket") > F.col("began")) & (F.col("highest") < F.col("limit"))
     keys = beginnings.columns
@@ -156,7 +156,7 @@ def _with_end(beginnings: DataFrame, steps: DataFrame) -> DataFrame:
 
 
 def _outermost(found: DataFrame) -> DataFrame:
-    """Without those that begin while an earlier one of the same gateway goes on."""
+    """Remove those that begin during an earlier one of the same gateway."""
     before = Window.partitionBy("gateway").orderBy("began").rowsBetween(Window.unboundedPreceding, -1)
     reached = F.max(_or_forever("ended")).over(before)
     return (
@@ -167,7 +167,7 @@ def _outermost(found: DataFrame) -> DataFrame:
 
 
 def _with_sums(found: DataFrame, steps: DataFrame, rule: Rule) -> DataFrame:
-    """With what was sent meanwhile."""
+    """Add what was sent during the hole."""
     sums = ["bytes", "unattributed_bytes", "others_bytes", "others_unattributed_bytes"]
     keys = found.columns
     joined = found.join(steps.select("gateway", "bucket", *sums), "gateway").where(_within("bucket"))
@@ -183,7 +183,7 @@ def _with_sums(found: DataFrame, steps: DataFrame, rule: Rule) -> DataFrame:
 
 
 def _with_clients(found: DataFrame, consumers: DataFrame) -> DataFrame:
-    """With whose bytes are without a group: how many had one elsewhere, and the largest part."""
+    """Add whose bytes have no group: how many had one elsewhere, and the largest part."""
     known = (
         consumers.where(F.col("reason").isNull())
         .select(*(F.col(name).alias(f"known_{name}") for name in _CLIENT))
@@ -204,10 +204,10 @@ def _with_clients(found: DataFrame, consumers: DataFrame) -> DataFrame:
 
 
 def _with_restart(found: DataFrame, restarts: DataFrame, seconds: int, rule: Rule) -> DataFrame:
-    """With the restart that fits best: the latest, and of those in one step of time the gateway's own.
+    """Add the restart that fits best: the latest, and among those in one step of time the gateway's own.
 
-    Of a gateway that did not serve again it counts when it went. Both sides are a handful of rows, so there is nothing
-    to be gained by an equi-join.
+    A gateway that did not serve again counts at the time of its loss. Both sides are a handful of rows, so an equi-join
+    would gain nothing.
     """
     began_s, restarted_s = F.unix_timestamp("began"), F.unix_timestamp("restart_began")
     served_s = F.coalesce(F.unix_timestamp("restart_ended"), restarted_s)
@@ -265,6 +265,6 @@ def _share(part: str, whole: str) -> Column:
 
 
 def _median(values: Column) -> Column:
-    """Of an array of numbers, the lower one of the middle two; null of an empty one."""
+    """The median of an array of numbers, the lower one of the middle two; null if it is empty."""
     middle = F.ceil(F.size(values) / 2).cast("int")
     return F.when(F.size(values) > 0, F.element_at(F.array_sort(values), F.greatest(middle, F.lit(1))))

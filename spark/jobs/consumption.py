@@ -1,11 +1,11 @@
-"""Who consumed how much: messages and bytes that gateways sent, per consumer and step of time, and what they cost.
+"""Consumption: messages and bytes that gateways sent, per consumer and step of time, and their cost.
 
 A message is *distinct* if a gateway sent its offset to the group (or the consumer) at least once, and *resent* for
-every further time (a rebalance, a restart of the consumer, a batch that a fetch entered in its middle). Distinct is
+every further time (a rebalance, a restart of the consumer, a fetch that began in the middle of a batch). Distinct is
 the size of the union of the rows' offset intervals, so it counts offsets: on a compacted topic it is an upper bound,
-and resent is then a lower one.
+and resent is then a lower bound.
 
-A row of ``samples`` counts where it begins; it is at most one flush window long.
+A row of ``samples`` counts in the step in which it begins; it is at most one flush window long.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from muster.spark.jobs.shared.buckets import Step, Unit, local_label, local_step
 from muster.spark.jobs.shared.runs import length, merged_runs
 
 CONSUMER = ("group", "member_id", "client_id", "host")
-"""Who consumed; without a member id (a consumer that manages its partitions itself) the client's id and host say it."""
+"""What identifies a consumer; without a member id (a consumer with manual assignment), the client id and host do."""
 _PARTITION = ("topic", "partition")
 _GIB = 1 << 30
 _MINUTE_S = 60
@@ -32,7 +32,7 @@ _MINUTE_S = 60
 def sent_per_step(samples: DataFrame, *, seconds: int = _MINUTE_S) -> DataFrame:
     """bucket (its start, timestamp), gateway, consumer, topic, partition, messages, bytes.
 
-    What is unattributed has no group.
+    Unattributed bytes have no group.
     """
     keys = ["gateway", *CONSUMER, *_PARTITION]
     bucket = step_of(F.col("ts"), seconds).start.alias("bucket")
@@ -47,7 +47,7 @@ def rates(sent: DataFrame, by: Sequence[str], *, seconds: int, options: Options)
 def local_rates(sent: DataFrame, by: Sequence[str], unit: Unit, options: Options) -> DataFrame:
     """bucket, local_time, ``by``, messages, bytes and both per second, by hours or days of ``options.timezone``.
 
-    ``sent`` has steps of a minute or of a part of one: all offsets of today's zones are whole minutes.
+    ``sent`` has steps of a minute or a part of one: all offsets of today's time zones are whole minutes.
     """
     rated = _rates(sent, by, local_step_of(F.col("bucket"), unit, options.timezone), options)
     label = local_label(F.col("bucket"), options.timezone).alias("local_time")
@@ -67,7 +67,7 @@ def per_partition(samples: DataFrame) -> DataFrame:
 
 
 def partitions_of(runs: DataFrame) -> DataFrame:
-    """As :func:`per_partition`, of :func:`per_consumer_and_partition`."""
+    """As :func:`per_partition`, from :func:`per_consumer_and_partition`."""
     keys = ["group", *_PARTITION]
     return _repeated(merged_runs(runs, keys, *_sent()), keys).orderBy(*keys)
 
@@ -81,7 +81,7 @@ def per_group(by_partition: DataFrame) -> DataFrame:
 def per_consumer(runs: DataFrame) -> DataFrame:
     """Consumer, partitions (their number), messages, bytes, distinct, resent, resent_percent (of distinct).
 
-    Of :func:`per_consumer_and_partition`. 100 % is a consumer that was sent everything twice.
+    From :func:`per_consumer_and_partition`. 100 % is a consumer that was sent everything twice.
     """
     each = _repeated(runs, [*CONSUMER, *_PARTITION])
     sums = [F.sum(name).alias(name) for name in ("messages", "bytes", "distinct", "resent")]
@@ -95,14 +95,14 @@ def top_consumers(consumers: DataFrame, top: int) -> DataFrame:
 
 
 def most_resent(consumers: DataFrame, top: int) -> DataFrame:
-    """The ``top`` rows of :func:`per_consumer` that were sent the largest part again."""
+    """The ``top`` rows of :func:`per_consumer` with the largest resent share."""
     return consumers.where("resent > 0").orderBy(F.desc("resent_percent"), F.desc("resent"), *CONSUMER).limit(top)
 
 
 def chargeback(sent: DataFrame, price_per_gib: float | None) -> DataFrame:
     """group, messages, bytes, gib, share_percent (of all bytes), cost; the most bytes first.
 
-    What is unattributed is a row of its own (group null), with what it costs; it is not spread over the groups.
+    Unattributed bytes are a row of their own (group null), with their cost; they are not distributed over the groups.
     ``cost`` is null without a price.
     """
     total = F.sum("bytes").over(Window.partitionBy(F.lit(1)))
@@ -119,7 +119,7 @@ def chargeback(sent: DataFrame, price_per_gib: float | None) -> DataFrame:
 
 
 def per_gateway(sent: DataFrame) -> DataFrame:
-    """gateway, group (null: unattributed), messages, bytes; ordered. To be compared with the gateways' counters."""
+    """gateway, group (null: unattributed), messages, bytes; ordered. For comparison with the gateways' counters."""
     keys = ["gateway", "group"]
     return sent.groupBy(*keys).agg(*_sent()).orderBy(*keys)
 
@@ -191,7 +191,7 @@ def _sent() -> tuple[Column, Column]:
 
 
 def _repeated(runs: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """``keys``, messages, bytes, distinct, resent of runs that do not touch."""
+    """``keys``, messages, bytes, distinct, resent from runs that do not touch."""
     totals = runs.groupBy(*keys).agg(*_sent(), F.sum(length()).alias("distinct"))
     return totals.withColumn("resent", F.greatest(F.col("messages") - F.col("distinct"), F.lit(0)))
 
@@ -206,7 +206,7 @@ def _rates(sent: DataFrame, by: Sequence[str], step: Step, options: Options) -> 
 
 
 def _elapsed_s(start: Column, end: Column, options: Options) -> Column:
-    """Seconds of the step that are asked about and have passed; of a step outside of that (a clock is wrong), all."""
+    """Elapsed seconds of the step within the requested time; of a step outside of it (a clock is wrong), all."""
     first, last = start, end
     if options.start is not None:
         first = F.greatest(first, _moment(options.start))

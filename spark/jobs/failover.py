@@ -1,13 +1,13 @@
 """Failover: how long actors did not serve, from the table ``lifecycle``.
 
-An outage of an actor begins when it is ``lost``, or when somebody killed or paused it on purpose, if the table
-``faults`` tells so and the loss was seen within :data:`FAULT_SEEN_MS` after that: then it is known how long it took to
-notice. It ends when the actor is ``serving`` again, for ``offsets-<p>`` by the standby that serves in its place, or was
-``stopped``. Whether anything is lost before it serves again does not begin another one. An actor that is ``moved``
-is away, too, but no failover, also if somebody calls it lost meanwhile: :func:`moves`.
+An outage of an actor begins when it is ``lost``, or when it was killed or paused on purpose, if the table ``faults``
+shows that and the loss was seen within :data:`FAULT_SEEN_MS` after it: the detection time is then known. It ends when
+the actor is ``serving`` again, for ``offsets-<p>`` by the standby that serves in its place, or was ``stopped``. A
+further loss before it serves again does not begin another outage. An actor that is ``moved`` is unavailable, too, but
+that is no failover, even if it is reported lost meanwhile: see :func:`moves`.
 
-Several see the controller. Who notices its loss only when a later epoch serves already tells nothing new, and is left
-out. Times are by the clocks of who saw it; below zero they are zero.
+Several processes watch the controller. One that notices its loss when a later epoch already serves adds nothing, and
+is left out. Times are by the clocks of the observers; negative ones count as zero.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from muster.spark.jobs.job import Job, Options, Plot, Section
 FAULT_SEEN_MS = 120_000
 """How long before its loss an actor may have been killed or paused for that to be the cause."""
 CLOCK_SKEW_MS = 5_000
-"""How long after its loss that may have been, or a move that looked like one, by the clock of who saw the loss."""
+"""How long after its loss that may have been, or a move that looked like one, by the clock of the loss's observer."""
 
 _LOST, _STARTING, _SERVING, _MOVED, _STOPPED, _FAULT = "lost", "starting", "serving", "moved", "stopped", "fault"
 _ORDER = (_FAULT, _LOST, _MOVED, _STARTING, _SERVING, _STOPPED)
-"""Of events of the same millisecond."""
+"""The order of events in the same millisecond."""
 _HARD_ACTIONS = ("kill", "pause")
 _UNKNOWN_NODE = "(unknown)"
 
@@ -104,7 +104,7 @@ def _summed(of_actors: DataFrame, *by: str) -> DataFrame:
 
 
 def _spells(lifecycle: DataFrame, faults: DataFrame) -> DataFrame:
-    """What happened to each actor between one ``serving`` or ``stopped`` and the next, which ends it."""
+    """What happened to each actor from one ``serving`` or ``stopped`` to the next, which is included."""
     events = _lifecycle_rows(lifecycle).unionByName(_fault_rows(faults), allowMissingColumns=True)
     order = Window.partitionBy("actor").orderBy("at_ms", "place")
     ends = F.col("event").isin(_SERVING, _STOPPED)
@@ -146,7 +146,7 @@ def _spells(lifecycle: DataFrame, faults: DataFrame) -> DataFrame:
 
 
 def _is_move() -> Column:
-    """Of a spell. Gateways that ask the controller while it moves call it lost."""
+    """Whether a spell is a move. Gateways that query the controller while it moves report it lost."""
     is_first = F.coalesce(F.col("moved_ms") <= F.col("lost_ms") + CLOCK_SKEW_MS, F.lit(True))
     return F.col("moved_ms").isNotNull() & is_first
 
@@ -158,9 +158,9 @@ def _lifecycle_rows(lifecycle: DataFrame) -> DataFrame:
 
 
 def _fault_rows(faults: DataFrame) -> DataFrame:
-    """Each kill or pause of an actor: when the signal was sent, or else when that was asked for.
+    """Each kill or pause of an actor: when the signal was sent, or else when it was requested.
 
-    Ids of faults begin anew with every ``muster up``, so one id may have been many faults.
+    Fault ids start over with every ``muster up``, so one id may stand for many faults.
     """
     is_fired = F.col("event") == "fired"
     told = Window.partitionBy("fault", "actor", "action").orderBy("ts", is_fired)
@@ -188,7 +188,7 @@ def _seconds(ms: Column) -> Column:
 
 
 def _asked_about(found: DataFrame, moment: str, until: Column, options: Options) -> DataFrame:
-    """What was going on at some time between ``options.start`` and ``options.end``."""
+    """The rows that overlap the time between ``options.start`` and ``options.end``."""
     if options.start is not None:
         found = found.where(until >= F.timestamp_millis(F.lit(round(options.start.timestamp() * 1000))))
     if options.end is not None:

@@ -1,12 +1,12 @@
 """Lag: how far each group is behind, in messages and in seconds, when it will have caught up, and Burrow's verdict.
 
 Lag in messages counts offsets, as Kafka's tools do: a compacted topic has fewer records. Lag in seconds is the age of
-the oldest record that is not consumed and can still be read; how exactly it is known is beside it
+the oldest record that is not consumed and can still be read; its error bound is given, too
 (:mod:`muster.spark.jobs.shared.log_ends`). The rules of the verdicts, and their sources:
 :mod:`muster.spark.jobs.lag_verdicts`.
 
-The clocks of coordinators, log actors and this job differ. A group's commits are put in order by the coordinator's
-epoch before its clock; an age below zero is zero; a commit beyond the known log end is no lag.
+The clocks of coordinators, log actors and this job differ. A group's commits are ordered by the coordinator's epoch,
+then by its clock; a negative age is zero; a commit beyond the known log end is no lag.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from muster.spark.jobs.shared.departures import departures
 from muster.spark.jobs.shared.log_ends import append_times, log_ends, newest, with_log_end_at
 
 MAX_STEPS = 240
-"""Most points of time of :func:`over_time`; beyond, the steps get wider."""
+"""The most points of time of :func:`over_time`; beyond that, the steps get wider."""
 
 CLOCK_SKEW_MS = 5_000
-"""A commit may be that much later than its member's leaving: by another coordinator's clock, or only just durable."""
+"""How much later than its member's departure a commit may be: by another coordinator's clock, or durable late."""
 
 _COMMITTED = "commit"
 _MEMBER = ["member_id", "client_id", "host"]
@@ -48,14 +48,14 @@ _MEMBER = ["member_id", "client_id", "host"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What the verdicts depend on, with Burrow's defaults and the cluster's."""
+    """The parameters of the verdicts, with the defaults of Burrow and of the cluster."""
 
     intervals: int = 10
-    """How many rows of ``commits`` are looked at, per partition of a group (Burrow: ``storage.intervals``)."""
+    """How many rows of ``commits`` are used, per partition of a group (Burrow: ``storage.intervals``)."""
     commits_flush_ms: int = 10_000
-    """Length of the windows of ``commits``: ``metrics.commits.flush.ms`` of the cluster that wrote it."""
+    """The length of the windows of ``commits``: ``metrics.commits.flush.ms`` of the cluster that wrote it."""
     end_offsets_flush_ms: int = 10_000
-    """Length of those of ``end_offsets``: ``metrics.end.offsets.flush.ms`` (Burrow: ``offset-refresh``)."""
+    """The length of those of ``end_offsets``: ``metrics.end.offsets.flush.ms`` (Burrow: ``offset-refresh``)."""
 
     @property
     def recent_ms(self) -> int:
@@ -71,13 +71,13 @@ def per_partition(
 ) -> DataFrame:
     """One row for each partition of a group that has a committed offset, as it stands at ``now``.
 
-    group, topic, partition, member_id, client_id, host (who committed last), committed (timestamp), offset, log_end,
+    group, topic, partition, member_id, client_id, host (of the last commit), committed (timestamp), offset, log_end,
     lag_messages (null: no log end is known), lost_messages (committed, but deleted before they were consumed: by
     retention or DeleteRecords; not in lag_messages), beyond_end_messages (committed beyond the log end), lag_seconds
     (null: the log end is not known), lag_seconds_error (the bound; null: it is that old or older),
     consumed_per_second and produced_per_second (messages, between the first and the last commit that the verdict
-    looks at), catch_up_seconds (null: never, as it stands, or nobody can tell), verdict, rule, complete (share of the
-    rows that the verdict would like to see).
+    uses), catch_up_seconds (null: never at the current rates, or unknown), verdict, rule, complete (share of the rows
+    that the verdict needs).
     """
     ends = log_ends(end_offsets, flush_ms=rules.end_offsets_flush_ms)
     return _judged_partitions(commits, ends, departures(group_events), _ms(now), rules)
@@ -120,9 +120,9 @@ def _judged_partitions(
 
 
 def _with_departure(partitions: DataFrame, ends: DataFrame, departed: DataFrame) -> DataFrame:
-    """With ``departed`` (gone_ms, in_order, removal; null: the group has members, was never joined, or commits still)
-    and ``behind_then_ms``: how old the oldest record that was not consumed was when the last member went (null: not
-    known). Whether that record is still there does not matter.
+    """Add ``departed`` (gone_ms, in_order, removal; null: the group has members, never had any, or still commits) and
+    ``behind_then_ms``: the age of the oldest unconsumed record when the last member left (null: not known), whether or
+    not that record still exists.
     """
     joined = partitions.join(departed, "group", "left")
     since = F.col("newest.at_ms") <= F.col("gone_ms") + CLOCK_SKEW_MS
@@ -142,27 +142,27 @@ def _with_departure(partitions: DataFrame, ends: DataFrame, departed: DataFrame)
 def recent_commits(commits: DataFrame, intervals: int) -> DataFrame:
     """The last rows of each group's partition, with their ``age`` (0: the newest) and ``at_ms``.
 
-    Nothing before the offset expired or was deleted, and nothing of what has no offset any more.
+    Without rows from before the offset expired or was deleted, and without partitions that no longer have an offset.
     """
     newest_first = Window.partitionBy(*PARTITION).orderBy(F.col("epoch").desc(), F.col("at_ms").desc())
     went = F.sum((F.col("kind") != _COMMITTED).cast("int")).over(newest_first.rowsBetween(Window.unboundedPreceding, 0))
     return (
         _rows(commits)
         .select("*", F.row_number().over(newest_first).alias("place"), went.alias("went"))
-        .where((F.col("place") <= intervals) & (F.col("went") == 0))  # Spark limits each group before it is shuffled
+        .where((F.col("place") <= intervals) & (F.col("went") == 0))  # Spark limits each group before the shuffle
         .withColumn("age", F.col("place") - 1)
         .drop("went", "place", "epoch", "kind")
     )
 
 
 def gone(commits: DataFrame) -> DataFrame:
-    """group, topic, partition, how (expired, deleted), at, offset (the last one), client_id (who committed last; null:
-    nobody since the table's first row): no offset since then.
+    """group, topic, partition, how (expired, deleted), at, offset (the last one), client_id (of the last commit; null:
+    none since the table's first row): partitions without an offset since then.
 
-    A group that was deleted, or goes on by another name, is here; and one whose topic was deleted.
+    Includes groups that were deleted or continue under another name, and groups whose topic was deleted.
     """
     rows = _rows(commits)
-    ever = rows.where(F.col("kind") != _COMMITTED).select(*PARTITION).distinct()  # few, whatever is committed
+    ever = rows.where(F.col("kind") != _COMMITTED).select(*PARTITION).distinct()  # few, however much is committed
     moment = F.struct("epoch", "at_ms")
     last = F.max_by(F.struct("kind", "at_ms", "previous"), moment)
     by = F.max_by("client_id", F.when(F.col("kind") == _COMMITTED, moment))
@@ -183,9 +183,9 @@ def gone(commits: DataFrame) -> DataFrame:
 
 
 def per_group(partitions: DataFrame) -> DataFrame:
-    """A row per group of :func:`per_partition`; its verdict is the worst of its partitions, worst groups first.
+    """One row per group of :func:`per_partition`; its verdict is the worst of its partitions, worst groups first.
 
-    ``status`` is what Burrow says of a group: OK (of ENDED as well), WARN, ERR. Times are the longest; a group has
+    ``status`` is Burrow's status of a group: OK (for ENDED as well), WARN, ERR. Times are the longest; a group has
     caught up when its last partition has, so catch_up_seconds is null if that of one partition is.
     """
     status = F.when(F.col("verdict").isin(OK, ENDED), "OK").when(F.col("verdict") == WARNING, "WARN").otherwise("ERR")
@@ -200,7 +200,7 @@ def per_group(partitions: DataFrame) -> DataFrame:
 def per_member(partitions: DataFrame) -> DataFrame:
     """As :func:`per_group`, for each member by its last commits; null member_id: outside a generation.
 
-    A partition counts for who committed it last: until its new owner commits, for the one before.
+    A partition counts for the member that committed it last: until its new owner commits, for the previous one.
     """
     by = ["group", *_MEMBER]
     return (
@@ -239,8 +239,8 @@ def over_time(
 ) -> DataFrame:
     """at, group, lag_messages, partitions: the sums of the groups that lagged most, in steps up to the last row.
 
-    At most :data:`MAX_STEPS` steps: beyond, a step is that much longer. Partitions count from their first commit
-    until their offset goes, whether they are committed in a step or not.
+    At most :data:`MAX_STEPS` steps: beyond that, steps are longer. Partitions count from their first commit until
+    their offset is removed, whether or not they are committed in a step.
     """
     ends = log_ends(end_offsets, flush_ms=rules.end_offsets_flush_ms)
     return _lag_over_time(commits, ends, step_seconds=step_seconds, start=start, end=end, groups=groups)
@@ -274,7 +274,7 @@ def _lag_over_time(
 
 
 def _grid(rows: DataFrame, ends: DataFrame, *, step_ms: int, start: datetime | None, end: datetime | None) -> DataFrame:
-    """One row: from_ms, to_ms, step_ms; none if nothing is known of the time that is asked about."""
+    """One row: from_ms, to_ms, step_ms; none if nothing is known about the requested time."""
     bounds = rows.agg(F.min("at_ms").alias("first"), F.max("at_ms").alias("last")).crossJoin(
         ends.agg(F.max("at_ms").alias("last_end"))
     )
@@ -289,9 +289,9 @@ def _grid(rows: DataFrame, ends: DataFrame, *, step_ms: int, start: datetime | N
 
 
 def _standing_at(rows: DataFrame, grid: DataFrame) -> DataFrame:
-    """group, topic, partition, at_ms (steps of the grid), offset (that was committed then), where there was one.
+    """group, topic, partition, at_ms (steps of the grid), offset (the committed one at that time), where there was one.
 
-    A row of ``commits`` stands until the earliest that is later by epoch, then clock.
+    A row of ``commits`` holds until the earliest one that is later by epoch, then clock.
     """
     latest_first = Window.partitionBy(*PARTITION).orderBy(F.col("epoch").desc(), F.col("at_ms").desc())
     until_ms = F.min("at_ms").over(latest_first.rowsBetween(Window.unboundedPreceding, -1))
@@ -349,9 +349,9 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
     if options.groups:
         logs = commits.select("topic", "partition").distinct()
         end_offsets = end_offsets.join(F.broadcast(logs), ["topic", "partition"], "left_semi")
-    # Asked five times, sorted once.
+    # Used five times, sorted once.
     ends = log_ends(end_offsets, flush_ms=rules.end_offsets_flush_ms).persist()
-    # A row per partition of a group, of which three sections are made: the windows are sorted once.
+    # One row per partition of a group, for three sections: the windows are sorted once.
     partitions = _judged_partitions(commits, ends, departed, _ms(options.now), rules).persist()
     worst_first: list[str | Column] = [severity().desc(), F.col("lag_messages").desc(), *map(F.col, PARTITION)]
     return [

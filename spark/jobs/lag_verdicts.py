@@ -1,13 +1,13 @@
-"""Burrow's verdicts on a consumer: is it well, slow, stalled, stopped, or has it gone back?
+"""Burrow's verdicts on a consumer: OK, slow, stalled, stopped, or rewound.
 
 Sources: Burrow, "Consumer Lag Evaluation Rules" (wiki of linkedin/Burrow), for OK, WARNING, STALLED and STOPPED; its
 evaluator (``core/internal/evaluator/caching.go``) for their order and for REWIND; its pull requests 338 (a consumer
-that had no lag lately has not stopped) and 716 (a consumer that went back is told of even if it had no lag before).
+that recently had no lag has not stopped) and 716 (a consumer that rewound is reported even if it had no lag before).
 In this order, for each partition of a group, over the last ``intervals`` rows of the table ``commits``:
 
 1. no log end known, or no lag now: OK.
-2. all members left since the last commit, none was removed, and what was not consumed then was younger than
-   ``recent_ms``: ENDED. Not Burrow's: it knows no members.
+2. all members left since the last commit, none was removed, and the unconsumed records were then younger than
+   ``recent_ms``: ENDED. Not one of Burrow's: it knows no members.
 3. time since the last commit longer than from the first commit to the last: STOPPED; not if there was no lag within
    the last ``recent_ms``.
 4. an offset lower than the one before, and the last one still below the highest: REWIND.
@@ -16,17 +16,17 @@ In this order, for each partition of a group, over the last ``intervals`` rows o
 7. the lag is never smaller than at the commit before: WARNING.
 8. else: OK.
 
-Burrow stores commits; ``commits`` has a row per flush window in which the group committed. What that changes:
+Burrow stores commits; ``commits`` has one row per flush window in which the group committed. Consequences:
 
 * The rows span at least ``intervals`` flush windows, however often the group commits: with Burrow's ``intervals`` and
   a flush window of 10 s, 100 s and more.
-* Rule 3: the first row's first commit may lie a flush window before its last one, so that much is added to the span.
-  This also keeps one single row from being STOPPED at once, as one single commit is in Burrow.
-* Rule 4: within a window only the lowest offset is known. It shows a rewind below where the window began; one that
+* Rule 3: the first row's first commit may be up to a flush window before its last one, so that much is added to the
+  span. This also keeps a single row from being STOPPED at once, as a single commit is in Burrow.
+* Rule 4: within a window only the lowest offset is known. It shows a rewind below the window's first offset; one that
   did not go below that is not seen.
-* Rules 5 and 7 look at the last commit of each window; the lag in between is not known. The log end at a commit is
+* Rules 5 and 7 use the last commit of each window; the lag in between is not known. The log end at a commit is
   interpolated (:mod:`muster.spark.jobs.shared.log_ends`), where Burrow takes the one that it fetched last.
-* Rule 6 needs two commits, as told by ``commits``, ``lowest`` and ``previous``; Burrow takes a single one for stalled.
+* Rule 6 needs two commits, as shown by ``commits``, ``lowest`` and ``previous``; Burrow takes a single one as stalled.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 OK, ENDED, WARNING, STOPPED, STALLED, REWIND = VERDICTS = ("OK", "ENDED", "WARNING", "STOPPED", "STALLED", "REWIND")
-"""From well to worst, in the order of Burrow's status constants, of which ENDED is none."""
+"""From best to worst, in the order of Burrow's status constants, which do not include ENDED."""
 
 PARTITION = ["group", "topic", "partition"]
 
 
 def over_window(rows: DataFrame) -> DataFrame:
-    """What the rules need of the rows of each group's partition.
+    """The values that the rules need from the rows of each group's partition.
 
     ``rows``: group, topic, partition, age (0: the newest), at_ms, offset, lowest, previous, commits, member_id,
     client_id, host, log_end_then (null: not known).
@@ -77,7 +77,7 @@ def over_window(rows: DataFrame) -> DataFrame:
 
 
 def _committed_before() -> Column:
-    """1 if the first of the rows says that its offset was committed before, too."""
+    """1 if the first of the rows shows that its offset had been committed before, too."""
     return F.when(F.col("oldest.previous") == F.col("oldest.offset"), 1).otherwise(0)
 
 
@@ -86,9 +86,9 @@ def _none_differs() -> Column:
 
 
 def judged(partitions: DataFrame, *, now_ms: int, flush_ms: int, recent_ms: int) -> DataFrame:
-    """``partitions`` and ``verdict``, ``rule``.
+    """``partitions`` with ``verdict`` and ``rule``.
 
-    They are of :func:`over_window`, with log_end, lag_messages, lag_ms, departed (struct of gone_ms, in_order and
+    The input is from :func:`over_window`, with log_end, lag_messages, lag_ms, departed (struct of gone_ms, in_order and
     removal; null: the group is not known to be without members) and behind_then_ms.
     """
     silent_ms = now_ms - F.col("newest.at_ms")
@@ -152,13 +152,13 @@ def judged(partitions: DataFrame, *, now_ms: int, flush_ms: int, recent_ms: int)
 
 
 def severity(verdict: str = "verdict") -> Column:
-    """0 (OK) to 4, to order by and to find the worst."""
+    """0 (OK) to 4, for ordering and for finding the worst."""
     names = ", ".join(f"'{name}'" for name in VERDICTS)
     return F.expr(f"array_position(array({names}), {verdict}) - 1")
 
 
 def _departure() -> Column:
-    """How a group that has stopped lost its members; null if it has some, or never had."""
+    """How a group that has stopped lost its members; null if it has some, or never had any."""
     removed = F.concat(F.lit("; its last member was removed: "), F.coalesce("departed.removal", F.lit("?")))
     behind = F.concat(F.lit(", "), _seconds(F.col("behind_then_ms")), F.lit(" s behind"))
     left = F.concat(F.lit("; its members left"), F.coalesce(behind, F.lit("")))

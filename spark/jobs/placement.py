@@ -1,8 +1,8 @@
-"""Placement: what each partition of ``__consumer_offsets`` carries, how uneven that is, who is to blame, and what if.
+"""Placement: the load of each partition of ``__consumer_offsets``, its imbalance, the causes, and simulations.
 
 The load of a partition is that of the groups that hash to it: commits, changes of the group (``group_events``), members
-(the most that there were), and bytes that gateways sent to them, which says how much work hangs on the coordinator.
-The actor ``offsets-<p>`` owns the partition, and the node is the one where it serves by ``lifecycle``.
+(their maximum), and bytes that gateways sent to them, which shows how much work depends on the coordinator. The actor
+``offsets-<p>`` owns the partition, and the node is the one where it serves according to ``lifecycle``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from muster.spark.jobs.placement_what_if import what_if
 
 _SUMS = ("commits", "events", "bytes")
 _GROUPS_ASKED = 100
-"""Whose partitions tell how many there are."""
+"""The number of groups whose partitions are used to find the number of partitions."""
 
 
 def group_loads(
@@ -38,8 +38,8 @@ def group_loads(
 ) -> DataFrame:
     """group, offsets_partition, groups (1), members (the most), commits, events, bytes; not ordered.
 
-    offsets_partition is null for a group of which only samples tell. ``registrations`` are from their first row on;
-    what was over before ``start`` does not count.
+    offsets_partition is null for a group that occurs only in samples. ``registrations`` are from their first row on;
+    what ended before ``start`` does not count.
     """
     registered = _registered(registrations, start)
     parts = [
@@ -63,8 +63,8 @@ def group_loads(
 
 
 def _registered(registrations: DataFrame, start: datetime | None) -> DataFrame:
-    """group, offsets_partition, ts, members (that were told of then: all of the group's in a snapshot), from the last
-    snapshot before ``start`` on: a group that rests says nothing new."""
+    """group, offsets_partition, ts, members (reported at that time: all of the group's in a snapshot), from the last
+    snapshot before ``start`` on: an idle group reports nothing new."""
     is_snapshot = F.col("event") == "snapshot"
     if start is not None:
         earlier = registrations.where(is_snapshot & (F.col("ts") <= F.lit(start))).groupBy("offsets_partition")
@@ -77,10 +77,10 @@ def _registered(registrations: DataFrame, start: datetime | None) -> DataFrame:
 
 
 def partition_count(groups: DataFrame, homes: DataFrame) -> int:
-    """How many partitions ``__consumer_offsets`` has; no table says so.
+    """The number of partitions of ``__consumer_offsets``, which no table contains.
 
-    The least number, of those above all partitions that are named, by which every group hashes to its own; just enough
-    for those that are named where there is none. Few groups can agree by chance on one that is too small.
+    It is the smallest number above all named partitions by which every group hashes to its own; if there is none, just
+    enough for the named partitions. Few groups can agree by chance on a number that is too small.
     """
     in_groups = groups.where(F.col("offsets_partition").isNotNull()).select("group", "offsets_partition")
     named = in_groups.select("offsets_partition").unionByName(_served(homes).select("offsets_partition"))
@@ -132,13 +132,13 @@ def _served(homes: DataFrame) -> DataFrame:
 
 
 def homes(lifecycle: DataFrame) -> DataFrame:
-    """actor, node_id where it served last."""
+    """actor, node_id where it last served."""
     served = lifecycle.where((F.col("event") == "serving") & F.col("node_id").isNotNull())
     return served.groupBy("actor").agg(F.max_by("node_id", "ts").alias("node_id"))
 
 
 def node_loads(partitions: DataFrame, homes: DataFrame) -> DataFrame:
-    """node_id, partitions (how many), :data:`LOADS`, of every node on which some actor is; ordered."""
+    """node_id, partitions (their number), :data:`LOADS`, of every node with an actor; ordered."""
     summed = partitions.groupBy("node_id").agg(
         F.count(F.lit(1)).alias("partitions"), *(F.sum(name).alias(name) for name in LOADS)
     )
@@ -147,7 +147,7 @@ def node_loads(partitions: DataFrame, homes: DataFrame) -> DataFrame:
 
 
 def blame(groups: DataFrame, partitions: DataFrame, *, top: int) -> DataFrame:
-    """Of the heaviest partition of each load the ``top`` heaviest groups; by load and rank.
+    """For the heaviest partition of each load, the ``top`` heaviest groups; by load and rank.
 
     load, offsets_partition, partition_over_mean, rank, group, value, share_of_partition, share_of_all. A group whose
     share of all is above 1/partitions is too heavy for any partition: more partitions do not help, splitting it does.
@@ -193,7 +193,7 @@ def sections(tables: Mapping[str, DataFrame], options: Options) -> Sequence[Sect
     groups = group_loads(
         tables[SAMPLES], tables[COMMITS], tables[GROUP_EVENTS], tables[REGISTRATIONS], start=options.start
     )
-    groups = groups.fillna(0, [*_SUMS, "members"]).persist()  # a row per group, asked by every section
+    groups = groups.fillna(0, [*_SUMS, "members"]).persist()  # a row per group, used by every section
     at = homes(tables[LIFECYCLE]).persist()
     count = partition_count(groups, at)
     partitions = partition_loads(groups, at, count).persist()

@@ -1,4 +1,4 @@
-"""How uneven a load is over places: partitions of ``__consumer_offsets``, or nodes."""
+"""How unevenly a load is distributed over places: partitions of ``__consumer_offsets``, or nodes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 LOADS = ("groups", "members", "commits", "events", "bytes")
-"""What is balanced, or not."""
+"""The kinds of load."""
 
 
 def long_loads(loads: DataFrame, level: str, name: Column, *others: str) -> DataFrame:
-    """``others``, level (partition, node), name, load (of :data:`LOADS`), value: a row per place and load."""
+    """``others``, level (partition, node), name, load (of :data:`LOADS`), value: one row per place and load."""
     values = F.explode(
         F.array(*(F.struct(F.lit(load).alias("load"), F.col(load).cast("double").alias("value")) for load in LOADS))
     )
@@ -23,8 +23,8 @@ def long_loads(loads: DataFrame, level: str, name: Column, *others: str) -> Data
 def skew(loads: DataFrame, keys: Sequence[str] = ("level", "load")) -> DataFrame:
     """``keys``, places, mean, highest, highest_name, max_over_mean, variation, gini; from :func:`long_loads`; ordered.
 
-    max_over_mean is 1 where all is even and the number of places where one has all. variation: standard deviation over
-    mean. gini: 0 even, 1 - 1/places where one has all. The last three are null where there is no load.
+    max_over_mean is 1 if all places are equal, and the number of places if one has everything. variation: standard
+    deviation over mean. gini: 0 if equal, 1 - 1/places if one has everything. The last three are null without load.
     """
     rank = F.row_number().over(Window.partitionBy(*keys).orderBy("value", "name"))
     ranked = loads.withColumn("rank", rank)

@@ -1,8 +1,8 @@
-"""What another number of partitions, or of nodes, would change: the real groups, placed by the real rules.
+"""The effect of another number of partitions or nodes: the real groups, placed by the real rules.
 
-A group's partition is Kafka's hash of its name, computed in Spark. A partition's node is rendezvous hashing, as the
-controller does it for the actor ``offsets-<p>``: computed on the driver, since there is one row per partition and no
-group in it. Nodes that are not there yet have made-up names, so theirs is one outcome of many; the real one differs.
+A group's partition is Kafka's hash of its name, computed in Spark. A partition's node is found by rendezvous hashing,
+as the controller does for the actor ``offsets-<p>``: computed on the driver, since there is one row per partition and
+no group in it. Nodes that do not exist yet have made-up names, so their result is one of many; the real one differs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Scenario:
 
 
 def scenarios(partitions: int, nodes: list[str], options: Options) -> list[Scenario]:
-    """How it is, by the same rules, and what was asked for. ValueError for no partition or no node."""
+    """The current state, by the same rules, and the requested ones. ValueError for no partition or no node."""
     real = tuple(sorted(nodes)) or ("node-1",)
     found = [Scenario(NOW, partitions, real)]
     more, count = options.what_if_partitions, options.what_if_nodes
@@ -52,10 +52,10 @@ def scenarios(partitions: int, nodes: list[str], options: Options) -> list[Scena
 def what_if(groups: DataFrame, count: int, homes: DataFrame, options: Options) -> DataFrame:
     """scenario, level (partition, node), load, moved_groups, largest_group_over_mean, and :func:`skew`'s; ordered.
 
-    ``count`` is how many partitions there are.
+    ``count`` is the number of partitions.
 
-    moved_groups: those whose partition, or node, is another than in the scenario ``now``. No number of partitions makes
-    max_over_mean smaller than largest_group_over_mean.
+    moved_groups: those whose partition, or node, differs from that in the scenario ``now``. No number of partitions
+    makes max_over_mean smaller than largest_group_over_mean.
     """
     spark = groups.sparkSession
     node_ids = [row.node_id for row in homes.select("node_id").distinct().collect()]
@@ -101,13 +101,13 @@ def what_if(groups: DataFrame, count: int, homes: DataFrame, options: Options) -
 
 
 def _rows(spark: SparkSession, columns: str, rows: list[dict[str, Any]]) -> DataFrame:
-    """What PySpark itself makes of a list is handed over by Python processes, which have to be started."""
+    """A DataFrame of these rows. PySpark's own conversion of a list would need Python processes to be started."""
     parsed = F.from_json(F.lit(json.dumps(rows)), f"array<struct<{columns}>>")
     return spark.range(0, 1, 1, 1).select(F.inline(parsed))
 
 
 def _placed(groups: DataFrame, places: DataFrame, asked: list[Scenario]) -> DataFrame:
-    """scenario, group, loads, partition, node, of each group in each scenario."""
+    """scenario, group, loads, partition, node, for each group in each scenario."""
     hashed = [
         groups.select(
             F.lit(scenario.name).alias("scenario"),

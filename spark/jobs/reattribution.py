@@ -1,17 +1,17 @@
-"""Re-attribution: samples without a group, looked at again with the whole history of the registrations.
+"""Re-attribution: samples without a group, judged again with the whole history of the registrations.
 
-A gateway decides within a minute and by what it was told until then; the coordinators' table ``registrations`` knows
-better, later. A sample gets a group only if, over its whole time (``ts`` to ``last_ts``),
+A gateway decides within a minute, with what it has received by then; the coordinators' table ``registrations`` is more
+complete later. A sample gets a group only if, over its whole time (``ts`` to ``last_ts``),
 
 * a client with its host and client id was registered for that group, with the partition in its assignment, or with an
-  assignment that is not known while no other group had such a client; and
+  unknown assignment while no other group had such a client; and
 * no other group *may* have had one: registered with the partition or with an unknown assignment within a grace time
-  around the sample, longer for a consumer that only commits: it may have read long before its coordinator heard of it.
+  around the sample, longer for a consumer that only commits: it may have read long before its coordinator knew of it.
 
 A wrong label is worse than none, so everything else keeps its reason. Principals are not compared: samples have none,
-and one that is not known matches all. Samples themselves are never rewritten: the answer is a table of its own, with
-one row per :data:`KEY`. The key has no file name, since compaction changes these; rows of samples that do not differ in
-it are counted (``rows``) and added up. So the same samples and registrations give the same answer, however often.
+and an unknown one matches all. Samples themselves are never rewritten: the answer is a table of its own, with one row
+per :data:`KEY`. The key has no file name, since compaction changes these; rows of samples with the same key are counted
+(``rows``) and added up. So the same samples and registrations give the same answer, however often it is computed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 REASONS = ("no_group", "unknown", "ambiguous", "expired", "pending")
-"""That history may do away with. ``pending`` is what a killed gateway had not decided; ``internal`` is for good."""
+"""Reasons that history may resolve. ``pending`` is what a killed gateway had not decided; ``internal`` is permanent."""
 KEY = (
     "gateway",
     "ts",
@@ -33,23 +33,23 @@ KEY = (
     "client_id",
     "reason",
 )
-"""What names a row of ``samples`` without a group. ``client_id`` may be null."""
+"""The columns that identify a row of ``samples`` without a group. ``client_id`` may be null."""
 EVIDENCE = "history"
-"""Of a group that a sample was given here."""
+"""The evidence of a sample that got its group here."""
 
 CLOCK_MS = 5_000
-"""By so much a gateway's clock, or an update on its way, may be off."""
+"""The largest error of a gateway's clock, or delay of an update."""
 GRACE_MS = 30_000
-"""A member may fetch for so long with what it had before."""
+"""How long a member may fetch what it was assigned before."""
 SIMPLE_GRACE_MS = 3_600_000
-"""A consumer that is no member may have fetched for so long before its first commit, or after it was forgotten."""
+"""How long a consumer that is no member may have fetched before its first commit, or after it was forgotten."""
 
 _CLIENT = ("host", "client_id")
 _PLACE = ("topic", "partition")
 
 
 def unlabelled(samples: DataFrame) -> DataFrame:
-    """:data:`KEY`, rows, messages, bytes of what has no group for one of :data:`REASONS`."""
+    """The :data:`KEY`, rows, messages, bytes of what has no group for one of :data:`REASONS`."""
     without = samples.where(F.col("group").isNull() & F.col("reason").isin(*REASONS))
     return without.groupBy(*KEY).agg(
         F.count(F.lit(1)).alias("rows"), F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes")
@@ -57,13 +57,13 @@ def unlabelled(samples: DataFrame) -> DataFrame:
 
 
 def tenures(registrations: DataFrame) -> DataFrame:
-    """group, member_id, kind, host, client_id, partitions, since_ms, until_ms (null: it goes on); ms since the epoch.
+    """group, member_id, kind, host, client_id, partitions, since_ms, until_ms (null: still holds); ms since the epoch.
 
-    What holds ends with the next update about that member, or with a snapshot of its coordinator (after a failover,
-    for one) that does not name it.
+    A tenure ends with the next update about that member, or with a snapshot of its coordinator (after a failover, for
+    example) that does not name it.
     """
     member = Window.partitionBy("offsets_partition", "group", "member_id").orderBy("epoch", "sequence", "ts_ms")
-    # Backwards, for Spark goes through a frame to the end of the partition anew for each row.
+    # Backwards, since Spark iterates over a frame to the end of the partition again for each row.
     later = Window.partitionBy("offsets_partition").orderBy(F.desc("ts_ms")).rangeBetween(Window.unboundedPreceding, -1)
     is_snapshot = F.col("event") == "snapshot"
     rows = registrations.select(
@@ -83,10 +83,10 @@ def tenures(registrations: DataFrame) -> DataFrame:
 
 
 def reattributed(samples: DataFrame, registrations: DataFrame) -> DataFrame:
-    """:data:`KEY`, rows, messages, bytes, group, member_id (null: several may be meant), evidence; what got a group.
+    """:data:`KEY`, rows, messages, bytes, group, member_id (null: may be several), evidence; of what got a group.
 
-    Joined by host, client id, topic and partition, and by host and client id with a row per group and stretch of time;
-    intervals are compared within these.
+    Joined by host, client id, topic and partition, and by host and client id with one row per group and stretch of
+    time; intervals are compared within these.
     """
     rows = unlabelled(samples)
     held = tenures(registrations)
@@ -138,13 +138,13 @@ def per_reason(samples: DataFrame, reattributed: DataFrame) -> DataFrame:
 
 
 def per_group(reattributed: DataFrame) -> DataFrame:
-    """group, reason (that they had), messages, bytes; the largest first."""
+    """group, reason (the previous one), messages, bytes; the largest first."""
     sums = F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes")
     return reattributed.groupBy("group", "reason").agg(*sums).orderBy(F.desc("bytes"), "group", "reason")
 
 
 def relabelled(samples: DataFrame, reattributed: DataFrame) -> DataFrame:
-    """``samples`` with the groups that were found; evidence ``history`` and no reason where one was."""
+    """``samples`` with the groups that were found; those have evidence ``history`` and no reason."""
     given = reattributed.select(
         *(F.col(name).alias(f"given_{name}") for name in (*KEY, "group", "member_id", "evidence"))
     )
@@ -161,7 +161,7 @@ def relabelled(samples: DataFrame, reattributed: DataFrame) -> DataFrame:
 
 
 def _owners(rows: DataFrame, held: DataFrame) -> DataFrame:
-    """Candidates that had the partition assigned."""
+    """Candidates to which the partition was assigned."""
     owned = held.where(F.col("partitions").isNotNull()).select(
         F.col("group").alias("candidate"),
         F.col("member_id").alias("member"),
@@ -176,10 +176,10 @@ def _owners(rows: DataFrame, held: DataFrame) -> DataFrame:
 
 
 def _clients(rows: DataFrame, held: DataFrame) -> DataFrame:
-    """Groups that had such a client at all, and whether its assignment was not known: a row per stretch of time.
+    """Groups that had such a client at all, and whether its assignment was unknown: one row per stretch of time.
 
-    Of clients all of whose assignments are known :func:`_owners` tells everything. They are left out, since one address
-    and default client id may be those of a thousand groups.
+    For clients with only known assignments, :func:`_owners` is sufficient. They are left out, since one address and
+    default client id may belong to a thousand groups.
     """
     is_opaque = (F.col("partitions").isNull() & (F.col("kind") == "member")).alias("is_opaque")
     bounded = held.select(F.col("group").alias("candidate"), *_CLIENT, is_opaque, *_bounds())
@@ -196,7 +196,7 @@ def _candidates(
 ) -> DataFrame:
     same = [F.col(name).eqNullSafe(F.col(f"their_{name}")) for name in keys]
     times = F.unix_millis("ts"), F.unix_millis("last_ts")
-    first_ms, last_ms = F.least(*times), F.greatest(*times)  # the gateway's clock may be set back meanwhile
+    first_ms, last_ms = F.least(*times), F.greatest(*times)  # the gateway's clock may have been set back meanwhile
     may_be = (first_ms <= F.col("to_ms")) & (last_ms >= F.col("from_ms"))
     is_certain = (first_ms >= F.col("certain_from_ms")) & (last_ms <= F.col("certain_to_ms"))
     return rows.join(held, [*same, may_be]).select(
@@ -210,7 +210,7 @@ def _candidates(
 
 
 def _bounds() -> tuple[Column, ...]:
-    """When a tenure held for certain, and when it may have held."""
+    """When a tenure certainly held, and when it may have held."""
     grace = F.when(F.col("kind") == "simple", SIMPLE_GRACE_MS).otherwise(GRACE_MS)
     until = F.coalesce("until_ms", F.lit((1 << 62) - SIMPLE_GRACE_MS))
     return (
@@ -222,9 +222,9 @@ def _bounds() -> tuple[Column, ...]:
 
 
 def _stretches(bounded: DataFrame, keys: list[str]) -> DataFrame:
-    """Tenures that follow one another put together, so that a group that rebalances often has few rows.
+    """Consecutive tenures merged, so that a group that rebalances often has few rows.
 
-    Joined where the certain times touch; the longest of the doubtful ones remain around them.
+    Merged if the certain times touch; the longest uncertain ones remain around them.
     """
     ordered = Window.partitionBy(*keys).orderBy("certain_from_ms", "certain_to_ms")
     reached = F.max("certain_to_ms").over(ordered.rowsBetween(Window.unboundedPreceding, -1))

@@ -1,8 +1,8 @@
-"""What would have spared a group rebalances or made them cheaper, with what happened as the evidence.
+"""Advice: what would have prevented rebalances of a group or made them cheaper, with the events as evidence.
 
-* static membership (KIP-345): a dynamic client flaps. With a ``group.instance.id`` it may be away for its session
+* static membership (KIP-345): a dynamic client flaps. With a ``group.instance.id`` it may be absent for its session
   timeout without a rebalance.
-* longer session timeout: sessions expired, and the same client was back soon: it was late, not dead.
+* longer session timeout: sessions expired, and the same client was soon back: it was late, not dead.
 * cooperative assignor (KIP-429): eager rebalances paused partitions that could have kept their owner.
 * longer poll interval (KIP-62): members did not rejoin within their rebalance timeout, which is
   ``max.poll.interval.ms``, or left because of it.
@@ -24,15 +24,15 @@ COOPERATIVE_ASSIGNOR = "cooperative assignor"
 LONGER_POLL_INTERVAL = "longer poll interval"
 
 _POLL_REASON = r"(?i)poll[ .]?(timeout|interval)"
-"""Of a LeaveGroup: the Java client's says "consumer poll timeout has expired.\""""
+"""The reason of a LeaveGroup: the Java client's says "consumer poll timeout has expired.\""""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceRules:
-    """How much it takes for an advice."""
+    """The thresholds for giving advice."""
 
     expiries: int = 2
-    """Sessions that expired although the client was back soon, per group."""
+    """Expired sessions of clients that were soon back, per group."""
     poll_timeouts: int = 2
     """Members that did not poll in time, per group."""
     eager_rebalances: int = 3
@@ -52,13 +52,13 @@ def advice(
     rules: AdviceRules = ADVICE_RULES,
 ) -> DataFrame:
     """group, advice, setting (of the client), client_id, host, occurrences, out_of, median_seconds,
-    lost_partition_seconds, evidence (a sentence with these figures); what cost most first.
+    lost_partition_seconds, evidence (a sentence with these figures); the most expensive first.
 
-    ``changes``, ``returned`` and ``flaps``: of :mod:`muster.spark.jobs.shared.membership`. ``median_seconds``: how long
-    a client was away. ``lost_partition_seconds``: of the rebalances that the advice is about; null if they are not
-    known. ``occurrences`` and ``out_of``: returns and the rebalances that the client caused; expired sessions after
-    which the client was back, and all; eager rebalances, and all; members that did not poll in time, and all that
-    went.
+    ``changes``, ``returned`` and ``flaps``: from :mod:`muster.spark.jobs.shared.membership`. ``median_seconds``: how
+    long a client was absent. ``lost_partition_seconds``: of the rebalances that the advice is about; null if not known.
+    ``occurrences`` and ``out_of``: returns and the rebalances that the client caused; expired sessions after which the
+    client was back, and all; eager rebalances, and all; members that did not poll in time, and all that left or were
+    removed.
     """
     parts = (
         _static_membership(rebalances, flaps),
@@ -225,5 +225,5 @@ def _lost_seconds(counts: Column | None = None) -> Column:
 
 
 def _short(column: str) -> Column:
-    """With one decimal; a dash if it is not known."""
+    """With one decimal; a dash if unknown."""
     return F.when(F.col(column).isNotNull(), F.format_string("%,.1f", column)).otherwise("-")

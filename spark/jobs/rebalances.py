@@ -1,6 +1,6 @@
-"""Rebalances: how often, how long, why, because of whom, and what they cost; storms, members that flap, and advice.
+"""Rebalances: how often, how long, why, triggered by which member, and their cost; storms, flapping members, advice.
 
-What a rebalance cost is the sum over partitions of the time for which nobody consumed them, as the table says
+The cost of a rebalance is the sum over partitions of the time in which no member consumed them, as in the table
 (docs/tables.md). Medians and 99th percentiles are nearest ranks: times that were measured.
 """
 
@@ -30,8 +30,8 @@ def per_group(rebalances: DataFrame, *, start: datetime | None = None, end: date
     max_seconds (from begin to end), lost_partition_seconds (null: not known), most_members, cause (of the most),
     cause_rebalances.
 
-    ``per_hour`` is over the time from ``start`` to ``end``: where one is not given, from the first rebalance of any
-    group or to the last, and over an hour at least. Most expensive groups first.
+    ``per_hour`` is over the time from ``start`` to ``end``; if one is missing, from the first rebalance of any group or
+    to the last one, and over an hour at least. Most expensive groups first.
     """
     by_cause = rebalances.withColumn("of_cause", F.count("*").over(Window.partitionBy("group", "cause")))
     groups = by_cause.groupBy("group").agg(
@@ -45,7 +45,7 @@ def per_group(rebalances: DataFrame, *, start: datetime | None = None, end: date
         F.max_by("cause", F.struct("of_cause", "cause")).alias("cause"),
         F.max("of_cause").alias("cause_rebalances"),
     )
-    everybody = Window.partitionBy()  # of a row per group
+    everybody = Window.partitionBy()  # over one row per group
     from_ms = F.min("first_ms").over(everybody) if start is None else F.lit(_ms(start))
     to_ms = F.max("last_ms").over(everybody) if end is None else F.lit(_ms(end))
     counts = [name for name in groups.columns if name not in ("first_ms", "last_ms")]
@@ -96,8 +96,8 @@ def triggering_members(rebalances: DataFrame) -> DataFrame:
 
 
 def longest(rebalances: DataFrame) -> DataFrame:
-    """group, began, seconds, cause, client_id, host (of who triggered it), reason, members, rebalance_protocol, ending,
-    lost_partition_seconds; the longest first."""
+    """group, began, seconds, cause, client_id, host (of the triggering member), reason, members, rebalance_protocol,
+    ending, lost_partition_seconds; the longest first."""
     return rebalances.select(
         "group",
         "began",
@@ -116,7 +116,7 @@ def longest(rebalances: DataFrame) -> DataFrame:
 def lost_by_partition(rebalances: DataFrame) -> DataFrame:
     """group, topic, partition, rebalances (in which its consumption paused), lost_seconds; most first.
 
-    A row of the table names its 100 longest partitions, so beyond that these sum up to less than the group's.
+    A row of the table names its 100 longest partitions, so beyond that, the sum is less than the group's.
     """
     stood = rebalances.select("group", F.explode("partitions").alias("still"))
     by = ["group", "topic", "partition"]
@@ -149,12 +149,12 @@ def _durations() -> tuple[Column, ...]:
 
 
 def _duration_ms() -> Column:
-    """Not below zero, as it is where the coordinator's clock was set back meanwhile."""
+    """Never negative, as it would be if the coordinator's clock was set back meanwhile."""
     return F.greatest(F.unix_millis("ended") - F.unix_millis("began"), F.lit(0))
 
 
 def _lost_seconds() -> Column:
-    """Null if it is known of none: what another protocol type than consumer assigns nobody knows."""
+    """Null if unknown for all: assignments of another protocol type than consumer are not known."""
     return (F.sum("lost_partition_ms") / 1000).alias("lost_partition_seconds")
 
 

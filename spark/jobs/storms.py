@@ -1,8 +1,8 @@
-"""Storms: a group that rebalances again and again in a short time.
+"""Storms: a group that rebalances repeatedly in a short time.
 
 A rebalance is part of a storm if it is one of ``rebalances`` successive ones of its group that began within
 ``within_minutes``. Such rebalances of one group are one storm as long as none begins more than ``within_minutes``
-after the one before.
+after the previous one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def storms(rebalances: DataFrame, *, rules: StormRules = STORM_RULES) -> DataFra
     the most frequent cause and trigger (client_id, host) with cause_rebalances and culprit_rebalances; the one that
     cost most first.
 
-    A group's rebalances are in the order of their beginning, by the clocks of its coordinators.
+    A group's rebalances are ordered by their beginning, by the clocks of its coordinators.
     """
     rows = rebalances.select(
         "group",

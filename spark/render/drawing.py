@@ -1,4 +1,4 @@
-"""Which of a section's rows its plot shows, the highest curves and the largest bars, and what it leaves out. Pure."""
+"""Which rows of a section its plot shows, the highest curves and the largest bars, and what it leaves out. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Curve: TypeAlias = list[tuple[datetime, float | None]]
 
 
 def names_of(answers: Sequence[Answer]) -> list[str]:
-    """The groups in order, so that each has its colour in all plots."""
+    """The groups in order, so that each has the same colour in all plots."""
     return sorted(
         {
             _word(value)
@@ -35,7 +35,7 @@ def names_of(answers: Sequence[Answer]) -> list[str]:
 
 
 def drawn(shown: Shown, plot: Plot, options: Options, names: Sequence[str]) -> tuple[str, str]:
-    """The plot as HTML, and what of the section it leaves out, in words; empty: nothing."""
+    """The plot as HTML, and in words what it leaves out of the section; empty if nothing."""
     source = shown if shown.plotted is None else shown.plotted
     series = _joined(source, plot.series) if plot.series else [plot.y_label] * len(source.rows)
     heights = [None if y is None else float(y) for y in source.values(plot.y)]
@@ -47,7 +47,7 @@ def drawn(shown: Shown, plot: Plot, options: Options, names: Sequence[str]) -> t
 
 
 def _curves(points: Iterable[tuple[str, datetime | None, float | None]]) -> dict[str, Curve]:
-    """By name. In UTC, for the clocks of a zone show an hour twice when they are set back."""
+    """Curves by name. In UTC, since local clocks show an hour twice when they are set back."""
     curves: dict[str, Curve] = {}
     for name, at, y in points:
         if at is not None:
@@ -88,7 +88,7 @@ def _least_step(times: Sequence[datetime]) -> timedelta:
 
 
 def _with_absent(curve: Curve, times: Sequence[datetime], step: timedelta, plot: Plot) -> Curve:
-    """With what holds in steps of the plot's time in which the curve has no point: zero, or nothing is known."""
+    """Add points for steps of the plot's time without one: zero, or unknown."""
     found: Curve = []
     before = times[0] - step
     for at, y in [*curve, (times[-1] + step, None)]:
@@ -127,7 +127,7 @@ def _stacked(
 
 
 def _with_few_parts(bars: Mapping[str, Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:
-    """The parts that are largest in all bars together, and the others as one."""
+    """The largest parts over all bars, and the others as one."""
     sums: dict[str, float] = {}
     for bar in bars.values():
         for part, size in bar.items():
@@ -148,7 +148,7 @@ def _largest(sizes: Mapping[str, float], count: int) -> list[str]:
 
 
 def _coloured(drawn: Iterable[str], names: Sequence[str]) -> Sequence[str]:
-    """The page's names where they give what is drawn colours of its own, else what is drawn. No group: grey."""
+    """The page's names if they give all that is drawn distinct colours, else what is drawn. No group: grey."""
     own = [name for name in drawn if name not in (NOBODY, OTHERS)]
     known = {name: place for place, name in enumerate(names)}
     places = [known[name] % CURVES for name in own if name in known]
@@ -156,7 +156,7 @@ def _coloured(drawn: Iterable[str], names: Sequence[str]) -> Sequence[str]:
 
 
 def _joined(source: Shown | Plotted, columns: Sequence[str]) -> list[str]:
-    """What a row is called: the columns' values; ``flights-0`` for topic and partition."""
+    """The name of a row: the columns' values; ``flights-0`` for topic and partition."""
     cells = [source.values(column) for column in columns]
     join = "-" if tuple(columns[-2:]) == ("topic", "partition") else " "
     if len(columns) == 1 and all(map(_is_number, cells[0])):

@@ -1,4 +1,4 @@
-"""HTML pages that are whole in themselves: no network, no script, light and dark."""
+"""Self-contained HTML pages: no network, no script, light and dark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 def render_page(
     template: str, filters: Mapping[str, Callable[..., Any]], /, *, package: str = "muster.spark.render", **values: Any
 ) -> str:
-    """A template of the package's ``templates``, which may extend those of this package; what is put in is escaped."""
+    """Render a template of the package's ``templates``, which may extend those of this package; values are escaped."""
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package), PackageLoader("muster.spark.render")]),
         autoescape=True,

@@ -1,4 +1,4 @@
-"""Tables of a page: cells with units, numbers to the right, long names in one line and whole to be copied. Pure."""
+"""Tables of a page: cells with units, numbers right-aligned, long names in one line and complete when copied. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from muster.spark.render.screens.screen import Lead, Row
 from muster.spark.units import cell_in
 
 LONGEST = 28
-"""Characters that are shown as they are."""
+"""The maximum number of characters that are shown unchanged."""
 _BEGIN, _END = 12, 9
-"""What is seen of a longer one at least: of a member id the end tells it from the others."""
+"""The minimum that is shown of a longer one: a member id differs from others at its end."""
 _BEFORE_THE_DIFFERENCE = 5
 
 
@@ -37,7 +37,7 @@ class PageTable:
 
 
 def page_table(caption: str, columns: Sequence[Lead], rows: Sequence[Row]) -> PageTable:
-    """Columns that have no value in any row are left out."""
+    """Columns without a value in any row are left out."""
     columns = [lead for lead in columns if any(row.get(lead.name) is not None for row in rows)]
     cells = [_column(lead, [row.get(lead.name) for row in rows]) for lead in columns]
     heads = [Cell(text=Markup(escape(lead.label)), classes=_classes(lead, rows)) for lead in columns]
@@ -68,7 +68,7 @@ def _of_verdict(lead: Lead, text: str, classes: str) -> str:
 
 
 def shared_beginnings(texts: Sequence[str]) -> Mapping[str, int]:
-    """How long the beginning is that a long name shares with others that would look the same if it were cut."""
+    """By long name: the length of the beginning that it shares with others that would look the same when shortened."""
     alike: dict[str, set[str]] = defaultdict(set)
     for text in texts:
         if len(text) > LONGEST and text.isascii():
@@ -77,15 +77,15 @@ def shared_beginnings(texts: Sequence[str]) -> Mapping[str, int]:
 
 
 def _same(texts: Collection[str]) -> int:
-    """How many characters they have in common from their beginning; the first and last in order have the fewest."""
+    """The length of their common beginning; the first and last in order share the least."""
     pairs = zip(min(texts), max(texts), strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def shortened(text: str, alike: int = 0) -> Markup:
-    """HTML. Of a long name the page hides a part and nothing is taken out: who copies it, or searches for it, has it
-    whole. Hidden is the middle, or what is before the place in which it differs from others, ``alike`` characters from
-    its beginning. What is not ASCII is cut at its end, for between two characters of one sign it cannot be."""
+    """The name as HTML. Part of a long name is hidden and nothing is removed: copying and searching find all of it.
+    The middle is hidden, or the part before the place where it differs from others, ``alike`` characters from its
+    beginning. Non-ASCII text is cut at its end, since a cut between two characters of one sign is not possible."""
     whole = escape(text)
     if len(text) <= LONGEST:
         return Markup(whole if text.isascii() else f"<bdi>{whole}</bdi>")

@@ -1,7 +1,7 @@
-"""Plots as HTML: curves in an SVG that fits any width, and all that is written around them as text of the page.
+"""Plots as HTML: curves in an SVG that fits any width, with all labels around them as text of the page.
 
-So names are in the reader's fonts whatever script they are in, text is as large as the rest of the page, and colours
-are the page's CSS variables, so that light and dark both work. The styles are in ``templates/base.html.j2``.
+So names use the reader's fonts in any script, text is as large as the rest of the page, and colours are the page's CSS
+variables, so that light and dark both work. The styles are in ``templates/base.html.j2``.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from muster.spark.units import cell_in, number_ticks, time_ticks
 
 Curve = Sequence[tuple[float, float | None]]
 SERIES = 4
-"""Colours; beyond there is grey."""
+"""The number of colours; further series are grey."""
 
 _DASHES = ("", "9 4", "3 2.5", "11 3 2.5 3", "")
 _SIDE = 1000.0
-"""Of the square that is stretched to the size of the plot."""
+"""The side of the square that is stretched to the size of the plot."""
 _AROUND_ONE_MOMENT_S = 300
 _ROOM, _ROOM_FOR_A_LABEL = 1.06, 0.1
-"""Above the highest curve, of its height; more for each event."""
+"""Above the highest curve, relative to its height; more for each event."""
 _NEVER_BELOW = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened once, to be marked on a time axis."""
+    """A single event to be marked on a time axis."""
 
     at_s: float
     label: str
@@ -36,13 +36,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """What an axis shows."""
+    """The range of an axis."""
 
     first: float
     last: float
 
     def share(self, value: float) -> float:
-        """0 at its beginning, 1 at its end."""
+        """0 at the beginning, 1 at the end."""
         return (value - self.first) / (self.last - self.first)
 
 
@@ -58,9 +58,9 @@ def lines(
 ) -> str:
     """Curves over seconds since the start, with ``events``; a curve in ``steps`` keeps its value up to the next point.
 
-    ``label`` says in words what is to be seen, for who cannot see it. ``names`` gives each name its colour, by its
-    place, so that it is the same in all plots; a name that is not in it is grey. ``y`` is the name of a column: what it
-    ends with is the unit of the values.
+    ``label`` describes the plot in words, for readers who cannot see it. ``names`` gives each name its colour, by its
+    place, so that it is the same in all plots; a name that is not in it is grey. ``y`` is the name of a column: its
+    suffix is the unit of the values.
     """
     moments = [at_s for curve in series.values() for at_s, _ in curve]
     across = _Span(min(moments, default=0.0), max(moments, default=1.0) + (0 if len(set(moments)) > 1 else 1))
@@ -141,7 +141,7 @@ def _chart(
 
 
 def _path(curve: Curve, across: _Span, up: _Span, place: int) -> str:
-    """Lines between points that follow each other; a point alone is a line without length, whose ends are round."""
+    """Lines between successive points; a single point is a line without length, whose ends are round."""
     steps, before = [], False
     for x, height in curve:
         if height is None:
@@ -157,7 +157,7 @@ def _path(curve: Curve, across: _Span, up: _Span, place: int) -> str:
 
 
 def _alone(steps: Sequence[str]) -> list[str]:
-    """Points that no line leads to."""
+    """Points without a line to them."""
     after = [*steps[1:], "M"]
     return [step for step, following in zip(steps, after, strict=False) if step[0] == following[0] == "M"]
 
@@ -188,7 +188,7 @@ def _x_labels(ticks: Sequence[tuple[float, str, str]], across: _Span) -> str:
 
 
 def _marks(events: Sequence[Event], across: _Span) -> str:
-    """A line for each event, its label beside it, to the left where the line is far to the right."""
+    """A line for each event with a label beside it: on the left if the line is far to the right."""
     said = []
     for number, event in enumerate(sorted(events, key=lambda event: event.at_s)):
         share = across.share(event.at_s)
@@ -201,7 +201,7 @@ def _marks(events: Sequence[Event], across: _Span) -> str:
 
 
 def _legend(drawn: Sequence[str], names: Sequence[str], quantity: str, *, lined: bool) -> str:
-    """What the axis counts, and who has which colour; not where there is one curve, which is that quantity."""
+    """The quantity of the axis, and the colour of each curve; not if the only curve is that quantity."""
     keys = []
     for name in drawn if list(drawn) != [quantity] else []:
         place = _place(name, names)

@@ -1,4 +1,4 @@
-"""What a plot draws of a section that has more rows than are fetched: Spark seeks it out, and it is little."""
+"""What a plot draws of a section with more rows than are fetched: Spark selects it, and it is small."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from muster.spark.jobs.job import Plot
 from muster.spark.jobs.shared.buckets import step_of
 
 CURVES = 4
-"""As many as can be told from each other; also of parts of a bar."""
+"""The most curves, or parts of a bar, that readers can distinguish."""
 BARS = 8
-"""As many as are seen at a glance."""
+"""The most bars that readers can see at a glance."""
 STEPS = 400
-"""Points of a curve, at most; about as many as the page shows pixels for."""
+"""The maximum number of points of a curve; about as many as the page shows pixels for."""
 
 _SIZE, _FIRST_S, _LAST_S, _COUNT = "_size", "_first_s", "_last_s", "_count"
 
@@ -27,11 +27,11 @@ _SIZE, _FIRST_S, _LAST_S, _COUNT = "_size", "_first_s", "_last_s", "_count"
 @dataclass(frozen=True, slots=True)
 class Reduced:
     frame: DataFrame
-    """The plot's series, x and y; of curves the highest y of each step."""
+    """The plot's series, x and y; for curves, the highest y of each step."""
     in_all: int
-    """Curves or bars of the section."""
+    """The number of curves or bars of the section."""
     step_seconds: int
-    """Between two points of a curve."""
+    """The time between two points of a curve."""
 
 
 def reduced(frame: DataFrame, plot: Plot, *, bucket_seconds: int) -> Reduced:
@@ -47,7 +47,7 @@ def _bars(frame: DataFrame, plot: Plot, bucket_seconds: int) -> Reduced:
 
 def _curves(frame: DataFrame, plot: Plot, bucket_seconds: int) -> Reduced:
     at = F.unix_timestamp(plot.x[0])
-    of_all = Window.partitionBy()  # of a row per curve
+    of_all = Window.partitionBy()  # over one row per curve
     sizes = frame.groupBy(*plot.series).agg(
         F.max(plot.y).alias(_SIZE), F.min(at).alias(_FIRST_S), F.max(at).alias(_LAST_S)
     )

@@ -1,7 +1,7 @@
-"""The page of ``muster report`` and of ``--format html``: the answers first, a screen per question, the rest folded.
+"""The page of ``muster report`` and of ``--format html``: the answers first, one screen per question, details folded.
 
-Top down: what has to be done, a line per question; then per question what was asked, its answer, one plot and the worst
-rows with the columns that decide; then, folded, every section of the job as it is.
+From the top: what must be done, one line per question; then, per question, its text, its answer, one plot and the
+worst rows with the columns that decide; then, folded, every section of the job unchanged.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from muster.spark.render.screens.screen import MOST, Lead, Level, Question, Scre
 from muster.spark.units import lasting
 
 PAGE_ROWS = 200
-"""Of one section; other formats have more."""
+"""The limit per section; other formats have more."""
 LEAD_ROWS = 6
-"""Of a screen's table."""
+"""The limit of a screen's table."""
 _STALE = timedelta(minutes=10)
-"""Tables whose newest row is older than that, and than three steps, are said to have ended."""
+"""Tables whose newest row is older than this, and than three steps, are reported to have ended."""
 _NARROW_COLUMNS = 6
 _DECISIVE = (
     *("group", "actor", "gateway", "verdict", "topic", "partition"),
     *("lag_messages", "lag_seconds", "catch_up_seconds", "rule"),
 )
-"""First in a wide table, in this order, for what is at its other end may be out of sight."""
+"""First in a wide table, in this order, since its other end may not be visible."""
 _SENTENCES = ("rule", "evidence")
-"""Columns whose values may be broken over lines."""
+"""Columns whose values may wrap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +44,11 @@ class _Part:
     shown: Shown
     table: PageTable
     plot: str
-    """Empty: it has none, or the screen has it."""
+    """Empty if it has none, or the screen has it."""
     left_out: str
-    """What of it the plot has not; empty: nothing."""
+    """What the plot leaves out; empty if nothing."""
     more: str
-    """Which rows the table has not; empty: none."""
+    """Which rows the table leaves out; empty if none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class _JobOnPage:
 
 
 def render_answers(answers: Sequence[Answer], options: Options, damage: Sequence[str] = ()) -> str:
-    """The page; ``damage`` says which jobs gave no answer, and why."""
+    """Render the page; ``damage`` says which jobs gave no answer, and why."""
     names = names_of(answers)
     order = {question.job: place for place, question in enumerate(QUESTIONS)}
     jobs = [
@@ -114,7 +114,7 @@ def _on_page(answer: Answer, options: Options, names: Sequence[str]) -> _JobOnPa
 
 
 def _screen(answer: Answer, question: Question | None) -> Screen:
-    """Of a job that asks no question, its tables alone."""
+    """The screen of a job; without a question, only its tables."""
     if question is None:
         return Screen(level=Level.INFO, answer=answer.title)
     return question.screen(answer)
@@ -164,9 +164,9 @@ def _verdict(jobs: Sequence[_JobOnPage], damage: Sequence[str]) -> str:
 
 
 def _facts(answers: Sequence[Answer], options: Options) -> str:
-    """What time and which groups were asked about, in a line."""
+    """The requested time and groups, in one line."""
     zone = ZoneInfo(options.timezone)
-    times = [min(at, options.now) for at in _times(answers)]  # a step's end may be yet to come
+    times = [min(at, options.now) for at in _times(answers)]  # a step may end in the future
     spans = []
     if times:
         spans.append(f"rows from {_time(min(times), zone)} to {_time(max(times), zone)}")

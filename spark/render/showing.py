@@ -1,4 +1,4 @@
-"""An answer for a terminal and as JSON, and a job's sections as Parquet."""
+"""Shows an answer on a terminal or as JSON, and writes a job's sections as Parquet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from muster.spark.jobs.job import Options, Section
 from muster.spark.out import require_parts
 
 TABLE_ROWS = 60
-"""Of one section on a terminal; JSON and Parquet have all."""
+"""The limit per section on a terminal; JSON and Parquet have all."""
 _SHORTEST_DECIMALS = 1e-3
 
 
@@ -32,7 +32,7 @@ def print_answers(answers: Sequence[Answer], console: Console) -> None:
 
 
 def to_json(answers: Sequence[Answer], options: Options, *, indent: int | None = 2) -> str:
-    """One object: what was asked, and by job and section the rows as objects. Times are ISO 8601 with offset.
+    """One object: the request, and by job and section the rows as objects. Times are ISO 8601 with offset.
 
     Without ``indent`` it is one line.
     """
@@ -62,9 +62,9 @@ def to_json(answers: Sequence[Answer], options: Options, *, indent: int | None =
 
 
 def write_parquet(sections: Sequence[Section], folder: Path) -> None:
-    """``folder/<section>/``, one file each. The folder must not have such a sub-folder yet.
+    """``folder/<section>/``, one file each. The folder must not contain such a sub-folder yet.
 
-    FileNotFoundError if what was written is not there: by an executor on a node that has another such folder.
+    FileNotFoundError if the written files are missing: an executor wrote them on a node with a different folder.
     """
     for section in sections:
         written = folder / section.name
@@ -106,9 +106,9 @@ def _print_section(section: Shown, console: Console) -> None:
 
 
 def cell(value: Any) -> str:
-    """A value for people: numbers with thousands' commas, times without their zone, null as a dash.
+    """A value for users: numbers with thousands' commas, times without their zone, null as a dash.
 
-    Texts come from clients: what would move a terminal's cursor, or turn text around, is shown as its escape.
+    Texts come from clients: characters that would move a terminal's cursor or reverse text are escaped.
     """
     match value:
         case None:

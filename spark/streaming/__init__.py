@@ -1,8 +1,8 @@
-"""Jobs as Structured Streaming: what arrives in the tables is folded once, and jobs run over what was folded.
+"""Jobs as Structured Streaming: new rows of the tables are folded once, and jobs run over the folded rows.
 
 A stream keeps no state and needs no watermark. Every micro-batch is folded to rows of the same table
 (:mod:`muster.spark.streaming.folds`: samples by the minute) and written under its batch id
-(:mod:`muster.spark.streaming.output`); whoever reads folds the batches again and runs the batch job over them. A row
-that comes late, by hours or by a gateway whose clock is wrong, counts at the time that it says, so none is ever
-dropped. What makes it exactly once is in :mod:`muster.spark.streaming.checkpoint`.
+(:mod:`muster.spark.streaming.output`); readers fold the batches again and run the batch job over them. A row
+that arrives late, by hours or from a gateway with a wrong clock, counts at its own time, so none is ever
+dropped. Exactly-once processing is explained in :mod:`muster.spark.streaming.checkpoint`.
 """

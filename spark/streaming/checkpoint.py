@@ -1,11 +1,11 @@
-"""A stream's checkpoint: Spark's own, and what Spark does not look after.
+"""A stream's checkpoint: Spark's own, and the checks that Spark does not make.
 
 * One driver at a time: a lock that the kernel releases with the process.
 * Output and checkpoint belong together: batch 7 of another checkpoint is another batch 7, so a pair that was not made
   together is refused.
-* Nothing is missed: a stream reads the files as the actors wrote them, and compaction takes these away some time after
-  their hour. A stream that has not read a file that is gone is refused. Spark's own notes say which it read:
-  ``sources/0``, ``offsets`` and ``commits`` below its checkpoint, a JSON object per line.
+* No rows are missed: a stream reads the files as the actors wrote them, and compaction removes these some time after
+  their hour. A stream that has not read a removed file is refused. Spark's own logs show which files it read:
+  ``sources/0``, ``offsets`` and ``commits`` below its checkpoint, one JSON object per line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GONE_BEFORE = "_gone_before"
 
 
 class StreamRefused(RuntimeError):
-    """The stream cannot be started or continued as asked; the message is one line that says what to do."""
+    """The stream cannot be started or continued as requested; the message is one line that says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Checkpoint:
 
     @classmethod
     def open(cls, path: Path, output: Path, tables: Sequence[str]) -> Checkpoint:
-        """Of a stream of ``tables`` that writes to ``output``; made if there are none. StreamRefused, OSError."""
+        """For a stream of ``tables`` that writes to ``output``; created if necessary. Raises StreamRefused, OSError."""
         path.mkdir(parents=True, exist_ok=True)
         fd = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
         try:
@@ -55,7 +55,7 @@ class Checkpoint:
         return cls(path, fd)
 
     def release(self) -> None:
-        """Nothing of this object may be used afterwards."""
+        """Release it. This object must not be used afterwards."""
         os.close(self.lock_fd)
 
     def of_table(self, table: str) -> Path:
@@ -63,9 +63,9 @@ class Checkpoint:
         return self.path / table
 
     def check(self, folder: Path) -> None:
-        """StreamRefused if files of the table in ``folder`` are gone that its query has not read.
+        """StreamRefused if files of the table in ``folder`` were removed that its query has not read.
 
-        What was gone before the query was first started is not asked about: those hours are not whole in its output.
+        Files removed before the first start of the query do not count: those hours are incomplete in its output.
         """
         table = folder.name
         before = self.path / f"{table}{_GONE_BEFORE}.json"
@@ -92,7 +92,7 @@ def _merged(folder: Path) -> Iterator[str]:
             try:
                 names = Manifest.read(manifest_of(merged)).files
             except FileNotFoundError:
-                continue  # replaced by another one just now, which says more
+                continue  # just replaced by another one, which lists more
             yield from (f"{_place(hour.path)}/{name}" for name in names if not name.startswith(MERGED))
 
 
@@ -110,7 +110,7 @@ def _files_read(checkpoint: Path) -> set[str]:
 
 
 def _offset_done(checkpoint: Path) -> int:
-    """How far the source had come with the last batch that is noted as done; -1 for none."""
+    """The source's offset at the last batch that is recorded as done; -1 if there is none."""
     batches = [int(path.name) for path in checkpoint.glob("commits/[0-9]*")]
     if not batches:
         return -1

@@ -1,10 +1,10 @@
-"""Folds: from rows of a table to fewer rows of the same table, over which the same jobs run.
+"""Folds: from rows of a table to fewer rows of the same table, for the same jobs.
 
-Folding what was folded before, in any parts, gives the same as folding it all at once. Only the samples of
-``consumption`` get fewer, for that job asks about nothing that is finer than a minute and a run of offsets.
-``attribution`` wants each sample with its own times, by which it is compared with registrations, and its own size per
-offset. ``commits`` and ``end_offsets`` are thinned by their writers, and how wide their windows are is what lag in
-seconds and the verdicts go by.
+Folding previously folded rows, in any parts, gives the same as folding everything at once. Only the samples of
+``consumption`` are reduced, since that job needs nothing finer than a minute and a run of offsets. ``attribution``
+needs each sample with its own times, which are compared with registrations, and its own size per offset. ``commits``
+and ``end_offsets`` are thinned by their writers, and lag in seconds and the verdicts depend on the width of their
+windows.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _STEP = "step"
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """How rows become fewer, and which moments are left."""
+    """How rows are reduced, and which moments remain."""
 
     of: Callable[[DataFrame], DataFrame]
     step_s: int | None = None
-    """Width of the steps of time, in s, finer than which nothing may be asked; None: each row keeps its moment."""
+    """The width of the steps of time, in s: the finest possible resolution; None: each row keeps its moment."""
 
     def time(self) -> Column:
-        """When a folded row was, as exactly as the fold keeps it."""
+        """The time of a folded row, as exactly as the fold keeps it."""
         return F.col("ts") if self.step_s is None else step_of(F.col("ts"), self.step_s).start
 
 
 def folded_schema(table: str) -> StructType:
-    """Of what a fold of that table takes and returns: its columns, which may all be null."""
+    """The input and output schema of a fold of that table: its columns, which may all be null."""
     schema = from_arrow_schema(TABLES[table])
     for field in schema:
         field.nullable = True
@@ -47,7 +47,7 @@ def folded_schema(table: str) -> StructType:
 
 
 def samples_by_the_minute(samples: DataFrame) -> DataFrame:
-    """What one gateway sent in one minute to one client with one attribution: a row per run of offsets.
+    """What one gateway sent in one minute to one client with one attribution: one row per run of offsets.
 
     ``ts`` and ``last_ts`` are the earliest and the latest of a run.
     """
@@ -64,5 +64,5 @@ _FOLDS = {("consumption", SAMPLES): BY_THE_MINUTE}
 
 
 def fold_of(job: str, table: str) -> Fold:
-    """Of a table that the job's stream takes in."""
+    """The fold of a table that the job's stream reads."""
     return _FOLDS.get((job, table), AS_THEY_ARE)

@@ -1,8 +1,8 @@
-"""What a stream wrote: a folder per micro-batch, there whole or not at all, and once whatever happens.
+"""The output of a stream: one folder per micro-batch, complete or absent, and written exactly once.
 
-Spark runs a micro-batch again after a crash, with the same id over the same files. A folder that is there is therefore
-whole and says the same: the second run leaves it alone. Every :data:`TIER` batches become one folder, so that their
-number stays small; readers prefer it, and the single ones go when the next is made, an hour or more later::
+After a crash, Spark runs a micro-batch again, with the same id over the same files. An existing folder is therefore
+complete and has the same content: the second run leaves it unchanged. Every :data:`TIER` batches become one folder, so
+that their number stays small; readers prefer it, and the single ones are removed with the next, an hour or more later::
 
     batch-000000255      of one batch
     tier-000000000       of the batches 0 to 255
@@ -25,7 +25,7 @@ from muster.spark.streaming.folds import Fold, folded_schema
 from muster.spark.tables import no_rows
 
 TIER = 256
-"""Batches that are put together."""
+"""The number of batches that are merged."""
 
 _NAME = re.compile(r"(batch|tier)-(\d{9,})\Z")
 
@@ -39,7 +39,7 @@ class BatchFolders:
     fold: Fold
 
     def write(self, rows: DataFrame, batch: int) -> None:
-        """Fold the rows of a micro-batch and keep them; nothing if that was done before. OSError."""
+        """Fold the rows of a micro-batch and store them; no effect if that was done before. Raises OSError."""
         tiers, batches = self._numbers()
         if batch not in batches and batch // TIER not in tiers:
             self._write(self.fold.of(rows), f"batch-{batch:09d}")
@@ -48,7 +48,7 @@ class BatchFolders:
             self._put_together(rows.sparkSession, before)
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """All folded rows, in however many batches they came."""
+        """All folded rows, in however many batches they arrived."""
         return self.fold.of(self._rows(spark, self._whole()))
 
     def _rows(self, spark: SparkSession, names: Iterable[str]) -> DataFrame:
@@ -62,7 +62,7 @@ class BatchFolders:
         return [f"tier-{tier:09d}" for tier in sorted(tiers)] + [f"batch-{batch:09d}" for batch in alone]
 
     def _put_together(self, spark: SparkSession, tier: int) -> None:
-        """Make the tier of its batches. Killed at any point: the batches are still there, and stay."""
+        """Make the tier from its batches. If killed at any point, the batches still exist, and remain."""
         _, batches = self._numbers()
         of_tier = [f"batch-{batch:09d}" for batch in sorted(batches) if batch // TIER == tier]
         self._write(self.fold.of(self._rows(spark, of_tier)), f"tier-{tier:09d}")
@@ -82,7 +82,7 @@ class BatchFolders:
         _sync(self.path)
 
     def _numbers(self) -> tuple[set[int], set[int]]:
-        """Of tiers and of batches that are whole."""
+        """The numbers of complete tiers and batches."""
         found: dict[str, set[int]] = {"tier": set(), "batch": set()}
         for path in self.path.glob("*-*"):
             if match := _NAME.match(path.name):
@@ -91,7 +91,7 @@ class BatchFolders:
 
 
 def _sync(path: Path) -> None:
-    """Else a power loss could leave an empty file under a name that says that it is whole."""
+    """Otherwise a power loss could leave an empty file under a name that marks it as complete."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

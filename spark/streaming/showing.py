@@ -1,4 +1,4 @@
-"""``muster spark JOB --stream``: the stream with what is shown of it meanwhile and afterwards."""
+"""``muster spark JOB --stream``: runs the stream and shows its answers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from muster.spark.request import Request
 from muster.spark.streaming.stream import default_output, read_stream_output, run_stream
 
 Show = Callable[[Answer, Options], None]
-"""With the options for which that was the answer: ``now`` is when it was given."""
+"""Takes the answer and its options: ``now`` is when it was computed."""
 
 
 @contextmanager
 def stream_folder(request: Request, job: Job) -> Iterator[Path]:
-    """Where the stream writes, its checkpoint too: ``out``, else a folder that is gone afterwards. OSError.
+    """The stream's output folder, with its checkpoint: ``out``, else a temporary one. Raises OSError.
 
-    The latter is of this machine for local Spark; executors on the cluster's nodes share nothing but the storage.
+    A temporary one is on this machine for local Spark; executors on the cluster's nodes share nothing but the storage.
     """
     if request.out is not None:
         yield request.out.absolute()
@@ -39,8 +39,8 @@ def show_stream(
 ) -> None:
     """Show the answer after each trigger with rows; with ``once`` at the end, with ``out`` then or never.
 
-    Without ``once`` it ends with an exception: KeyboardInterrupt, SystemExit. ``step`` is told what is done now.
-    JobFailed, StreamRefused, TableDamaged, OSError.
+    Without ``once`` it ends with an exception: KeyboardInterrupt, SystemExit. ``step`` is called with what is being
+    done. Raises JobFailed, StreamRefused, TableDamaged, OSError.
     """
 
     def answered() -> None:
@@ -48,7 +48,7 @@ def show_stream(
         with spark_errors_in_one_line(job.name):
             tables = read_stream_output(session, request.storage, job.name, options, output=folder)
         show(answer_of(job, session, request.storage, options, tables=tables), options)
-        session.catalog.clearCache()  # jobs leave what they persist to the session's end, which is not near
+        session.catalog.clearCache()  # jobs keep what they persist until the session ends, which is not soon
 
     asked_meanwhile = request.out is None and not request.once
     step(f"{job.name}: {_what_is_done(request, folder)}")
@@ -67,4 +67,4 @@ def _what_is_done(request: Request, folder: Path) -> str:
 
 
 def _nothing() -> None:
-    """On rows that nobody wants to see now."""
+    """Called on rows if no answer is shown meanwhile."""

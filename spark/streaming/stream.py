@@ -1,7 +1,7 @@
-"""Starting and reading a job's stream.
+"""Starts and reads a job's stream.
 
-A stream that is started for the first time begins with the files that the actors wrote and that are still there; hours
-that were merged before are not whole in its output.
+A stream that is started for the first time begins with the files that the actors wrote and that still exist; hours
+that were merged before are incomplete in its output.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def run_stream(
     once: bool = False,
     on_rows: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run a job's stream, with ``once`` to the end of what is there now, else until something is raised in here.
+    """Run a job's stream: with ``once`` to the end of the current rows, else until an exception is raised in here.
 
     ``output`` is ``<storage>/metrics/_streams/<job>`` if None, ``checkpoint`` a folder in it. ``on_rows`` is called in
-    this thread after rows were kept, once for what comes within a moment; what it raises ends the stream. Killed at any
-    point, the next run goes on with each row counted once.
+    this thread after rows were stored, once for all that arrive within a moment; an exception from it ends the stream.
+    If killed at any point, the next run continues with each row counted once.
 
     KeyError for an unknown job; StreamRefused for one without a stream, a checkpoint of another stream, a second
     driver, or rows that would be missed; TableDamaged; StreamingQueryException; OSError.
@@ -75,10 +75,10 @@ def run_stream(
 def read_stream_output(
     session: SparkSession, storage: Path, job_name: str, options: Options, *, output: Path | None = None
 ) -> Mapping[str, DataFrame]:
-    """The job's tables for its ``sections``: those that its stream folds from its output, the others as they are.
+    """The job's tables for its ``sections``: streamed ones from the stream's output, the others directly.
 
-    What is folded to steps of time is cut to ``options`` by whole steps. StreamRefused if there is no output, or none
-    as fine as is asked.
+    Tables folded to steps of time are limited to ``options`` by whole steps. StreamRefused if there is no output, or
+    if its steps do not fit the requested ones.
     """
     job = JOBS[job_name]
     streamed = _streamed(job)
@@ -106,22 +106,22 @@ def read_stream_output(
 def stream_sections(
     session: SparkSession, storage: Path, job_name: str, options: Options, *, output: Path | None = None
 ) -> Sequence[Section]:
-    """The job's answer out of its stream's output. StreamRefused."""
+    """The job's answer from its stream's output. Raises StreamRefused."""
     tables = read_stream_output(session, storage, job_name, options, output=output)
     return JOBS[job_name].sections(tables, options)
 
 
 def default_output(storage: Path, job_name: str) -> Path:
-    """Where a job's stream writes if nothing is said."""
+    """The default output folder of a job's stream."""
     return storage / "metrics" / "_streams" / job_name
 
 
 @dataclass(slots=True)
 class _Keeping:
-    """What queries keep, in threads of their own, and why one could not: Spark has only the text of that."""
+    """What queries store, in threads of their own, and the exception if one failed: Spark has only its text."""
 
     rows: threading.Event = field(default_factory=threading.Event)
-    """Set when some were kept."""
+    """Set when some were stored."""
     failure: Exception | None = None
 
     def into(self, folders: BatchFolders) -> Callable[[DataFrame, int], None]:
@@ -144,7 +144,7 @@ def _start(rows: DataFrame, folders: BatchFolders, checkpoint: Path, once: bool,
 
 
 def _await(queries: Sequence[StreamingQuery], kept: threading.Event, on_rows: Callable[[], None]) -> None:
-    """Until all have ended, one has failed, or a signal came."""
+    """Wait until all have ended, one has failed, or a signal was received."""
     running, untold = list(queries), False
     while running:
         running = [query for query in running if not query.awaitTermination(_POLL_S)]
@@ -159,7 +159,7 @@ def _await(queries: Sequence[StreamingQuery], kept: threading.Event, on_rows: Ca
 
 def _stop(queries: Sequence[StreamingQuery]) -> None:
     for query in queries:
-        with suppress(PySparkException, Py4JError, OSError):  # it has failed, or the JVM is gone
+        with suppress(PySparkException, Py4JError, OSError):  # it has failed, or the JVM has ended
             query.stop()
 
 

@@ -1,1 +1,1 @@
-"""What several jobs look up."""
+"""Helpers that several jobs use."""

@@ -1,8 +1,8 @@
-"""Steps of time, as columns: steps of so many seconds, and the hours and days of a time zone.
+"""Steps of time, as columns: steps of a number of seconds, and the hours and days of a time zone.
 
-A local day has 23 or 25 hours when the clocks change, and the hour that comes twice is two hours: what is counted
-is elapsed time, never the wall clock. Nothing here depends on the session's time zone but :func:`local_label`,
-which wants it to be UTC as :mod:`muster.spark.session` sets it.
+A local day has 23 or 25 hours when the clocks change, and a repeated hour is two hours: elapsed time is counted, never
+the wall clock. Nothing here depends on the session's time zone except :func:`local_label`, which requires it to be UTC
+as :mod:`muster.spark.session` sets it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Step:
 
 
 def step_of(moment: Column, seconds: int) -> Step:
-    """The step of ``seconds`` that ``moment`` is in, counted from the epoch. ValueError for less than 1 s."""
+    """The step of ``seconds`` that contains ``moment``, counted from the epoch. ValueError for less than 1 s."""
     if seconds < 1:
         raise ValueError("a bucket has at least one second")
     start = F.floor(F.unix_timestamp(moment) / seconds) * seconds
@@ -37,7 +37,7 @@ def step_of(moment: Column, seconds: int) -> Step:
 
 
 def local_step_of(moment: Column, unit: Unit, timezone: str) -> Step:
-    """The hour or day of ``timezone`` (IANA name) that ``moment`` is in.
+    """The hour or day of ``timezone`` (IANA name) that contains ``moment``.
 
     A day begins at the first moment of its date, which is 01:00 where the clocks skip midnight.
     """
@@ -54,7 +54,7 @@ def local_step_of(moment: Column, unit: Unit, timezone: str) -> Step:
 
 
 def local_label(moment: Column, timezone: str) -> Column:
-    """``2026-10-25 02:00 +01:00``: as a clock in ``timezone`` shows it, with the offset that tells the hours apart."""
+    """``2026-10-25 02:00 +01:00``: as a clock in ``timezone`` shows it, with the offset that makes the hour unique."""
     local = F.from_utc_timestamp(moment, timezone)
     offset_s = F.unix_timestamp(local) - F.unix_timestamp(moment)
     sign = F.when(offset_s < 0, "-").otherwise("+")

@@ -1,8 +1,7 @@
-"""How groups that have no members any more came to have none, from ``group_events``.
+"""How groups without members lost them, from ``group_events``.
 
-A group whose members have all asked to leave (LeaveGroup, which a consumer's ``close`` sends) was ended by somebody;
-one whose sessions expired was not. Static members do not send LeaveGroup when they close, so theirs expire in either
-case.
+A group whose members have all left (LeaveGroup, which a consumer's ``close`` sends) was ended on purpose; one whose
+sessions expired was not. Static members do not send LeaveGroup when they close, so theirs expire in either case.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ _WITH_MEMBERS = ("assignment", "restored")
 
 
 def departures(group_events: DataFrame) -> DataFrame:
-    """group, gone_ms (when its last member went), in_order (all members since its last assignment left), removal (why
-    the last of those that did not leave was removed; null: all left); groups that have members are not here.
+    """group, gone_ms (when its last member left or was removed), in_order (all members since its last assignment left),
+    removal (why the last of those that did not leave was removed; null: all left); only groups without members.
 
-    Somebody who was removed before the last assignment does not count: the others had its partitions since.
+    A member that was removed before the last assignment does not count: the others have had its partitions since.
     """
     event, moment = F.col("event"), F.struct("epoch", "number")
     went = event.isin(_LEFT, _REMOVED)

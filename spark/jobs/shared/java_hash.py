@@ -21,9 +21,9 @@ def java_string_hash(text: Column) -> Column:
 
 
 def partition_for(group: Column, partitions: int) -> Column:
-    """The partition of ``__consumer_offsets``, of so many, that owns the group, as int. ValueError for less than 1."""
+    """The partition of ``__consumer_offsets`` that owns the group, as int. ValueError for fewer than 1 partition."""
     if partitions < 1:
         raise ValueError(f"a topic has at least one partition, not {partitions}")
     value = java_string_hash(group)
-    absolute = F.when(value == -_INT_MAX - 1, F.lit(0)).otherwise(F.abs(value))  # as Utils.abs of Kafka
+    absolute = F.when(value == -_INT_MAX - 1, F.lit(0)).otherwise(F.abs(value))  # as Kafka's Utils.abs
     return (absolute % partitions).cast("int")

@@ -1,13 +1,13 @@
-"""Where a log's end stood at a moment, and when it passed an offset: questions to the table ``end_offsets``.
+"""Where a log's end was at a moment, and when it passed an offset, from the table ``end_offsets``.
 
-The table is thinned: a row says where the log stood at ``ts``, and there is none while it does not move. What lies
-between two rows was appended within the flush window before the later one (``metrics.end.offsets.flush.ms``), the last
-of it at ``last_append``. Both answers interpolate linearly within that window and nowhere else, so they are wrong by at
-most its length: :func:`append_times` gives the bound for each.
+The table is thinned: a row gives the log's state at ``ts``, and there is none while it does not change. Records between
+two rows were appended within the flush window before the later one (``metrics.end.offsets.flush.ms``), the last of them
+at ``last_append``. Both functions interpolate linearly within that window and nowhere else, so the error is at most its
+length: :func:`append_times` returns the bound for each.
 
-A row is sought by one sort of both sides and window functions over it (an as-of join), never by a join on a range.
-The end after a row is what the end before it names as its next: a frame that reaches to the end of the partition
-(``UNBOUNDED FOLLOWING``) would do as well, but Spark goes through it anew for each row, which takes quadratic time.
+Rows are found by one sort of both sides and window functions over it (an as-of join), never by a join on a range. The
+end after a row is taken from the end before it, which names its next: a frame that reaches to the end of the partition
+(``UNBOUNDED FOLLOWING``) would work, too, but Spark evaluates it again for each row, which takes quadratic time.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 LATE_ROUNDS = 2
-"""A round of the log actor that comes late covers more than its flush window: as long as this many are believed."""
+"""A late round of the log actor covers more than its flush window: at most this many are assumed."""
 CLOCK_SKEW_MS = 5_000
-"""How far the clocks of two owners of a partition are believed to be apart."""
+"""The largest assumed difference between the clocks of two owners of a partition."""
 
 _LOG = ["topic", "partition"]
 _PASSED = ("at_ms", "log_end", "from_ms", "to_ms", "exact", "life")
@@ -26,15 +26,15 @@ _END = (*_PASSED, "number", "next")
 
 
 def log_ends(end_offsets: DataFrame, *, flush_ms: int) -> DataFrame:
-    """topic, partition, at_ms, log_start, log_end, from_ms, to_ms, exact, life, number, next: a row per row of the
+    """topic, partition, at_ms, log_start, log_end, from_ms, to_ms, exact, life, number, next: one row per row of the
     table.
 
-    ``to_ms``: when the last record before ``log_end`` was appended, at the latest (``exact``: just then). What was
-    appended since the row before came after ``from_ms``, which is null in the first row: nobody knows how old its
-    records are. ``life`` counts how often the topic was deleted and created again, which shows as a log end that
-    falls. ``number`` counts the log's rows, in order; ``next`` is its next row, as a struct: null after the last one.
+    ``to_ms``: when the last record before ``log_end`` was appended, at the latest (``exact``: exactly then). What was
+    appended since the previous row came after ``from_ms``, which is null in the first row: the age of its records is
+    unknown. ``life`` counts how often the topic was deleted and created again, which shows as a log end that
+    decreases. ``number`` counts the log's rows, in order; ``next`` is its next row, as a struct: null after the last.
 
-    A row of an earlier leader epoch shortly after one of a later epoch was written by a clock ahead; it is left out.
+    A row of an earlier leader epoch shortly after one of a later epoch was written by a fast clock; it is left out.
     """
     rows = end_offsets.select(
         *_LOG,
@@ -75,10 +75,10 @@ def newest(ends: DataFrame) -> DataFrame:
 
 
 def with_log_end_at(rows: DataFrame, ends: DataFrame, moment_ms: str) -> DataFrame:
-    """``rows`` (topic, partition, ...) and ``log_end_then``: where the log's end stood at that column's moment.
+    """``rows`` (topic, partition, ...) with ``log_end_then``: the log's end at the moment in that column.
 
-    Null if that is before the log's first row, unless nothing was appended in between. After the last row it stands
-    where that one says.
+    Null if that is before the log's first row, unless nothing was appended in between. After the last row it is the
+    last known one.
     """
     placed = _between(_beside(rows, ends, key=F.col(moment_ms), end_key=F.col("at_ms")), _LOG)
     share = (F.col("key") - F.col("after.from_ms")) / (F.col("after.to_ms") - F.col("after.from_ms"))
@@ -93,11 +93,11 @@ def with_log_end_at(rows: DataFrame, ends: DataFrame, moment_ms: str) -> DataFra
 
 
 def append_times(rows: DataFrame, ends: DataFrame, offset: str) -> DataFrame:
-    """``rows`` (topic, partition, life, ...) and when the record at that column's offset was appended.
+    """``rows`` (topic, partition, life, ...) with the time when the record at the offset in that column was appended.
 
-    ``appended_ms`` is null if the log's end has not passed the offset. It is off by at most ``appended_error_ms``,
-    which is null if the log had passed the offset in its first row already: then it was appended at ``appended_ms``
-    or before. Only logs of the same ``life`` are asked.
+    ``appended_ms`` is null if the log's end has not passed the offset. Its error is at most ``appended_error_ms``,
+    which is null if the log had already passed the offset in its first row: then it was appended at ``appended_ms`` or
+    before. Only logs of the same ``life`` are considered.
     """
     keys = [*_LOG, "life"]
     placed = _between(_beside(rows, ends, key=F.col(offset), end_key=F.col("log_end"), keys=keys), keys)
@@ -123,7 +123,7 @@ def _beside(
     end_key: Column,
     keys: list[str] = _LOG,
 ) -> DataFrame:
-    """Both in one frame: ``keys``, key, side (ends come first where keys are equal), row or end (a struct)."""
+    """Both in one frame: ``keys``, key, side (ends come first if keys are equal), row or end (a struct)."""
     end = F.struct(*_END)
     questions = rows.select(
         *keys,
@@ -144,7 +144,7 @@ def _beside(
 
 
 def _between(both: DataFrame, keys: list[str]) -> DataFrame:
-    """row, key, before (the nearest end before the row, or beside it), after (the nearest one after it)."""
+    """row, key, before (the nearest end before or at the row), after (the nearest one after it)."""
     order = Window.partitionBy(*keys).orderBy("key", "side", "end.number")
     so_far, all_of_them = (order.rowsBetween(Window.unboundedPreceding, to) for to in (0, Window.unboundedFollowing))
     seen = both.select(

@@ -1,8 +1,8 @@
-"""Who came to a group and went, again and again: from ``group_events``, or ``rebalances`` where those have no row.
+"""Members that join and leave a group repeatedly: from ``group_events``, or ``rebalances`` if a group has no row there.
 
-Member ids change whenever a dynamic member comes back, so a *client* is what stays: its ``group.instance.id`` if it
-has one, else client id and host. Several consumers of one host with one client id are one client with ``instances``;
-what is asked of one is then asked for each.
+Member ids change whenever a dynamic member rejoins, so a *client* is what persists: its ``group.instance.id`` if it has
+one, else client id and host. Several consumers of one host with one client id are one client with ``instances``;
+thresholds then apply to each instance.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from muster.actors.group.events import Removal
 
 CLIENT = ["group", "group_instance_id", "client_id", "host"]
 LEFT = "left"
-"""Why a member went, if it asked to; else a value of :class:`muster.actors.group.events.Removal`."""
+"""Why a member left, if it sent LeaveGroup; otherwise a value of :class:`muster.actors.group.events.Removal`."""
 REPLACED = "replaced"
-"""A static member came back under a new member id: nobody waited for it."""
+"""A static member rejoined under a new member id: no member waited for it."""
 
 _MS_PER_MINUTE = 60_000
 _WHO = ["group", "member_id", "client_id", "host", "group_instance_id"]
@@ -26,12 +26,12 @@ _WHO = ["group", "member_id", "client_id", "host", "group_instance_id"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlapRules:
-    """A client flaps if it comes back ``returns`` times, per instance, within ``within_minutes``."""
+    """A client flaps if it returns ``returns`` times, per instance, within ``within_minutes``."""
 
     returns: int = 3
     within_minutes: int = 60
     rejoin_seconds: int = 300
-    """It has come back if it joins within so long of its going."""
+    """A client has returned if it joins within this time of its departure."""
 
 
 FLAP_RULES = FlapRules()
@@ -40,9 +40,9 @@ FLAP_RULES = FlapRules()
 def comings_and_goings(rebalances: DataFrame, group_events: DataFrame) -> DataFrame:
     """group, member_id, client_id, host, group_instance_id, at_ms, number (order within a ms), change, why, reason.
 
-    ``change``: 1 came, -1 went, 0 a static member was replaced. ``why`` it went: :data:`LEFT`, :data:`REPLACED` or a
-    Removal; ``reason``: the member's own (KIP-800). Of groups without any row in ``group_events`` all this is from
-    ``rebalances``: at most 50 members of each, at the time when it began.
+    ``change``: 1 joined, -1 left or removed, 0 a static member was replaced. ``why`` it left: :data:`LEFT`,
+    :data:`REPLACED` or a Removal; ``reason``: the member's own (KIP-800). For groups without any row in
+    ``group_events``, all this is from ``rebalances``: at most 50 members of each, at the time when it began.
     """
     event = F.col("event")
     change = (
@@ -70,11 +70,11 @@ def comings_and_goings(rebalances: DataFrame, group_events: DataFrame) -> DataFr
 
 
 def returns(changes: DataFrame, *, rejoin_seconds: int) -> DataFrame:
-    """Each coming (or replacement) of a client that had gone: ``changes`` with ``away_ms``, and ``why`` and ``reason``
-    of the last going before it, and ``instances``: how many members it was at once, at the most.
+    """Each join (or replacement) of a client that had left: ``changes`` with ``away_ms``, and ``why`` and ``reason``
+    of the last departure before it, and ``instances``: the maximum number of members that it had at once.
 
-    Not those that were away for longer than ``rejoin_seconds``. A coming brings one back, so a client that starts
-    more instances than have gone has not come back with them. A replaced static member was not away: 0.
+    Without absences longer than ``rejoin_seconds``. One join returns one member, so for a client that starts more
+    instances than have left, the others are no returns. The absence of a replaced static member is 0.
     """
     order = Window.partitionBy(*CLIENT).orderBy("at_ms", "number")
     so_far, before = (order.rowsBetween(Window.unboundedPreceding, to) for to in (0, -1))
@@ -109,7 +109,7 @@ def returns(changes: DataFrame, *, rejoin_seconds: int) -> DataFrame:
 
 
 def flapping(returned: DataFrame, *, rules: FlapRules = FLAP_RULES) -> DataFrame:
-    """Clients that flap, of :func:`returns`: group, group_instance_id, client_id, host, instances, returns,
+    """Clients that flap, from :func:`returns`: group, group_instance_id, client_id, host, instances, returns,
     most_returns (within ``within_minutes``), left, expired, member_ids, away_median_seconds, first, last; most first.
     """
     expired = F.col("why") == Removal.SESSION_EXPIRED.value
@@ -133,9 +133,9 @@ def flapping(returned: DataFrame, *, rules: FlapRules = FLAP_RULES) -> DataFrame
 
 
 def _with_dense(returned: DataFrame, within_ms: int) -> DataFrame:
-    """With ``dense``: how often the client came back within the time before, this one included.
+    """Add ``dense``: how often the client returned within the time before, this one included.
 
-    Counted up where one comes and down where its time is over: a frame that slides is counted anew for each row.
+    Counted up at each return and down when its time is over: a sliding frame would be evaluated again for each row.
     """
     over = returned.select(*CLIENT, (F.col("at_ms") + within_ms + 1).alias("at_ms"), F.lit(-1).alias("step"))
     both = returned.withColumn("step", F.lit(1)).unionByName(over, allowMissingColumns=True)

@@ -1,4 +1,4 @@
-"""Runs of offsets: intervals of samples put together where they touch or overlap.
+"""Runs of offsets: intervals of samples merged where they touch or overlap.
 
 Source of the interval union: the sweep by start of any text on interval scheduling; here as window functions.
 """
@@ -14,10 +14,10 @@ _NUMBER = "run_number"
 
 
 def merged_runs(rows: DataFrame, keys: Sequence[str], *others: Column) -> DataFrame:
-    """``keys``, first_offset, last_offset and the aggregates ``others``, a row per run of what the rows cover.
+    """``keys``, first_offset, last_offset and the aggregates ``others``, one row per run of what the rows cover.
 
-    No two runs of one key touch, so the sum of their lengths is the number of distinct offsets. Merging what was
-    merged before, in any parts, gives the same, if ``others`` are sums, minima and maxima.
+    No two runs of one key touch, so the sum of their lengths is the number of distinct offsets. Merging previously
+    merged runs, in any parts, gives the same, if ``others`` are sums, minima and maxima.
     """
     ordered = Window.partitionBy(*keys).orderBy("first_offset", "last_offset")
     covered_to = F.max("last_offset").over(ordered.rowsBetween(Window.unboundedPreceding, -1))
@@ -30,5 +30,5 @@ def merged_runs(rows: DataFrame, keys: Sequence[str], *others: Column) -> DataFr
 
 
 def length() -> Column:
-    """Offsets of a run."""
+    """The number of offsets of a run."""
     return F.col("last_offset") - F.col("first_offset") + 1

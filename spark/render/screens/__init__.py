@@ -1,4 +1,4 @@
-"""The questions of the page, a module each, in the order in which an operator asks them."""
+"""The questions of the page, one module each, in the order in which an operator asks them."""
 
 from __future__ import annotations
 

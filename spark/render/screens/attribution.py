@@ -9,7 +9,7 @@ from muster.spark.jobs.attribution_holes import INTERNAL
 from muster.spark.render.screens.screen import Lead, Level, Question, Row, Screen, rows_of
 
 TOLERABLE_SHARE = 0.01
-"""Of the bytes whose group could not be told, before somebody should look."""
+"""The share of bytes with an unknown group above which an operator should investigate."""
 
 _HAS_GROUP = "has a group"
 _MEANS = {

@@ -24,7 +24,7 @@ from muster.spark.units import lasting
 
 _BAD = (REWIND, STALLED, STOPPED)
 _BEHIND_S = RULES.recent_ms / 1000
-"""Of a group that keeps up, the lag comes and goes, and is younger than that."""
+"""The lag of a group that keeps up varies, and is younger than this."""
 _COLUMNS = (
     Lead(name="group", label="group"),
     Lead(name="verdict", label="verdict"),
@@ -85,7 +85,7 @@ def _more(lost: Sequence[Row], ended: Sequence[Row]) -> list[str]:
 
 
 def _standing(row: Row) -> str:
-    """Its lag is not known where no row of the log's end came yet."""
+    """Its lag is unknown if there is no row of the log's end yet."""
     told = [row["verdict"]] if row["verdict"] in _BAD else []
     if row["lag_messages"] is not None:
         told.append(f"{row['lag_messages']:,} behind")
@@ -97,7 +97,7 @@ def _gets(verb: str, rows: Sequence[Row]) -> str:
 
 
 def _falls_behind(row: Row) -> bool:
-    """By Burrow's rules, or because it is late and more is produced than it consumes."""
+    """By Burrow's rules, or because it is late and produces faster than it consumes."""
     if row["verdict"] == WARNING:
         return True
     return row["verdict"] == OK and (row["lag_seconds"] or 0) >= _BEHIND_S and _is_slower(row)

@@ -34,7 +34,7 @@ def _screen(answer: Answer) -> Screen:
 
 
 def _row(row: Row) -> Row:
-    """Bytes have another unit than members."""
+    """Bytes and members have different units."""
     return {
         **row,
         "load": row["load"].replace("_", " "),

@@ -1,4 +1,4 @@
-"""What the page says first of a job: a question, its answer in a sentence or two, and the rows that decide it. Pure."""
+"""The top of a job's page: a question, its answer in a sentence or two, and the rows that decide it. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from muster.spark.answer import Answer
 Row = Mapping[str, Any]
 
 MOST = 3
-"""Of one kind in a sentence; the tables have the others."""
+"""The limit on items of one kind in a sentence; the tables have the others."""
 _MAX_NAME, _END = 48, 12
-"""In a sentence; the tables have it whole."""
+"""In a sentence; the tables have the whole name."""
 
 
 class Level(StrEnum):
-    """What a reader has to do."""
+    """What a reader must do."""
 
     ACT = "act"
     LOOK = "look"
@@ -32,14 +32,14 @@ class Lead:
     """A column of a screen's table."""
 
     name: str
-    """In the rows; what it ends with is the unit."""
+    """The column in the rows; its suffix is the unit."""
     label: str
     minor: bool = False
-    """Left out where the page is narrow."""
+    """Left out on a narrow page."""
     is_right: bool = False
-    """Set as numbers are, also where words stand for them."""
+    """Right-aligned as numbers are, even if words replace them."""
     is_text: bool = False
-    """A sentence, which may be broken over lines."""
+    """A sentence, which may wrap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Screen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Of a job; how its answer becomes a screen."""
+    """The question of a job, and how its answer becomes a screen."""
 
     job: str
     short: str
@@ -68,7 +68,7 @@ class Question:
 
 
 def rows_of(answer: Answer, name: str) -> list[Row]:
-    """Of the section of that name; none if the answer has no such section."""
+    """The rows of the section with that name; none if the answer has no such section."""
     return list(_of_section(answer, name))
 
 
@@ -80,12 +80,12 @@ def _of_section(answer: Answer, name: str) -> Iterator[Row]:
 
 
 def is_cut(answer: Answer, name: str) -> bool:
-    """The section has more rows than the answer."""
+    """Whether the section has more rows than the answer."""
     return any(section.cut for section in answer.sections if section.name == name)
 
 
 def named(text: str) -> str:
-    """In a sentence: not too long, and set apart from it where it may be written from right to left."""
+    """The name for use in a sentence: shortened, and isolated from it if it may be written from right to left."""
     shown = printable(text)
     if len(shown) > _MAX_NAME:
         shown = f"{shown[: _MAX_NAME - _END - 1]}\N{HORIZONTAL ELLIPSIS}{shown[-_END:]}"
