@@ -85,7 +85,7 @@ def stream_table(spark: SparkSession, storage: Path, name: str) -> DataFrame:
 
 
 def damage_in(error: BaseException) -> TableDamaged | None:
-    """The file of a table that an error of Spark while reading is about; None if it is about none."""
+    """The damage to a table's file that an error of Spark while reading shows; None if it shows none."""
     text = str(error)
     found = _FILE.search(text)
     if found is None:
@@ -123,7 +123,7 @@ def _paths(hour: Hour, held: Listing, name: str) -> list[str]:
 
 
 def _what_counts(found: Sequence[tuple[Hour, Listing]]) -> list[tuple[Path, list[str], Listing]]:
-    """For hours with more than files as their writers made them; such files may be added at any time."""
+    """What counts in hours with more than files as their writers made them; such files may be added at any time."""
     merged = ((hour.path, [name for name in held.live if name.startswith(MERGED)], held) for hour, held in found)
     return [
         (path, names, replace(held, live=())) for path, names, held in merged if names or held != Listing(held.live)

@@ -34,7 +34,7 @@ SECURITY_DISABLED = {"error_code": ErrorCode.security_disabled, "error_message":
 """The response of a Kafka broker without an authorizer to requests that change ACLs."""
 
 _TRUE = (ErrorCode.none, ErrorCode.topic_already_exists)
-"""Outcomes that state the actual state of a topic."""
+"""Outcomes that show the state of a topic."""
 
 _NOT_ASKED = -(2**31)
 

@@ -56,7 +56,7 @@ batches). The last three count whole batches, as sent."""
 
 
 class End(NamedTuple):
-    """The next offset that a client of a group would have been sent of a partition before the gateway restarted."""
+    """How far a client of a group had been sent a partition before the gateway restarted: the next offset."""
 
     group: str
     member_id: str | None
@@ -296,7 +296,7 @@ class Account(Generic[T]):
             self.on_begun()
 
     def fetching_again(self, fetches: Fetches, now_ms: int) -> None:
-        """Record a Fetch that names the same as the previous one of that connection and client id (``current``)."""
+        """Record a Fetch of the same partitions as the previous one of that connection and client id (``current``)."""
         fetches.before_last_ms, fetches.last_active_ms = fetches.last_active_ms, now_ms
         self._fetchers.tick(now_ms)
 

@@ -4,8 +4,7 @@ A client belongs to one group, and does not change it on a live connection. So e
 that the connection fetches for that client id, and for good, until a rival appears that the evidence may have fitted
 all along, or the group turns out not to own what is fetched for it.
 
-Besides what they own and the offsets at which they were to begin, groups differ in when they could fetch
-(``Slot.absent``):
+Besides what they own and the offsets that they received, groups differ in when they could fetch (``Slot.absent``):
 
 * a connection that was opened after a member had left is not that member's;
 * one that began to fetch a partition before a group owned it is not that group's;
@@ -192,7 +191,7 @@ class Identities:
                     other.not_of.add(group)
 
     def _by_session(self, fetches: Fetches) -> Identity | None:
-        """The only group that owns all that is fetched."""
+        """The identity if all that is fetched belongs to one group and to no other."""
         settled_ms = max(self._fetchers.now_ms - SETTLED_MS, self._table.heard_ms)
         seen = fetches.observations(begun_by_ms=settled_ms)
         fitting = self._fitting(fetches, seen)
@@ -202,7 +201,7 @@ class Identities:
         return Identity(min(options), Evidence.SESSION, tuple(seen), frozenset(fitting - options))
 
     def _by_offsets(self, fetches: Fetches) -> Identity | None:
-        """It began at offsets that clients of one group received, and of no other; no other connection began there."""
+        """The identity if it alone began at offsets that clients of one group received, and of no other group."""
         seen = fetches.observations()
         fitting = self._fitting(fetches, seen)
         options = fitting - self._absent(fetches, fitting, seen)

@@ -14,7 +14,7 @@ from muster.placement.mapping.registration import Position
 POSITION_MS = 60_000
 """The longest time between receiving a committed offset and beginning to fetch there."""
 _MAX_PER_PARTITION = 64
-"""The most times that one partition's offsets are kept for the members of a group within POSITION_MS."""
+"""The most offsets of one partition that are kept for members of a group within POSITION_MS."""
 
 
 class _Told(NamedTuple):

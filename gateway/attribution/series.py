@@ -105,7 +105,7 @@ class SeriesBook:
 
     @property
     def folded(self) -> int:
-        """The number of group series that the limit excludes, as far as they were counted (once as many)."""
+        """The number of group series that the limit excludes; at most ``max_group_series`` are counted."""
         return len(self._folded)
 
     def cell(self, verdict: Verdict, topic: str, partition: int, now_ms: int) -> Cell:

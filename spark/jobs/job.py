@@ -72,7 +72,7 @@ class Plot:
     series: tuple[str, ...] = ()
     """The columns that name a curve or a part; empty: there is only one."""
     absent_is_zero: bool = False
-    """For ``lines``: in a step of ``bucket_seconds`` without a row, ``y`` was 0; otherwise it is a gap."""
+    """For ``lines``: whether ``y`` was 0 in a step of ``bucket_seconds`` without a row; otherwise it is a gap."""
 
 
 @dataclass(frozen=True, slots=True)
