@@ -18,7 +18,7 @@ from muster.gateway.listener.controller import ControllerUnavailable
 
 _REQUEST_TIMEOUT_S = 15.0
 _DRAW_S = 5.0
-"""Short, since a request waits for it."""
+"""A request waits for it."""
 
 
 class RayFaults:

@@ -162,7 +162,7 @@ class Gateway:
             self.account.updates(updates, now_ms())
 
     def _hear(self) -> None:
-        """Report to the account when all that coordinators sent has arrived. Calls meanwhile cause one more round."""
+        """Report to the account up to when it has all that coordinators sent. Calls meanwhile cause one more round."""
         if self._hearing is not None and not self._hearing.done():
             self._hears_again = True
         else:

@@ -2,7 +2,7 @@
 
 HAProxy's specification (proxy-protocol.txt, section 2.2): a binary header before the first byte of the client. TCP
 over IPv4 and IPv6 give the client's address; LOCAL (the balancer's own health check) and UNSPEC leave the
-connection's own; TLVs are skipped. Version 1, which is text, is refused: no balancer supports it alone. Any client
+connection's own; TLVs are skipped. Version 1, which is text, is refused: no balancer supports only that. Any client
 that can connect can claim any address, so such a listener is for the balancers alone.
 """
 
@@ -25,7 +25,7 @@ _ADDRESSES = {_TCP4: struct.Struct("!4s4sHH"), _TCP6: struct.Struct("!16s16sHH")
 
 
 class BadHeader(ValueError):
-    """The input is no header, or not an understood one; the specification requires the connection to be dropped."""
+    """The input is no header, or one that is not understood; the specification says to drop the connection."""
 
 
 class Source(NamedTuple):
