@@ -15,87 +15,60 @@ import pytest
 from tests.house.test_layers import ROOT
 
 _NOT_YET = """
-    actors/audit/__init__.py actors/audit/auditor.py actors/audit/books.py actors/audit/outbox.py
-    actors/audit/over_ray.py actors/audit/sends.py actors/audit/series.py actors/controller/__init__.py
-    actors/controller/actor.py actors/controller/faults_over_ray.py actors/controller/history.py
-    actors/controller/lifecycle.py actors/controller/liveness.py actors/controller/nodes.py
-    actors/controller/one_per_node.py actors/controller/standbys.py actors/controller/supervisor.py
-    actors/controller/topics.py actors/controller/view_feed.py actors/faults/control.py actors/faults/history.py
-    actors/faults/holder.py actors/faults/matching.py actors/faults/model.py actors/faults/plan.py
-    actors/faults/registry.py actors/group/apis/admin.py actors/group/apis/join.py actors/group/apis/sync.py
-    actors/group/codec/adapters.py actors/group/codec/primitives.py actors/group/config.py actors/group/events.py
-    actors/group/expiry.py actors/group/membership.py actors/group/messages.py actors/group/rebalance.py
-    actors/group/registry.py actors/group/state.py actors/group/static.py actors/group/types.py
-    actors/group/watchdog.py actors/log/actor.py actors/log/commit.py actors/log/cumulative_size.py
-    actors/log/fetch.py actors/log/files/append_times.py actors/log/files/directory.py actors/log/files/index.py
-    actors/log/files/loading.py actors/log/files/manifest.py actors/log/files/recovery.py actors/log/files/segment.py
-    actors/log/format/records.py actors/log/history.py actors/log/partition.py actors/log/partitions.py
-    actors/log/progress.py actors/log/reading.py actors/log/server.py actors/log/service.py actors/log/trouble.py
-    actors/log/upkeep/cleaner.py actors/log/upkeep/compaction.py actors/log/upkeep/flushing.py
-    actors/log/upkeep/retention.py actors/log/upkeep/schedule.py actors/log/upkeep/segment_replacement.py
-    actors/offsets/actor.py actors/offsets/held.py actors/offsets/history/journal.py
-    actors/offsets/history/open_windows.py actors/offsets/history/rebalances.py actors/offsets/mapping_writer.py
-    actors/offsets/metrics.py actors/offsets/partition.py actors/offsets/serving.py actors/offsets/standby.py
-    actors/reconciler/actor.py actors/reconciler/history.py actors/reconciler/reconciler.py actors/runtime/actor.py
-    actors/runtime/event_writer.py actors/runtime/follow.py actors/runtime/java.py actors/runtime/zookeeper.py
-    actors/tables/compaction.py actors/tables/folder.py actors/tables/hours.py actors/tables/inspection.py
-    actors/tables/rebalance_entry.py actors/tables/rebalances.py actors/tables/rollup.py
-    actors/tables/schemas/groups.py actors/tables/slots.py actors/tables/spool.py actors/tables/store.py
-    actors/wire/channel.py actors/wire/codec.py actors/wire/envelope.py actors/wire/limited_log.py
-    actors/wire/questions.py actors/wire/server.py benchmarks/attribution/__main__.py benchmarks/attribution/cases.py
+    actors/audit/auditor.py actors/audit/books.py actors/audit/over_ray.py actors/controller/actor.py
+    actors/controller/faults_over_ray.py actors/controller/lifecycle.py actors/controller/liveness.py
+    actors/controller/standbys.py actors/controller/supervisor.py actors/controller/topics.py actors/faults/control.py
+    actors/faults/history.py actors/faults/holder.py actors/faults/model.py actors/faults/plan.py
+    actors/faults/registry.py actors/group/apis/admin.py actors/group/apis/sync.py actors/group/membership.py
+    actors/group/messages.py actors/group/rebalance.py actors/group/registry.py actors/group/watchdog.py
+    actors/log/actor.py actors/log/cumulative_size.py actors/log/fetch.py actors/log/files/loading.py
+    actors/log/format/records.py actors/log/history.py actors/log/progress.py actors/log/server.py actors/log/service.py
+    actors/log/trouble.py actors/offsets/held.py actors/offsets/history/open_windows.py
+    actors/offsets/history/rebalances.py actors/offsets/metrics.py actors/offsets/partition.py actors/offsets/serving.py
+    actors/reconciler/actor.py actors/reconciler/history.py actors/reconciler/reconciler.py actors/runtime/follow.py
+    actors/runtime/java.py actors/runtime/zookeeper.py actors/tables/inspection.py actors/tables/rebalances.py
+    actors/wire/channel.py actors/wire/envelope.py actors/wire/limited_log.py actors/wire/questions.py
+    actors/wire/server.py benchmarks/attribution/__main__.py benchmarks/attribution/cases.py
     benchmarks/attribution/consumer.py benchmarks/attribution/kop.py benchmarks/attribution/muster.py
     benchmarks/attribution/stage.py benchmarks/attribution/truth.py benchmarks/attribution/world.py
     benchmarks/commit_recording.py benchmarks/failover.py benchmarks/fetch_cost.py benchmarks/large.py
     benchmarks/many.py benchmarks/mapping.py benchmarks/members.py benchmarks/memory.py benchmarks/spark/beside.py
     benchmarks/spark/child.py benchmarks/spark/growth.py benchmarks/spark/scale.py benchmarks/table_world.py
-    docs/analytics.md docs/group-coordinator.md examples/demo/checks.py examples/demo/child.py
-    examples/demo/consume_aiokafka.py examples/demo/consume_confluent.py examples/demo/counters.py
-    examples/demo/observer.py examples/demo/producer.py examples/demo/run.py examples/demo/stage.py gateway/actor.py
-    gateway/apis/admin.py gateway/apis/cluster/k03_metadata.py gateway/apis/configs/k32_describe_configs.py
+    docs/group-coordinator.md examples/demo/checks.py examples/demo/child.py examples/demo/consume_aiokafka.py
+    examples/demo/consume_confluent.py examples/demo/counters.py examples/demo/observer.py examples/demo/producer.py
+    examples/demo/run.py examples/demo/stage.py gateway/actor.py gateway/apis/admin.py
+    gateway/apis/cluster/k03_metadata.py gateway/apis/configs/k32_describe_configs.py
     gateway/apis/configs/k74_list_config_resources.py gateway/apis/data/k00_produce.py gateway/apis/data/k01_fetch.py
     gateway/apis/data/k02_list_offsets.py gateway/apis/data/k21_delete_records.py
-    gateway/apis/data/k22_init_producer_id.py gateway/apis/groups/forwarding.py
-    gateway/apis/groups/k08_offset_commit.py gateway/apis/groups/k09_offset_fetch.py
-    gateway/apis/groups/k10_find_coordinator.py gateway/apis/groups/k15_describe_groups.py
-    gateway/apis/groups/k16_list_groups.py gateway/apis/groups/k42_delete_groups.py
-    gateway/apis/groups/k47_offset_delete.py gateway/apis/partition_errors.py gateway/apis/partitions.py
-    gateway/apis/security/k36_sasl_authenticate.py gateway/apis/topics/k19_create_topics.py
+    gateway/apis/data/k22_init_producer_id.py gateway/apis/groups/forwarding.py gateway/apis/groups/k08_offset_commit.py
+    gateway/apis/groups/k09_offset_fetch.py gateway/apis/groups/k10_find_coordinator.py
+    gateway/apis/groups/k15_describe_groups.py gateway/apis/groups/k16_list_groups.py
+    gateway/apis/groups/k42_delete_groups.py gateway/apis/groups/k47_offset_delete.py gateway/apis/partition_errors.py
+    gateway/apis/partitions.py gateway/apis/security/k36_sasl_authenticate.py
     gateway/apis/topics/k37_create_partitions.py gateway/apis/transactions.py gateway/attribution/account.py
-    gateway/attribution/ambiguity.py gateway/attribution/fetchers.py gateway/attribution/identity.py
-    gateway/attribution/matching.py gateway/attribution/non_members.py gateway/attribution/positions.py
-    gateway/attribution/series.py gateway/attribution/slot.py gateway/attribution/table.py
-    gateway/attribution/verdict.py gateway/cli/audit.py gateway/cli/coordinator.py gateway/cli/errors.py
+    gateway/attribution/ambiguity.py gateway/attribution/identity.py gateway/attribution/non_members.py
+    gateway/attribution/positions.py gateway/attribution/table.py gateway/cli/audit.py gateway/cli/coordinator.py
     gateway/cli/fault.py gateway/cli/groups/admin.py gateway/cli/groups/commands.py gateway/cli/groups/describe.py
     gateway/cli/groups/history.py gateway/cli/groups/members.py gateway/cli/groups/offsets.py
-    gateway/cli/groups/reset.py gateway/cli/groups/reset_plan.py gateway/cli/groups/waiting.py gateway/cli/http.py
-    gateway/cli/lifecycle/detach.py gateway/cli/lifecycle/down.py gateway/cli/lifecycle/drain.py
-    gateway/cli/lifecycle/given_ray.py gateway/cli/lifecycle/own_ray.py gateway/cli/lifecycle/ports.py
-    gateway/cli/lifecycle/start.py gateway/cli/lifecycle/up.py gateway/cli/lifecycle/watchdog.py gateway/cli/login.py
-    gateway/cli/mapping.py gateway/cli/mapping_rows.py gateway/cli/output.py gateway/cli/running.py
-    gateway/cli/spark/process.py gateway/cli/storage/shared.py gateway/cli/storage/tables.py gateway/cli/topics.py
-    gateway/cluster.py gateway/faults/controller.py gateway/faults/injection.py gateway/http/audit.py
-    gateway/http/faults.py gateway/http/group_lag.py gateway/http/groups.py gateway/http/lag.py
-    gateway/http/openapi_faults.py gateway/http/server.py gateway/listener/complaints.py
-    gateway/listener/connection.py gateway/listener/controller.py gateway/listener/gateway.py
-    gateway/listener/producer_ids.py gateway/listener/proxy_protocol.py gateway/listener/questions.py
-    gateway/listener/resume.py gateway/listener/upkeep.py gateway/metrics/audit.py gateway/metrics/gateway.py
-    gateway/metrics/groups.py gateway/metrics/kop.py gateway/metrics/reconciler.py gateway/security/credentials.py
-    gateway/security/mechanisms.py gateway/security/session.py placement/configs.py placement/drains.py
-    placement/epochs.py placement/layout.py placement/leaders.py placement/mapping/divergence.py
-    placement/mapping/registration.py placement/mapping/repair.py placement/mapping/writes.py placement/topics.py
-    placement/view.py placement/zookeeper/client.py placement/zookeeper/ephemeral.py placement/zookeeper/mirror.py
-    placement/zookeeper/multi.py placement/zookeeper/outages.py pytest-muster/src/pytest_muster/cluster.py
-    pytest-muster/src/pytest_muster/faults.py pytest-muster/src/pytest_muster/plugin.py spark/answer.py
-    spark/command.py spark/jobs/attribution_drift.py spark/jobs/attribution_holes.py spark/jobs/consumption.py
-    spark/jobs/failover.py spark/jobs/lag.py spark/jobs/lag_verdicts.py spark/jobs/placement.py
-    spark/jobs/placement_what_if.py spark/jobs/reattribution.py spark/jobs/rebalance_advice.py
-    spark/jobs/rebalances.py spark/jobs/shared/departures.py spark/jobs/shared/log_ends.py
-    spark/jobs/shared/membership.py spark/out.py spark/priority.py spark/render/drawing.py spark/render/plots.py
-    spark/render/plotted.py spark/render/report_page.py spark/render/screens/__init__.py
+    gateway/cli/groups/reset.py gateway/cli/groups/waiting.py gateway/cli/http.py gateway/cli/lifecycle/drain.py
+    gateway/cli/lifecycle/given_ray.py gateway/cli/lifecycle/own_ray.py gateway/cli/lifecycle/start.py
+    gateway/cli/login.py gateway/cli/mapping.py gateway/cli/mapping_rows.py gateway/cli/output.py
+    gateway/cli/storage/shared.py gateway/cli/storage/tables.py gateway/cli/topics.py gateway/cluster.py
+    gateway/faults/controller.py gateway/faults/injection.py gateway/http/audit.py gateway/http/faults.py
+    gateway/http/groups.py gateway/http/lag.py gateway/http/openapi_faults.py gateway/http/server.py
+    gateway/listener/connection.py gateway/listener/gateway.py gateway/listener/producer_ids.py
+    gateway/listener/proxy_protocol.py gateway/listener/questions.py gateway/listener/upkeep.py gateway/metrics/audit.py
+    gateway/metrics/groups.py gateway/metrics/reconciler.py gateway/security/mechanisms.py gateway/security/session.py
+    placement/configs.py placement/drains.py placement/epochs.py placement/mapping/repair.py placement/mapping/writes.py
+    placement/topics.py placement/zookeeper/client.py placement/zookeeper/ephemeral.py placement/zookeeper/multi.py
+    placement/zookeeper/outages.py pytest-muster/src/pytest_muster/cluster.py pytest-muster/src/pytest_muster/faults.py
+    pytest-muster/src/pytest_muster/plugin.py spark/answer.py spark/command.py spark/jobs/consumption.py
+    spark/jobs/failover.py spark/jobs/lag.py spark/jobs/placement.py spark/jobs/placement_what_if.py
+    spark/jobs/rebalance_advice.py spark/jobs/rebalances.py spark/jobs/shared/log_ends.py
+    spark/jobs/shared/membership.py spark/render/drawing.py spark/render/report_page.py spark/render/screens/__init__.py
     spark/render/screens/attribution.py spark/render/screens/consumption.py spark/render/screens/failover.py
     spark/render/screens/lag.py spark/render/screens/placement.py spark/render/screens/rebalances.py
-    spark/render/screens/screen.py spark/render/showing.py spark/request.py spark/session.py spark/signals.py
-    spark/sizing.py spark/streaming/__init__.py spark/streaming/showing.py spark/streaming/stream.py
+    spark/render/screens/screen.py spark/render/showing.py spark/request.py spark/session.py spark/streaming/showing.py
     tests/attribution/bench.py tests/attribution/churn.py tests/attribution/kop/counting.py
     tests/attribution/kop/mapping_model.py tests/attribution/kop/rules.py tests/attribution/kop/test_kop_rule.py
     tests/attribution/kop/test_rows_are_told.py tests/attribution/kop/test_rows_identified.py
@@ -138,45 +111,43 @@ _NOT_YET = """
     tests/gateway/apis/test_group_apis.py tests/gateway/apis/test_offset_apis.py
     tests/gateway/apis/test_offset_delete.py tests/gateway/apis/test_producer_ids.py
     tests/gateway/apis/test_transactional_clients.py tests/gateway/balancer.py tests/gateway/config_requests.py
-    tests/gateway/fault_client.py tests/gateway/faults/test_fault_answers.py
-    tests/gateway/faults/test_fault_clients.py tests/gateway/faults/test_faults.py
-    tests/gateway/faults/test_http_faults.py tests/gateway/group_client.py tests/gateway/http/test_http_groups.py
-    tests/gateway/http/test_http_lag.py tests/gateway/listener/test_connection.py
+    tests/gateway/fault_client.py tests/gateway/faults/test_fault_answers.py tests/gateway/faults/test_fault_clients.py
+    tests/gateway/faults/test_faults.py tests/gateway/faults/test_http_faults.py tests/gateway/group_client.py
+    tests/gateway/http/test_http_groups.py tests/gateway/http/test_http_lag.py tests/gateway/listener/test_connection.py
     tests/gateway/listener/test_hung_coordinator.py tests/gateway/listener/test_odd_clients.py
     tests/gateway/listener/test_proxy_clients.py tests/gateway/listener/test_proxy_header.py
     tests/gateway/listener/test_request_order.py tests/gateway/listener/test_sasl.py
-    tests/gateway/listener/test_sasl_clients.py tests/gateway/local_faults.py
-    tests/gateway/metrics/test_conservation.py tests/gateway/metrics/test_fetch_metrics.py
-    tests/gateway/metrics/test_grafana.py tests/gateway/metrics/test_group_metrics.py
-    tests/gateway/metrics/test_group_tables.py tests/gateway/metrics/test_rebalance_history.py
-    tests/gateway/metrics/test_reconciler_metrics.py tests/gateway/serving.py tests/group/driver.py
-    tests/group/test_adapters.py tests/group/test_admin.py tests/group/test_clients_of_members.py
-    tests/group/test_join.py tests/group/test_journal.py tests/group/test_loading.py tests/group/test_offsets.py
-    tests/group/test_rebalance.py tests/group/test_registrations.py tests/group/test_scale.py
-    tests/group/test_static.py tests/group/test_timers.py tests/group/test_watchdog.py
-    tests/house/test_cluster_yaml.py tests/house/test_docs.py tests/house/test_versions.py
+    tests/gateway/listener/test_sasl_clients.py tests/gateway/local_faults.py tests/gateway/metrics/test_conservation.py
+    tests/gateway/metrics/test_fetch_metrics.py tests/gateway/metrics/test_grafana.py
+    tests/gateway/metrics/test_group_metrics.py tests/gateway/metrics/test_group_tables.py
+    tests/gateway/metrics/test_rebalance_history.py tests/gateway/metrics/test_reconciler_metrics.py
+    tests/gateway/serving.py tests/group/driver.py tests/group/test_adapters.py tests/group/test_admin.py
+    tests/group/test_clients_of_members.py tests/group/test_join.py tests/group/test_journal.py
+    tests/group/test_loading.py tests/group/test_offsets.py tests/group/test_rebalance.py
+    tests/group/test_registrations.py tests/group/test_scale.py tests/group/test_static.py tests/group/test_timers.py
+    tests/group/test_watchdog.py tests/house/test_cluster_yaml.py tests/house/test_docs.py tests/house/test_versions.py
     tests/log/files/test_corruption.py tests/log/files/test_disk_trouble.py tests/log/files/test_fencing.py
     tests/log/files/test_index.py tests/log/steps.py tests/log/test_any_history.py tests/log/test_append_times.py
     tests/log/test_commit.py tests/log/test_cumulative_size.py tests/log/test_log_history.py tests/log/test_service.py
     tests/log/upkeep/test_removing.py tests/log/upkeep/test_segment_replacement.py tests/nodes/bench.py
-    tests/nodes/files.py tests/nodes/lone_host.py tests/nodes/raw.py tests/nodes/ray_host.py
-    tests/nodes/test_cut_off.py tests/nodes/test_draining.py tests/nodes/test_private_ray.py
-    tests/nodes/test_ray_up.py tests/nodes/test_two_copies.py tests/nodes/work.py tests/offsets/test_group_counts.py
-    tests/offsets/test_offsets_shell.py tests/offsets/test_rebalance_history.py
-    tests/placement/test_controller_epoch.py tests/placement/test_leaders.py tests/placement/test_mapping_nodes.py
-    tests/placement/test_mirror.py tests/placement/test_repair.py tests/placement/test_repair_history.py
-    tests/placement/test_topic_registry.py tests/placement/test_view.py tests/placement/test_zookeeper_client.py
-    tests/placement/test_zookeeper_outages.py tests/plugin/test_pytest_muster.py tests/plugin/test_pytest_plugin.py
-    tests/reconciler/test_mapping_repair.py tests/reconciler/test_reconciler.py tests/reconciler/test_repair_rows.py
-    tests/recording/test_commit_window.py tests/recording/test_group_events.py tests/recording/test_group_history.py
-    tests/recording/test_registrations.py tests/restart/test_restart.py tests/restart/test_secured.py
-    tests/restart/test_zookeeper_outage.py tests/runtime/test_bound.py tests/runtime/test_limited_log.py
-    tests/runtime/test_without_hypothesis.py tests/runtime/test_zookeeper.py tests/scenarios/core_world.py
-    tests/scenarios/language.py tests/scenarios/play.py tests/scenarios/socket_world.py
-    tests/scenarios/state_tables.py tests/scenarios/suites.py tests/scenarios/test_kafka_scenarios.py
-    tests/simulation/actor.py tests/simulation/brief.py tests/simulation/client.py tests/simulation/consumer.py
-    tests/simulation/ledger.py tests/simulation/log.py tests/simulation/network.py tests/simulation/offsets_ledger.py
-    tests/simulation/planted/mutants.py tests/simulation/rules/about_answers.py tests/simulation/rules/about_groups.py
+    tests/nodes/files.py tests/nodes/lone_host.py tests/nodes/raw.py tests/nodes/ray_host.py tests/nodes/test_cut_off.py
+    tests/nodes/test_draining.py tests/nodes/test_private_ray.py tests/nodes/test_ray_up.py
+    tests/nodes/test_two_copies.py tests/nodes/work.py tests/offsets/test_group_counts.py
+    tests/offsets/test_offsets_shell.py tests/offsets/test_rebalance_history.py tests/placement/test_controller_epoch.py
+    tests/placement/test_leaders.py tests/placement/test_mapping_nodes.py tests/placement/test_mirror.py
+    tests/placement/test_repair.py tests/placement/test_repair_history.py tests/placement/test_topic_registry.py
+    tests/placement/test_view.py tests/placement/test_zookeeper_client.py tests/placement/test_zookeeper_outages.py
+    tests/plugin/test_pytest_muster.py tests/plugin/test_pytest_plugin.py tests/reconciler/test_mapping_repair.py
+    tests/reconciler/test_reconciler.py tests/reconciler/test_repair_rows.py tests/recording/test_commit_window.py
+    tests/recording/test_group_events.py tests/recording/test_group_history.py tests/recording/test_registrations.py
+    tests/restart/test_restart.py tests/restart/test_secured.py tests/restart/test_zookeeper_outage.py
+    tests/runtime/test_bound.py tests/runtime/test_limited_log.py tests/runtime/test_without_hypothesis.py
+    tests/runtime/test_zookeeper.py tests/scenarios/core_world.py tests/scenarios/language.py tests/scenarios/play.py
+    tests/scenarios/socket_world.py tests/scenarios/state_tables.py tests/scenarios/suites.py
+    tests/scenarios/test_kafka_scenarios.py tests/simulation/actor.py tests/simulation/brief.py
+    tests/simulation/client.py tests/simulation/consumer.py tests/simulation/ledger.py tests/simulation/log.py
+    tests/simulation/network.py tests/simulation/offsets_ledger.py tests/simulation/planted/mutants.py
+    tests/simulation/rules/about_answers.py tests/simulation/rules/about_groups.py
     tests/simulation/rules/about_members.py tests/simulation/rules/about_memory.py
     tests/simulation/rules/about_offsets.py tests/simulation/rules/invariants.py tests/simulation/run.py
     tests/simulation/strangers.py tests/simulation/view.py tests/simulation/world.py tests/spark/arrivals.py
