@@ -1,1 +1,1 @@
-"""Measurements of Muster that anybody can repeat; see docs/benchmarks.md."""
+"""Reproducible measurements of Muster; see docs/benchmarks.md."""

@@ -1,6 +1,6 @@
-"""A lean client: whole frames over many connections in one event loop, so that the bench leaves the cores to Muster.
+"""A lean client: whole frames over many connections in one event loop, so that the cores remain for Muster.
 
-Requests of one connection are answered in order (Kafka's protocol), so a connection is a queue of who waits.
+Requests of one connection are answered in order (Kafka's protocol), so a connection is a queue of waiting callers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Lost(ConnectionError):
 
 
 class Connection(asyncio.Protocol):
-    """Open with :func:`connect` or :func:`open_connection`. ``client_id`` is what its requests carry."""
+    """Open with :func:`connect` or :func:`open_connection`. ``client_id`` is sent with its requests."""
 
     def __init__(self, client_id: str | None = _CLIENT_ID) -> None:
         self.client_id = client_id
@@ -40,7 +40,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def local_address(self) -> tuple[str, int]:
-        """What the gateway sees as the client's address."""
+        """The client's address as the gateway sees it."""
         assert self._transport is not None
         host, port = self._transport.get_extra_info("sockname")[:2]
         return str(host), int(port)
@@ -63,7 +63,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(request)
 
     async def call(self, api: ApiVersion, body: dict[str, Any]) -> Any:
-        """Ask, and decode the answer to kio's entity. Lost."""
+        """Send a request, and decode the response to kio's entity. Lost."""
         frame = await self.call_raw(request(api, body, self.client_id))
         return codec.decode_response(*api, frame)[1]
 
@@ -94,7 +94,7 @@ def request(api: ApiVersion, body: dict[str, Any], client_id: str | None = _CLIE
 
 
 async def open_connection(host: str, port: int, *, client_id: str | None, local_host: str) -> Connection:
-    """One connection from that local address, of which Linux has all of 127.0.0.0/8. OSError."""
+    """One connection from that local address; on Linux any of 127.0.0.0/8 works. OSError."""
     loop = asyncio.get_running_loop()
     _, connection = await loop.create_connection(lambda: Connection(client_id), host, port, local_addr=(local_host, 0))
     return connection
@@ -112,7 +112,7 @@ async def connect(bootstrap: Sequence[str], count: int) -> list[Connection]:
 
 
 class Errors(Counter[str]):
-    """What was answered with an error, by API and Kafka's name of the error."""
+    """Counts of error responses, by API and Kafka's name of the error."""
 
     def note(self, what: str, code: int) -> None:
         if code:

@@ -24,7 +24,7 @@ class StartFailed(RuntimeError):
 
 
 class Cluster:
-    """``with Cluster(folder, gateways=2, properties={...}) as cluster``: up within, all processes ended behind.
+    """``with Cluster(folder, gateways=2, properties={...}) as cluster``: started on entry, all processes ended on exit.
 
     With a ZooKeeper of its own, or the one at ``zookeeper`` (``host:port``).
     """
@@ -66,7 +66,7 @@ class Cluster:
         self._end()
 
     def _end(self) -> None:
-        """SIGTERM, and SIGKILL by pid for whatever is still there."""
+        """SIGTERM; SIGKILL by pid for the processes that remain."""
         with suppress(psutil.NoSuchProcess):
             family = psutil.Process(self._process.pid).children(recursive=True)
             self._process.terminate()
@@ -110,7 +110,7 @@ class Cluster:
 
 
 def cpu_s(processes: dict[str, psutil.Process]) -> float:
-    """Processor time that they have used, user and system, in seconds; nothing for one that is gone."""
+    """Processor time used, user and system, in seconds; 0 for a process that has ended."""
     used_s = 0.0
     for process in processes.values():
         with suppress(psutil.NoSuchProcess):
@@ -120,12 +120,12 @@ def cpu_s(processes: dict[str, psutil.Process]) -> float:
 
 
 def pss_bytes(processes: dict[str, psutil.Process]) -> int:
-    """Their memory; pages that processes share are split between them (proportional set size)."""
+    """Memory of the processes; pages that processes share are split between them (proportional set size)."""
     return sum(process.memory_full_info().pss for process in processes.values())
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """The machine on which the figures were measured."""
     return {
         "cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30),

@@ -1,8 +1,9 @@
-"""What the tables commits, group_events and registrations cost a commit: ``python -m benchmarks.commit_recording``.
+"""What the tables commits, group_events and registrations add to the cost of a commit:
+``python -m benchmarks.commit_recording``.
 
-Each row sends OffsetCommit requests of a group to two coordinators in turn, one with the tables and one without, as
-many at once as a busy gateway has under way, and takes the median of the rounds, in CPU time of the event loop's
-thread. The log is real but does not sync. ``observing`` is the part of the tables alone, called directly.
+Each row sends OffsetCommit requests of a group to two coordinators in turn, one with the tables and one without. As
+many requests run at once as on a busy gateway. The result is the median of the rounds, in CPU time of the event
+loop's thread. The log is real but does not sync. ``observing`` is the part of the tables alone, called directly.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ CONTEXT = Context(client_id="rdkafka", host="10.0.0.7")
 
 class NoSync(Disk):
     def sync(self, fd: int) -> None:
-        """Not what is measured."""
+        """Does nothing: syncs are not measured."""
 
 
 class Nowhere:
     def put(self, updates: object) -> None:
-        """No mapping."""
+        """Does nothing: there is no mapping."""
 
 
 class Asking:
-    """A gateway that waits for all its answers; stands where a ``Peer`` does."""
+    """A gateway that waits for all its responses; replaces a ``Peer``."""
 
     def __init__(self) -> None:
         self.left = 0
@@ -84,7 +85,7 @@ class Coordinator:
             self.history.start()
 
     async def round_ns(self, frames: list[bytes]) -> float:
-        """Per commit."""
+        """Nanoseconds per commit."""
         asking: Any = Asking()
         asking.left = len(frames)
         start_ns = time.thread_time_ns()
@@ -100,7 +101,7 @@ class Coordinator:
 
 
 def frames(partitions: int, first_offset: int) -> list[bytes]:
-    """Of as many groups as commit at once."""
+    """Requests of as many groups as commit at once."""
     found = []
     for number in range(AT_ONCE):
         items = [
@@ -118,9 +119,9 @@ def frames(partitions: int, first_offset: int) -> list[bytes]:
 
 
 def observing_ns(coordinator: Coordinator, partitions: int) -> float:
-    """Per event, of the tables' observers alone."""
+    """Nanoseconds per event of the tables' observers alone."""
     assert coordinator.history is not None
-    observers = coordinator.partition.observe[1:]  # the first is that of the metrics
+    observers = coordinator.partition.observe[1:]  # the first one is the metrics'
     made = [_event(partitions, offset) for offset in range(1000)]
     start_ns = time.thread_time_ns()
     for event in made:
@@ -163,7 +164,7 @@ async def measure(storage: Path, partitions: int) -> tuple[str, ...]:
 
 
 def _in_turn(one: Coordinator, other: Coordinator, number: int) -> Iterator[Coordinator]:
-    """Who is first changes, so that neither has the warm cache always."""
+    """Alternate the order, so that neither always has the warm cache."""
     return itertools.islice(itertools.cycle((one, other)), number % 2, number % 2 + 2)
 
 

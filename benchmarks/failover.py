@@ -1,7 +1,6 @@
-"""``python -m benchmarks.failover``: actors of a whole Muster are killed with SIGKILL, one by one; how long is each
-missed?
+"""``python -m benchmarks.failover``: how long each actor of a whole Muster is missed after SIGKILL.
 
-The clock runs from the kill to the first answer that only a living actor can give: a heartbeat of a wrong generation
+The clock runs from the kill to the first response that only a living actor can give: a heartbeat of a wrong generation
 that is refused (a gateway answers heartbeats itself while the actor is down), an OffsetCommit or a Produce that is
 acknowledged, a topic that is created.
 """
@@ -36,7 +35,7 @@ from muster.gateway.cli.storage import directory as storage
 
 KINDS = ("offsets", "log", "gateway", "controller")
 LIMIT_S = 1.0
-"""For the coordinator of a group: from the kill to its first heartbeat and to its first commit."""
+"""Limit for the coordinator of a group: from the kill to its first heartbeat and to its first commit."""
 PRODUCE, OFFSET_COMMIT, OFFSET_FETCH, CREATE_TOPICS = (0, 9), (8, 8), (9, 7), (19, 7)
 _TOPIC, _GROUP = "orders", "bench"
 _PROBE_S = 0.005
@@ -46,20 +45,20 @@ _BUCKETS_S = (0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, math.inf)
 _ENDS_MEMBERSHIP = (ErrorCode.unknown_member_id, ErrorCode.illegal_generation, ErrorCode.rebalance_in_progress)
 
 Probe = Callable[[], Awaitable[bool]]
-"""Asks once; whether the answer was one of a living actor."""
+"""Sends one request; returns whether the response came from a living actor."""
 
 
 @dataclass(slots=True)
 class Outage:
-    """What became of one kind of kill: seconds from each kill to the first good answer, by what was asked."""
+    """Results of one kind of kill: seconds from each kill to the first good response, by kind of request."""
 
     took_s: dict[str, list[float]] = field(default_factory=dict)
     back_s: list[float] = field(default_factory=list)
-    """Until the killed actor served again in a process of its own."""
+    """Until the killed actor served again in a new process."""
 
 
 class Client:
-    """One member of one group, a producer, and an administrator, through one gateway."""
+    """One member of one group, a producer and an administrator, through one gateway."""
 
     def __init__(self, bootstrap: Sequence[str]) -> None:
         self.bootstrap = bootstrap
@@ -77,7 +76,7 @@ class Client:
         await self.member.alone()
 
     async def heartbeat_for_ever(self) -> None:
-        """As a consumer does; what it is answered must never end its membership."""
+        """Heartbeat like a consumer; no response may ever end the membership."""
         while True:
             answer = await self.connection.call(HEARTBEAT, self._identity(self.member.generation))
             if answer.error_code in _ENDS_MEMBERSHIP:
@@ -98,7 +97,7 @@ class Client:
         return bool(answer.topics[0].partitions[0].error_code is ErrorCode.none)
 
     async def produce(self) -> bool:
-        """To every partition, so to every log actor."""
+        """Produce to every partition, and so to every log actor."""
         return await self._produce(range(4))
 
     async def _produce(self, partitions: Sequence[int]) -> bool:
@@ -175,9 +174,9 @@ def _victim(kind: str, number: int) -> str:
 
 
 async def kill(name: str, probes: dict[str, Probe], outage: Outage) -> None:
-    """Kill an actor that serves, ask until every probe has its answer, wait until it serves in a new process."""
+    """Kill a serving actor, probe until every probe has succeeded, and wait until the actor serves in a new process."""
     pid = await settled(name, None)
-    for probe in probes.values():  # all connections are there
+    for probe in probes.values():  # opens all connections
         await _until(probe)
     began_s = time.perf_counter()
     os.kill(pid, signal.SIGKILL)
@@ -196,7 +195,7 @@ async def _until(probe: Probe, began_s: float = 0.0) -> float:
 
 
 async def settled(name: str, before: int | None) -> int:
-    """The pid of the actor once all is as it should be, and it is not the process ``before``."""
+    """Wait until everything is healthy and the actor's process is not ``before``; return its pid."""
     async with asyncio.timeout(_GIVE_UP_S):
         while True:
             actors = {actor["name"]: actor for actor in await _actors()}
@@ -209,7 +208,7 @@ async def settled(name: str, before: int | None) -> int:
 
 
 async def _actors() -> list[dict[str, Any]]:
-    from muster.gateway.cluster import ClusterError, cluster_status  # imports Ray, which then wants its token
+    from muster.gateway.cluster import ClusterError, cluster_status  # imports Ray, which then requires its token
 
     try:
         status = await asyncio.to_thread(cluster_status)
@@ -219,7 +218,7 @@ async def _actors() -> list[dict[str, Any]]:
 
 
 def disconnect() -> None:
-    """Else Ray ends this process when its own ends."""
+    """Disconnect from Ray, which otherwise ends this process when it ends."""
     import ray
 
     ray.shutdown()
@@ -237,12 +236,12 @@ def add_figures(outages: dict[str, Outage], figures: Figures) -> None:
 
 
 def at_percent(values: Sequence[float], percent: int) -> float:
-    """Nearest rank: of fifty values the 99th percentile is the worst."""
+    """Nearest rank: the 99th percentile of fifty values is the largest."""
     return sorted(values)[math.ceil(percent / 100 * len(values)) - 1]
 
 
 def histogram(took_s: Sequence[float]) -> str:
-    """One line for each bucket that is not empty."""
+    """One line for each non-empty bucket."""
     lines, below_s = [], 0.0
     for bound_s in _BUCKETS_S:
         count = sum(below_s <= seconds < bound_s for seconds in took_s)
@@ -269,7 +268,7 @@ def main(
 ) -> None:
     """Measure failover. Exit code 1 if a figure is above its limit, or a member or a commit was lost."""
     about, figures = machine(), Figures()
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # what was started is ended
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # end the child processes
     properties = {
         "offsets.topic.num.partitions": "1",
         "group.initial.rebalance.delay.ms": "0",

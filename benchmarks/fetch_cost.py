@@ -1,9 +1,9 @@
 """``python -m benchmarks.fetch_cost``: what attribution costs a Fetch.
 
-One process has two gateways, one that attributes what it sends and one that does not, over the same log actor, which
-is a process of its own. Consumers, each with a group and a connection of its own, read forward through either in turn,
-in many short rounds, so that whatever else the machine does meets both. Two neighbouring rounds make one ratio; their
-median counts. How sure it is, its confidence interval says: of as many ratios as there are, whatever their
+One process has two gateways over the same log actor, which is a process of its own: one gateway attributes what it
+sends, the other does not. Consumers, each with its own group and connection, read forward through either in turn, in
+many short rounds, so that any other load of the machine affects both. Two neighbouring rounds make one ratio; the
+result is the median of the ratios. Its confidence interval depends on the number of ratios only, not on their
 distribution. The last two loads are not consumers: several connections of one client id read the same partitions.
 """
 
@@ -51,13 +51,13 @@ from muster.placement.mapping.registration import Kind, Registration
 from muster.placement.view import Broker, ClusterView, Endpoint, Topic
 
 LIMIT_PERCENT = 3.0
-"""Of throughput that attribution may cost, in the median."""
+"""Limit for the median loss of throughput by attribution."""
 PRODUCE, FETCH = (0, 9), (1, 12)
 _HOST = "127.0.0.1"
 _OTHERS = 1_000
-"""Registrations of other clients that the gateway has beside the readers'."""
+"""Registrations of other clients in the gateway, in addition to the readers'."""
 _CONSUMERS = tuple(f"bench-{number}" for number in range(4))
-"""Client ids: each is the one member of a group of its own, and has one connection, as a consumer does."""
+"""Client ids: each is the only member of its own group and has one connection, like a consumer."""
 _SHARED = ("bench-shared",) * 4
 """One member of one group, and four connections that read the same partitions: at most one is the member's."""
 _PRODUCED_AT_ONCE = 20
@@ -67,16 +67,16 @@ _END_S = 10
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Answers of ``partitions`` times ``batches`` batches of ``batch_bytes``."""
+    """Responses of ``partitions`` times ``batches`` batches of ``batch_bytes``."""
 
     name: str
     batch_bytes: int
     batches: int
     partitions: int
     length: int
-    """Answers until a partition is read to its end, and begun again."""
+    """Responses until a partition is read to its end and restarted."""
     client_ids: tuple[str, ...] = _CONSUMERS
-    """Of each connection."""
+    """The client id of each connection."""
     is_limited: bool = True
 
 
@@ -106,7 +106,7 @@ def _view(log: Endpoint | None, version: int) -> ClusterView:
 
 
 def log_process(folder: Path, pipe: Pipe) -> None:
-    """A log actor's insides. Sends its endpoint, ends when the pipe is closed."""
+    """The inside of a log actor. Sends its endpoint; ends when the pipe is closed."""
 
     async def epoch(topic: str, partition: int) -> int:
         return 1
@@ -130,7 +130,7 @@ def log_process(folder: Path, pipe: Pipe) -> None:
 
 
 def gateway_process(folder: Path, log: Endpoint, pipe: Pipe) -> None:
-    """The two gateways. Sends the ports, without attribution and with it; ends when the pipe is closed."""
+    """The two gateways. Sends the ports, without attribution first; ends when the pipe is closed."""
 
     async def serve() -> None:
         plain, attributing = (_gateway(folder / name, log) for name in ("plain", "attributing"))
@@ -154,7 +154,7 @@ async def _reaches_log(gateway: GatewayServer) -> None:
 
 
 def _attribute_only_for(gateway: GatewayServer) -> None:
-    """The other gateways of this process look at no Fetch and at no batch, and count nothing."""
+    """All other gateways of this process inspect no Fetch and no batch, and count nothing."""
     for name in ("_account", "_fetching"):
         function = getattr(k01_fetch, name)
 
@@ -180,7 +180,7 @@ def _gateway(folder: Path, log: Endpoint) -> GatewayServer:
 
 
 class _NoController:
-    """Nothing here is for the controller but ids of producers, which nobody asks for."""
+    """The controller is needed for producer ids only, and no client requests any."""
 
     async def producer_ids(self) -> range:
         return range(1)
@@ -222,12 +222,12 @@ def _until_closed(pipe: Pipe) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one gateway did in a round."""
+    """The work of one gateway in a round."""
 
     fetches: int
     took_s: float
     cpu_s: float
-    """Of the gateways' process."""
+    """Of the process of the gateways."""
 
     @property
     def per_s(self) -> float:
@@ -242,7 +242,7 @@ class Round:
 class Reader:
     """Connections to one gateway that each have one Fetch under way, and read the load's partitions forward.
 
-    Each by itself, from a place of its own, as consumers do: what one connection is sent goes on where it ended.
+    Each reads by itself, from its own position, as consumers do: a Fetch continues where its last response ended.
     """
 
     def __init__(self, connections: Sequence[Connection], load: Load) -> None:
@@ -291,7 +291,7 @@ async def measure(ports: Sequence[int], gateway: psutil.Process, pairs: int, rou
 
 
 def add_figures(load: Load, pairs: Sequence[tuple[Round, Round]], figures: Figures) -> None:
-    """``pairs``: a round without attribution and one with it, next to each other in time."""
+    """``pairs``: a round without attribution and the neighbouring one with it."""
     without, with_it = ([pair[number] for pair in pairs] for number in range(2))
     lost = [(1 - b.per_s / a.per_s) * 100 for a, b in pairs]
     low, high = median_interval(lost)
@@ -309,7 +309,7 @@ def add_figures(load: Load, pairs: Sequence[tuple[Round, Round]], figures: Figur
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Where the median is that the values are samples of, with 95% confidence: by their order alone."""
+    """The 95% confidence interval of the median from which the values are sampled: by their order alone."""
     ordered = sorted(values)
     beyond = max(0, math.floor(len(ordered) / 2 - 0.98 * math.sqrt(len(ordered))) - 1)
     return ordered[beyond], ordered[-1 - beyond]
@@ -325,7 +325,7 @@ async def _connect(port: int, load: Load) -> list[Connection]:
 
 
 async def _fill(connection: Connection, load: Load) -> None:
-    """As many batches as are read before it begins again, or a few more."""
+    """Append as many batches as are read before a restart, or a few more."""
     batch = bytes(build_batch([(None, bytes(load.batch_bytes))], now_ms(), 0, -1))
     data = [{"index": partition, "records": batch} for partition in range(load.partitions)]
     body = {"transactional_id": None, "acks": -1, "timeout": 10_000}
@@ -346,13 +346,13 @@ def _fetch(load: Load, offset: int, client_id: str) -> bytes:
 
 
 def _cpu_s(process: psutil.Process) -> float:
-    """Of all its threads, in nanoseconds as the scheduler counts them: psutil's are ticks of 10 ms."""
+    """Of all threads, by the scheduler's count in nanoseconds: psutil's are ticks of 10 ms."""
     tasks = Path(f"/proc/{process.pid}/task").glob("*/schedstat")
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
 def _start(target: Callable[..., None], *arguments: Any) -> tuple[Any, SpawnProcess, Pipe]:
-    """Run it in a process of its own; what it sends first, the process, and the pipe that ends it when closed."""
+    """Run the target in its own process; return its first message, the process, and the pipe that ends it on close."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=target, args=(*arguments, theirs), daemon=True)
     process.start()

@@ -1,6 +1,6 @@
-"""``python -m benchmarks.groups``: how Muster does with many groups, large groups and many offsets.
+"""``python -m benchmarks.groups``: Muster with many groups, large groups and many offsets.
 
-Starts a whole Muster with data in a temporary directory, speaks Kafka's protocol to it over real sockets, and ends it.
+Starts a whole Muster with data in a temporary directory, uses Kafka's protocol over real sockets, and stops Muster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PARTS = ("loading", "memory", "many", "large")
 _QUICK = Scale(groups=1_000, members=200, partitions=2, beat_s=6)
 _OPEN_FILES = 8192
 _COMPLAINTS = 20
-"""Lines of Muster's logs that are shown when a measurement fails."""
+"""Number of lines of Muster's logs to show when a measurement fails."""
 
 
 @click.command()
@@ -54,7 +54,7 @@ def main(
     parts = only or PARTS
     about, figures = machine(), Figures()
     _allow_open_files()
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # what was started is ended
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # end the child processes
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
         folder = Path(name)
         if "loading" in parts:
@@ -90,7 +90,7 @@ async def _over_sockets(cluster: Cluster, scale: Scale, parts: tuple[str, ...], 
 
 
 def _allow_open_files() -> None:
-    """Members of one group need a connection each; gateways, which are started from here, too."""
+    """Raise the limit: members of one group need a connection each. The gateways started from here inherit it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
     if soft < wanted:

@@ -20,7 +20,7 @@ _PROBES = 5
 
 
 class LargeGroup:
-    """Its members, each on a connection of its own, and what happens when one of them is told to join again."""
+    """The members, each on its own connection, and their reaction when one of them has to rejoin."""
 
     def __init__(self, connections: Sequence[Connection], errors: Errors) -> None:
         self.members = [Member(connection, GROUP, TOPIC, errors) for connection in connections]
@@ -29,7 +29,7 @@ class LargeGroup:
         self._settled = asyncio.Event()
 
     async def take_part(self, member: Member) -> None:
-        """Join and sync, as leader with one partition for each member."""
+        """Join and sync; a leader assigns one partition to each member."""
         self.last_join_sent_s = time.perf_counter()
         answer = await member.join()
         given = [
@@ -39,7 +39,7 @@ class LargeGroup:
         await member.sync(given if answer.leader == member.id else [])
 
     def rejoin(self, member: Member) -> None:
-        """What a heartbeat's REBALANCE_IN_PROGRESS is answered with."""
+        """The reaction to REBALANCE_IN_PROGRESS in a heartbeat."""
         task = asyncio.get_running_loop().create_task(self._rejoin(member))
         self._tasks.add(task)
 
@@ -54,7 +54,7 @@ class LargeGroup:
         return len(generations) == 1 and all(member.is_stable for member in self.members)
 
     async def rebalanced(self, newcomer: Member) -> None:
-        """A member joins; wait until everybody is stable in the next generation."""
+        """A member joins; wait until all members are stable in the next generation."""
         self.members.append(newcomer)
         self._settled.clear()
         self.rejoin(newcomer)
@@ -65,7 +65,7 @@ class LargeGroup:
 
 
 async def large_group(cluster: Cluster, scale: Scale, figures: Figures) -> None:
-    """It forms, stays stable, is described, and rebalances when one more member joins."""
+    """The group forms, stays stable, is described, and rebalances when one more member joins."""
     part = f"1 group of {scale.members:,} members"
     connections = await connect(cluster.bootstrap, scale.members + 1)
     await warm_up(connections, scale.partitions)

@@ -1,4 +1,4 @@
-"""How long a partition takes to load what it has to load before it serves."""
+"""How long a partition takes to load before it serves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ROOT = Path(__file__).parents[1]
 
 
 def loading(folder: Path, offsets: int, figures: Figures) -> None:
-    """Loads in processes of their own: commits of one offset, of many offsets, and offsets that were overwritten."""
+    """Loads in separate processes: commits of one offset, of many offsets, and offsets that were overwritten."""
     part = f"loading {offsets:,} offsets"
     one, many, over = (folder / name for name in ("one", "many", "over"))
     asyncio.run(_fill(one, offsets, 1, together=1))
@@ -51,7 +51,7 @@ def loading(folder: Path, offsets: int, figures: Figures) -> None:
 
 
 async def _fill(directory: Path, offsets: int, times: int, *, together: int) -> None:
-    """Have every offset committed so many times, ``together`` in one request."""
+    """Commit every offset that many times, ``together`` in one request."""
     log = _open(directory, epoch=1)
     pending: list[asyncio.Task[int]] = []
     for _ in range(times):
@@ -67,7 +67,7 @@ async def _fill(directory: Path, offsets: int, times: int, *, together: int) -> 
 
 
 def _records(offsets: int) -> Iterator[tuple[bytes, bytes | None]]:
-    """Commits of some hundred groups, group after group as consumers commit: all partitions they have at once."""
+    """Commits of some hundred groups, group by group as consumers commit: all partitions of a consumer at once."""
     each = -(-offsets // _GROUPS)
     for number in range(offsets):
         group, index = divmod(number, each)
@@ -83,7 +83,7 @@ def _open(directory: Path, epoch: int) -> PartitionLog:
 
 
 def _median_s(directory: Path) -> tuple[float, float]:
-    """Seconds and seconds of processor time of a few loads, each by a process that does nothing else."""
+    """Wall-clock and processor seconds (medians) of a few loads, each in a process that does nothing else."""
     took_s, used_s = [], []
     for epoch in range(2, 2 + _RUNS):
         command = [sys.executable, "-m", "benchmarks.loading", str(directory), str(epoch)]
@@ -96,11 +96,11 @@ def _median_s(directory: Path) -> tuple[float, float]:
 
 class _NoSink:
     def put(self, updates: tuple[RegistrationUpdate, ...]) -> None:
-        """There are no members."""
+        """Does nothing: there are no members."""
 
 
 async def _load(directory: Path, epoch: int) -> tuple[float, float]:
-    """From the directory to a partition that serves: open the log, replay, activate. As ``_median_s``."""
+    """Load the directory into a serving partition: open the log, replay, activate. Returns seconds as ``_median_s``."""
     began_s, used_s = time.perf_counter(), time.process_time()
     core = OffsetsPartition(
         partition=0,

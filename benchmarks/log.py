@@ -1,4 +1,4 @@
-"""``python -m benchmarks.log``: opening a large log with and without its indexes, and checking what is read."""
+"""``python -m benchmarks.log``: opening a large log with and without its indexes, and checking reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from muster.actors.runtime.process import now_ms
 
 _TOPIC_ID = UUID(int=1)
 _OVERHEAD_BYTES = 71
-"""Of a batch of one record without a key."""
+"""Size of a batch of one record without a key, beyond the value."""
 _TOGETHER = 2_000
 _MIB = 1 << 20
 MIN_RATIO = 10.0
@@ -76,7 +76,7 @@ async def _fill(log: PartitionLog, batches: int, batch_bytes: int) -> None:
 
 
 def _checks(log: PartitionLog, part: str, figures: Figures) -> None:
-    """What the check of all that is fetched costs, in reads of 1 MiB."""
+    """What checking all fetched data costs, in reads of 1 MiB."""
     step = max(log.high_watermark // 50, 1)
     read_s, check_s, count = 0.0, 0.0, 0
     for offset in range(0, log.high_watermark, step):

@@ -1,6 +1,6 @@
-"""How fast one partition's log takes batches: python benchmarks/log_append.py [directory]
+"""How fast one partition's log appends batches: python benchmarks/log_append.py [directory]
 
-Each row appends batches of one size from so many concurrent callers, each of which waits until its batch is durable
+Each row appends batches of one size from that many concurrent callers, each of which waits until its batch is durable
 before it sends the next. ``syncs`` is how many ``fdatasync`` calls that took. The directory should be on the disk
 that matters; the default is the current one.
 """

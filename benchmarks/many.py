@@ -25,7 +25,7 @@ FIND_COORDINATOR, DESCRIBE_GROUPS, LIST_GROUPS = (10, 4), (15, 5), (16, 4)
 DESCRIBE_LIMIT_S = 1.0
 CONNECTIONS = 400
 FORMING_S = 180
-"""After that a measurement fails rather than waits."""
+"""Time limit, after which a measurement fails."""
 _DESCRIBED_TOGETHER = 1000
 _PROBES = 5
 _POLL_S = 0.02
@@ -37,14 +37,14 @@ class Scale:
     members: int
     partitions: int
     beat_s: float
-    """How long heartbeats are watched."""
+    """How long heartbeats are observed."""
 
 
 Processes = dict[str, psutil.Process]
 
 
 async def many_groups(cluster: Cluster, scale: Scale, figures: Figures) -> None:
-    """All of them join at once, stay stable, and are listed and described. RuntimeError when one does not."""
+    """All groups join at once, stay stable, and are listed and described. RuntimeError if one does not."""
     part = f"{scale.groups:,} groups of 1 member"
     connections = await connect(cluster.bootstrap, CONNECTIONS)
     began_s = time.perf_counter()
@@ -67,7 +67,7 @@ async def many_groups(cluster: Cluster, scale: Scale, figures: Figures) -> None:
     figures.add(part, "processor time of actors and gateways per new group", used_s / scale.groups * 1e3, "ms")
 
     heartbeats = Heartbeats(members, errors)
-    await asyncio.sleep(HEARTBEAT_INTERVAL_S)  # the first of each, outside of the measurement
+    await asyncio.sleep(HEARTBEAT_INTERVAL_S)  # the first of each member is not measured
     heartbeats.latencies_s = array("d")
     watched = {"offsets": offsets, "gateways": gateways, "others": cluster.others(offsets, gateways)}
     busy = await _watch(watched, scale.beat_s)
@@ -102,7 +102,7 @@ async def many_groups(cluster: Cluster, scale: Scale, figures: Figures) -> None:
 
 
 async def warm_up(connections: Sequence[Connection], partitions: int) -> None:
-    """Have the actor of every partition started, by FindCoordinator for a group of each."""
+    """Have the actor of every partition started, by FindCoordinator for one group of each."""
     names: dict[int, str] = {}
     number = 0
     while len(names) < partitions:
@@ -126,7 +126,7 @@ def describe_request(groups: Sequence[str]) -> bytes:
 
 
 async def _watch(kinds: dict[str, Processes], duration_s: float) -> dict[str, float]:
-    """Share of a core that each kind of process, and this one as ``client``, uses in that time."""
+    """Share of a core that each kind of process uses in that time; ``client`` is this process."""
     watched = {**kinds, "client": {"": psutil.Process(os.getpid())}}
     before = {name: cpu_s(processes) for name, processes in watched.items()}
     await asyncio.sleep(duration_s)
@@ -151,7 +151,7 @@ async def _describe(connection: Connection, groups: list[str], part: str, figure
 
 
 async def _list(admins: Sequence[Connection], expected: int, part: str, figures: Figures) -> None:
-    """ListGroups to every gateway at once, as admin clients do."""
+    """Send ListGroups to every gateway at once, as admin clients do."""
     frame = request(LIST_GROUPS, {"states_filter": ["Stable"]})
     with _median(part, "ListGroups, all gateways", figures) as took_s:
         for _ in range(_PROBES):
@@ -166,7 +166,7 @@ async def _list(admins: Sequence[Connection], expected: int, part: str, figures:
 async def _restart(
     offsets: Processes, connection: Connection, groups: list[str], scale: Scale, part: str, figures: Figures
 ) -> None:
-    """Kill the actor of one partition while everybody heartbeats; its members must not notice."""
+    """Kill the actor of one partition while all members heartbeat; its members must not notice."""
     partition = partition_for(groups[0], scale.partitions)
     owned = [group for group in groups if partition_for(group, scale.partitions) == partition]
     frame = describe_request(owned[:1])

@@ -1,11 +1,10 @@
-"""``python -m benchmarks.mapping``: how soon the client-to-group mapping is repaired, and what it costs while it is
-true.
+"""``python -m benchmarks.mapping``: how soon the client-to-group mapping is repaired, and what it costs while correct.
 
-A real ZooKeeper in a process of its own and the reconciler in this one; no Ray. The coordinators' answers are given.
+A real ZooKeeper in a process of its own and the reconciler in this one; no Ray. The coordinators' responses are fixed.
 
-* *repair*: every node is deleted, the root too; from the moment when the reconciler's copy knows of the last deletion
-  until ZooKeeper has acknowledged every node again (another client then reads them all).
-* *sweep*: rounds in which nothing is to be done. CPU is that of this whole process, so that of kazoo's threads too.
+* *repair*: every node is deleted, including the root. Time runs from the moment when the reconciler's copy has the
+  last deletion until ZooKeeper has acknowledged every node again (another client then reads them all).
+* *sweep*: rounds in which there is nothing to do. CPU is that of this whole process, including kazoo's threads.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def main(members: int, registrations: int, json_file: Path | None, as_markdown: 
 
 
 class _Coordinators:
-    """What Active coordinators hold: groups of ten members, each client with an id of its own (most nodes)."""
+    """What Active coordinators hold: groups of ten members, each client with its own id (the most nodes)."""
 
     def __init__(self, count: int) -> None:
         held: dict[int, list[Registration]] = {partition: [] for partition in range(_OFFSETS_PARTITIONS)}
@@ -80,14 +79,14 @@ class _Coordinators:
         return dict(self.held)
 
     def restate(self) -> None:
-        """Every coordinator has news of one member, and sends all of them again."""
+        """Every coordinator has a change of one member, and sends all its registrations again."""
         self.held = {partition: (_restated(some[0]), *map(_copied, some[1:])) for partition, some in self.held.items()}
 
     def everyone(self) -> list[Registration]:
         return [one for some in self.held.values() for one in some]
 
     def nodes(self) -> dict[str, bytes]:
-        """What ZooKeeper should hold, without the nodes of hosts and clients."""
+        """The nodes that ZooKeeper should hold, without those of hosts and clients."""
         groups: dict[str, set[str]] = {}
         for one in self.everyone():
             groups.setdefault(kop_path(one.host, one.client_id), set()).add(one.group)
@@ -113,7 +112,7 @@ def _registration(number: int, group: str, partition: int, sequence: int) -> Reg
 
 
 def _copied(one: Registration) -> Registration:
-    """As it comes out of another process."""
+    """A copy, as if received from another process."""
     return replace(one)
 
 
@@ -168,7 +167,7 @@ async def _sweep(hosts: str, zk: ZooKeeperClient, registrations: int, figures: F
 
 
 async def _first_look_s(hosts: str, coordinators: _Coordinators) -> float:
-    """Of a reconciler that was just started, reading included."""
+    """Time of a reconciler that has just started, including the read."""
     reconciler = Reconciler(hosts, _INTERVAL_MS, coordinators)
     began_s = time.process_time()
     try:
@@ -185,7 +184,7 @@ async def _round_cpu_s(reconciler: Reconciler) -> float:
 
 
 async def _settle(reconciler: Reconciler) -> None:
-    """Rounds until nothing differs, and the reconciler's copy has everything."""
+    """Run rounds until nothing differs and the reconciler's copy is complete."""
     deadline_s = time.monotonic() + _PATIENCE_S
     while (todo := await reconciler.round()) is None or not todo.empty:
         if time.monotonic() > deadline_s:

@@ -1,4 +1,4 @@
-"""Group members that do what a consumer does for its group, and nothing else: join, sync, heartbeat, join again."""
+"""Group members that do what a consumer does for its group, and nothing else: join, sync, heartbeat, rejoin."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ JOIN_GROUP, SYNC_GROUP, HEARTBEAT = (11, 9), (14, 5), (12, 4)
 SESSION_TIMEOUT_MS = 45_000
 REBALANCE_TIMEOUT_MS = 300_000
 HEARTBEAT_INTERVAL_S = 3.0
-"""The Java consumer's defaults."""
+"""The default of the Java consumer."""
 PROTOCOL = "range"
 _TICK_S = 0.01
 _ERROR_AT = 9
-"""Of a Heartbeat v4 response frame: correlation id, tags, throttle time come before."""
+"""Position in a Heartbeat v4 response frame: after correlation id, tags, throttle time."""
 
 
 def subscription(topic: str, padding_bytes: int = 60) -> bytes:
-    """ConsumerProtocolSubscription v0, about 100 bytes as with a rack and owned partitions."""
+    """ConsumerProtocolSubscription v0, about 100 bytes, like one with a rack and owned partitions."""
     return Writer().int16(0).int32(1).string(topic).blob(bytes(padding_bytes)).bytes()
 
 
@@ -53,7 +53,7 @@ class Member:
         self._beat = b""
 
     async def join(self) -> Any:
-        """Send JoinGroup until a generation is there (twice for a new member, KIP-394); the response."""
+        """Send JoinGroup until there is a generation (twice for a new member, KIP-394); return the response."""
         self.is_stable = False
         while True:
             answer = await self.connection.call(JOIN_GROUP, self._join_body())
@@ -66,7 +66,7 @@ class Member:
                 raise RuntimeError(f"{self.group}: JoinGroup is answered {answer.error_code.name}")
 
     async def sync(self, assignments: Sequence[tuple[str, bytes]]) -> None:
-        """Send SyncGroup, with assignments as leader; then the member is stable and may heartbeat."""
+        """Send SyncGroup, with assignments as leader; afterwards the member is stable and may heartbeat."""
         body = {
             **self._identity(),
             "protocol_type": "consumer",
@@ -87,7 +87,7 @@ class Member:
         await self.sync([(self.id, assignment(self.topic, [0]))])
 
     def beat(self, answered: Callable[[Member, int, float], None]) -> None:
-        """Send a heartbeat; ``answered(member, error, seconds)``."""
+        """Send a heartbeat; the response calls ``answered(member, error, seconds)``."""
         sent_s = time.perf_counter()
 
         def take(frame: bytes) -> None:
@@ -120,7 +120,7 @@ class Member:
 class Heartbeats:
     """Sends the members' heartbeats, spread evenly over the interval, until :meth:`stop`.
 
-    ``on_rebalance`` is called with each member that is answered REBALANCE_IN_PROGRESS.
+    ``on_rebalance`` is called with each member that gets REBALANCE_IN_PROGRESS.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Heartbeats:
         self._on_rebalance = on_rebalance
         self.latencies_s = array("d")
         self.late_s = 0.0
-        """How far the bench itself was behind its plan at worst."""
+        """The benchmark's own largest delay behind its schedule."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What the pure core holds in memory for a group, a member and an offset (tracemalloc: Python's own count)."""
+"""Memory of the pure core for a group, a member and an offset (tracemalloc: Python's own count)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PARTITIONS_PER_COMMIT = 50
 
 
 class Core:
-    """A coordinator whose log is always durable at once, and the answers that it gave."""
+    """A coordinator whose log is always durable at once, and its responses."""
 
     def __init__(self) -> None:
         ids = itertools.count()
@@ -41,10 +41,10 @@ class Core:
         self._take(self._core.loaded(self._now_ms))
 
     def form(self, group: str, members: int) -> None:
-        """A Stable group of that many members."""
+        """Form a Stable group of that many members."""
         ids = [self._ask(self._join(group, "")).member_id for _ in range(members)]
         tokens = [self._send(self._join(group, member)) for member in ids]
-        while tokens[0] not in self._joined:  # until the join phase is over
+        while tokens[0] not in self._joined:  # until the join phase has ended
             self._now_ms = self._core.next_deadline_ms() or self._now_ms
             self._take(self._core.tick(self._now_ms))
         answers = [self._joined.pop(token) for token in tokens]
@@ -125,7 +125,7 @@ def memory(scale: Scale, offsets: int, figures: Figures) -> None:
 
 
 def _grown_bytes(fill: Callable[[Core], None]) -> int:
-    """What a core keeps of what ``fill`` does with it."""
+    """The memory that a core keeps after ``fill``."""
     tracemalloc.start()
     try:
         core = Core()

@@ -1,4 +1,4 @@
-"""Figures, and how they are shown."""
+"""Figures, and their presentation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Figure:
     value: float
     unit: str
     limit: float | None = None
-    """The figure must not be above."""
+    """Upper limit of the figure."""
 
     @property
     def met(self) -> bool:
@@ -38,7 +38,7 @@ class Figure:
 
 
 class Figures(list[Figure]):
-    """All figures of a run, in the order in which they were measured."""
+    """All figures of a run, in the order of measurement."""
 
     def add(self, part: str, what: str, value: float, unit: str, limit: float | None = None) -> None:
         self.append(Figure(part, what, value, unit, limit))
@@ -50,7 +50,7 @@ class Figures(list[Figure]):
 
 
 def format_number(value: float) -> str:
-    """Three digits that count; whole numbers whole, in groups of thousands."""
+    """Three significant digits; whole numbers stay whole, with a thousands separator."""
     if value == int(value) or abs(value) >= 1000:
         return f"{round(value):,}"
     return f"{value:.3g}"

@@ -1,6 +1,4 @@
-"""The tables of :mod:`benchmarks.tables` besides samples: what coordinators, logs and the controller would have
-written.
-"""
+"""The tables of :mod:`benchmarks.tables` besides samples: what coordinators, logs and the controller would write."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ _CALM_REBALANCES = 3
 
 
 def write(metrics: Path, world: World) -> None:
-    """All of them, below ``metrics``."""
+    """Write all of them below ``metrics``."""
     for hour_ms in range(world.start_ms, world.end_ms, HOUR_MS):
         _write_columns(metrics, COMMITS, hour_ms, _commits(world, hour_ms))
         _write_columns(metrics, END_OFFSETS, hour_ms, _end_offsets(world, hour_ms))
@@ -55,7 +53,7 @@ def _write_columns(metrics: Path, table: str, hour_ms: int, columns: Mapping[str
 
 
 def _steps(world: World, hour_ms: int, step_ms: int) -> Any:
-    """Beginnings of the hour's windows after which something is written: every so often, or after each."""
+    """Starts of the hour's windows after which a row is written: every ``step_ms``, or after each window."""
     every = _step_windows(world, step_ms)
     windows = world.windows()[every - 1 :: every]
     ends = windows + world.window_ms - 1
@@ -265,7 +263,7 @@ def _faults(world: World) -> Iterator[dict[str, Any]]:
 
 
 def _whole(schema: pa.Schema, row: Mapping[str, Any]) -> dict[str, Any]:
-    """With what the schema wants and the row does not say: null, no elements, 0, an empty text."""
+    """The row with the schema's missing fields: null, no elements, 0, an empty text."""
     return {field.name: row.get(field.name, _nothing(field)) for field in schema}
 
 

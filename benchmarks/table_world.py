@@ -1,4 +1,4 @@
-"""The made-up cluster of :mod:`benchmarks.tables`: its groups, members and topics, and what is planted in it."""
+"""The made-up cluster of :mod:`benchmarks.tables`: its groups, members and topics, and the planted facts."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _SCATTERED_BITS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """What a job has to find, and until when it has to look. Times in ms since the Unix epoch."""
+    """The facts that jobs must find, and the time until which they look. Times in ms since the Unix epoch."""
 
     end_ms: int
-    """Where the tables end; "now" for what is current."""
+    """The end of the tables; "now" for what is current."""
     storm_group: str
-    """It rebalances again and again."""
+    """The group that rebalances again and again."""
     storm_from_ms: int
     storm_rebalances: int
     flapping_member: str
@@ -40,15 +40,15 @@ class Planted:
     stalled_group: str
     stalled_topic: str
     stalled_partition: int
-    """Its member's heartbeats go on, its commits do not move, and the log grows."""
+    """Its member still heartbeats, its commits do not move, and the log grows."""
     stalled_from_ms: int
     hole_gateway: int
-    """It lost most of its attribution for a while."""
+    """The gateway that lost most of its attribution for a while."""
     hole_from_ms: int
     hole_to_ms: int
     hole_share: float
     skewed_offsets_partition: int
-    """A third of the groups hash to it."""
+    """The partition to which a third of the groups hash."""
     killed_actor: str
     killed_at_ms: int
     killed_for_ms: int
@@ -65,14 +65,14 @@ class World:
     gateways: int
     groups: list[str]
     offsets_partition: list[int]
-    """Of each group."""
+    """By group."""
     members: list[str]
     client_ids: list[str]
     hosts: list[str]
     topics: list[str]
     track_group: Any
     track_member: Any
-    """Place in ``members``."""
+    """Index into ``members``."""
     track_topic: Any
     track_partition: Any
     track_gateway: Any
@@ -81,7 +81,7 @@ class World:
 
     @classmethod
     def of(cls, samples: int, *, hours: int, seed: int, end_ms: int) -> World:
-        """With as many tracks and windows as make that many samples."""
+        """A world with as many tracks and windows as give that many samples."""
         chance = np.random.default_rng(seed)
         groups = _group_names(int(_GROUPS * min(1.0, max(0.05, samples / 1e6))))
         numbers = range(len(groups))
@@ -132,13 +132,13 @@ class World:
         )
 
     def windows(self) -> Any:
-        """When each begins, in ms."""
+        """Start of each window in ms."""
         return np.arange(self.start_ms, self.end_ms, self.window_ms, dtype=np.int64)
 
     def offsets_after(self, window: Any, topic: Any, partition: Any) -> Any:
-        """The offset after the windows that begin then (ms), in these partitions; 0 before the first.
+        """Offset after the windows that begin at ``window`` (ms), in these partitions; 0 before the first.
 
-        On average 1 to 3 messages a second, by partition, and by window up to half of them sooner or later.
+        On average 1 to 3 messages a second, by partition; in each window, up to half of them come early.
         """
         number = (window - self.start_ms) // self.window_ms + 1
         mean = max(1, self.window_ms // 1000) * (1 + (topic + partition) % 3)
@@ -147,7 +147,7 @@ class World:
 
 
 def _scattered(number: Any, place: Any) -> Any:
-    """0 to 2**_SCATTERED_BITS - 1, as if by chance, of each pair: an integer hash of multiplications and shifts."""
+    """0 to 2**_SCATTERED_BITS - 1, pseudo-random for each pair: an integer hash of multiplications and shifts."""
     mixed = (np.asarray(number, np.int64) * 73_856_093 + np.asarray(place, np.int64) * 19_349_663) & _MASK
     for _ in range(2):
         mixed = ((mixed >> 16) ^ mixed) * 0x45D9F3B & _MASK
@@ -155,7 +155,7 @@ def _scattered(number: Any, place: Any) -> Any:
 
 
 def _group_names(count: int) -> list[str]:
-    """Of which a third hash to the same offsets partition."""
+    """Names of which a third hash to the same offsets partition."""
     skewed = _offsets_partition("skew-0")
     alike = (name for name in (f"skew-{n}" for n in itertools.count()) if _offsets_partition(name) == skewed)
     others = (f"group-{n:03}" for n in itertools.count())

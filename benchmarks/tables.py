@@ -1,8 +1,7 @@
-"""``python -m benchmarks.tables --out DIR``: the tables of a made-up cluster, as many samples as wanted, with planted
-facts.
+"""``python -m benchmarks.tables --out DIR``: tables of a made-up cluster, of any size, with planted facts.
 
-One seed gives one world. Samples are computed as columns, an hour's block at a time, so that the size of the table does
-not decide how much memory it takes. The facts that a job has to find are in ``DIR/planted.json``: :class:`Planted`.
+One seed gives one world. Samples are computed as columns, in blocks of an hour, so the memory used does not depend on
+the size of the table. The facts that a job must find are in ``DIR/planted.json``: :class:`Planted`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _RESENT = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What was written."""
+    """The result of :func:`make`."""
 
     samples: int
     size_bytes: int
@@ -42,7 +41,7 @@ class Made:
 
 
 def make(out: Path, samples: int, *, hours: int = 24, seed: int = 1, end: datetime | None = None) -> Made:
-    """Write the tables below ``out/metrics``, which must not be there yet; about ``samples`` rows of that table."""
+    """Write the tables below ``out/metrics``, which must not exist yet; about ``samples`` rows of that table."""
     (out / "metrics").mkdir(parents=True)
     end_ms = int((end or datetime(2026, 5, 2, tzinfo=UTC)).timestamp() * 1000)
     world = World.of(samples, hours=hours, seed=seed, end_ms=end_ms)
@@ -54,7 +53,7 @@ def make(out: Path, samples: int, *, hours: int = 24, seed: int = 1, end: dateti
 
 
 def _write_hour(out: Path, world: World, hour: int) -> int:
-    """A file per gateway. Rows written."""
+    """Write a file for each gateway; return the number of rows."""
     began_ms = world.start_ms + hour * HOUR_MS
     folder = out / "metrics" / SAMPLES / hour_folder(began_ms)
     folder.mkdir(parents=True)
@@ -75,7 +74,7 @@ def _write_hour(out: Path, world: World, hour: int) -> int:
 
 
 def _blocks(world: World, began_ms: int) -> Iterator[pa.Table]:
-    """The hour's rows: in each window every track, which is a group on a partition, is sent one run."""
+    """The hour's rows: in each window, every track (a group on a partition) gets one run."""
     tracks = len(world.track_group)
     windows = world.windows()
     windows = windows[(windows >= began_ms) & (windows < began_ms + HOUR_MS)]

@@ -1,1 +1,1 @@
-"""``python -m benchmarks.attribution``: whose bytes are these, by Muster and by KoP's rule, where it is known."""
+"""``python -m benchmarks.attribution``: attribution by Muster and by KoP's rule, compared with the known truth."""

@@ -1,8 +1,8 @@
-"""``python -m benchmarks.attribution``: bytes right, wrong and unattributed, by KoP's rule and by ours, case by case.
+"""``python -m benchmarks.attribution``: bytes attributed rightly, wrongly and not at all, by KoP's rule and by Muster.
 
-A whole Muster is asked by raw consumers whose addresses are spread over 127.0.0.0/8. They know which group received
-which bytes; the gateways' /metrics say what Muster counted, and KoP's rule is fed with the same look-ups, fetches and
-closed connections. Groups that could be taken for each other receive different amounts, so that a swap shows.
+For each case, raw consumers with addresses spread over 127.0.0.0/8 use a whole Muster. They know which group received
+which bytes; the gateways' /metrics report what Muster counted; KoP's rule gets the same look-ups, fetches and closed
+connections. Groups that could be confused receive different amounts, so a swap shows in the totals.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FIRST_NETWORK = 10
 
 
 async def measure(muster: Muster, cases: Sequence[Case], scale: Scale) -> list[Result]:
-    """Those that disturb nobody side by side, then the others one by one."""
+    """Run the cases that do not disturb others side by side, then the rest one by one."""
     await muster.world.leaders([])
     together = [case for case in cases if not case.is_alone]
     for batch in ([together] if together else []) + [[case] for case in cases if case.is_alone]:
@@ -73,7 +73,7 @@ def main(only: tuple[str, ...], quick: bool, outage_s: float | None, json_file: 
     if outage_s is not None:
         scale = replace(scale, outage_s=outage_s)
     cases = [case for case in CASES if not only or case.name in only]
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # what was started is ended
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # end the child processes
     with (
         tempfile.TemporaryDirectory(prefix="muster-bench-") as name,
         running(Path(name), scale.pending_s) as muster,

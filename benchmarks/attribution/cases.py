@@ -1,4 +1,4 @@
-"""The cases: who shares what with whom, and what becomes of it."""
+"""The cases: which clients share what, and what happens to them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from benchmarks.attribution.stage import PARTITIONS, Stage
 
 LIBRARY_IDS = ("rdkafka", "sarama", "kgo", "kafkajs", "kafka-python-2.2.15", "aiokafka-0.12.0", "consumer-1")
-"""What libraries send where nobody sets client.id: librdkafka, sarama, franz-go, kafkajs, kafka-python, aiokafka, and
-Java's before it put the group into it (Kafka 2.x)."""
+"""The client.id that libraries send by default: librdkafka, sarama, franz-go, kafkajs, kafka-python, aiokafka, and
+Java's before it included the group (Kafka 2.x)."""
 _BEGIN_WITHIN, _STRIDE = 0.9, 3
 _LATER = 0.4
-"""Where a group begins that has read before: at this share of the records."""
+"""Share of the records at which a group starts if it has read before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class Case:
     about: str
     run: Callable[[Stage], Awaitable[None]]
     is_alone: bool = False
-    """It does something to Muster that others would feel."""
+    """The case does something to Muster that would affect other cases."""
     may_swap: bool = False
-    """Nothing tells the groups apart: their totals must agree as far as their positions do."""
+    """Nothing distinguishes the groups: their totals must agree to within the difference between their positions."""
 
 
 async def unique_ids(stage: Stage) -> None:
@@ -87,7 +87,7 @@ async def identical_together(stage: Stage) -> None:
 
 
 async def nat(stage: Stage) -> None:
-    """Two groups read each topic, at different positions, with several members each."""
+    """Two groups with several members each read each topic, at different positions."""
     host = stage.host()
     for number in range(stage.scale.groups // 2):
         topic = await stage.topic()
@@ -100,7 +100,7 @@ async def nat(stage: Stage) -> None:
 
 
 async def simple_consumers(stage: Stage) -> None:
-    """Alone, beside a member with the same id, two of one group; and one that never names a group."""
+    """Simple consumers: alone, beside a member with the same id, two of one group, and one that never names a group."""
     halves = (range(PARTITIONS // 2), range(PARTITIONS // 2, PARTITIONS))
     for number in range(stage.scale.pairs):
         topic = await stage.topic()
@@ -116,7 +116,7 @@ async def simple_consumers(stage: Stage) -> None:
 
 
 async def readers_beside(stage: Stage) -> None:
-    """A reader without a group has a member's id and host, and reads what that reads."""
+    """A reader without a group has a member's client id and host, and reads the same as that member."""
     places = [(stage.host(), await stage.topic()) for _ in range(stage.scale.pairs)]
     for number, (host, topic) in enumerate(places):
         stage.member(stage.team(f"group-{number}", topic), host, "rdkafka")
@@ -127,12 +127,12 @@ async def readers_beside(stage: Stage) -> None:
 
 
 async def in_turn(stage: Stage) -> None:
-    """A cron job, a CLI, a test suite: the next group comes when the one before has left, without a pause."""
+    """Cron jobs, CLIs, test suites: the next group starts when the previous one has left, without a pause."""
     await _lane(stage, "job", await stage.topic(), stage.host())
 
 
 async def in_lanes(stage: Stage) -> None:
-    """The same many times at once, in one place and of one topic."""
+    """Many such sequences at once, from one host and on one topic."""
     topic, host = await stage.topic(batches=2 * stage.scale.batches), stage.host()
     lanes = range(stage.scale.lanes)
     await asyncio.gather(*(_lane(stage, f"lane-{lane}", topic, host, lane, len(lanes)) for lane in lanes))
@@ -147,7 +147,7 @@ async def _lane(stage: Stage, name: str, topic: str, host: str, lane: int = 0, l
 
 
 async def in_turn_over_restarts(stage: Stage) -> None:
-    """Some read side by side when a gateway is killed, and others after them when one is shut down in order."""
+    """Some groups read side by side when a gateway is killed, others after them when one shuts down in order."""
     topic, host = await stage.topic(), stage.host()
     for turn, orderly in enumerate((False, True)):
         teams = []
@@ -157,14 +157,14 @@ async def in_turn_over_restarts(stage: Stage) -> None:
             stage.member(team, host, "rdkafka").start()
             await stage.begins(team)
         async with stage.feeding():
-            await stage.muster.settled_books(stage.prefix)  # or what waits when it ends would be nobody's
+            await stage.muster.settled_books(stage.prefix)  # or pending bytes would stay unattributed
             await stage.muster.end_gateway(stage.world.gateways[turn], orderly=orderly)
             await asyncio.gather(*(stage.goes_on(team) for team in teams))
         await asyncio.gather(*map(stage.has_gone, teams))
 
 
 def _unlike(lane: int, lanes: int, turn: int, turns: int) -> float:
-    """Where a group begins, so that no two read as much, and those that begin at one time do not end at one time."""
+    """Where a group starts: no two groups read the same amount, and groups that start together do not end together."""
     return _BEGIN_WITHIN * (lane * _STRIDE % lanes * turns + turn) / (lanes * turns)
 
 
@@ -190,7 +190,7 @@ async def gateway_kills(stage: Stage) -> None:
 
 
 async def gateway_restarts(stage: Stage) -> None:
-    """The seed incident: a closing broker deletes nodes of clients that have no reason to look anything up again."""
+    """The seed incident: a closing broker deletes the nodes of clients that have no reason to repeat their look-up."""
     await _mixed(stage)
     async with stage.working(), stage.feeding():
         for number in range(stage.scale.rounds):
@@ -215,7 +215,7 @@ async def mappings_deleted(stage: Stage) -> None:
 
 
 async def zookeeper_away(stage: Stage) -> None:
-    """Clients reconnect and a member joins meanwhile."""
+    """Clients reconnect, and a member joins, while ZooKeeper is unavailable."""
     await _mixed(stage)
     async with stage.working(), stage.feeding(), stage.muster.zookeeper_away():
         await asyncio.sleep(stage.scale.outage_s / 4)
@@ -226,7 +226,7 @@ async def zookeeper_away(stage: Stage) -> None:
 
 
 async def _mixed(stage: Stage) -> None:
-    """Two groups with ids of their own, and pairs with one id: on different topics, with overlapping assignments."""
+    """Groups with their own client ids, and pairs with one id: on different topics, with overlapping assignments."""
     topic = await stage.topic(batches=1)
     for group in range(2):
         team = stage.team(f"group-{group}", topic)

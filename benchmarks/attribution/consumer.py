@@ -1,4 +1,4 @@
-"""Consumers as the libraries make them on the wire: one connection for the group, others to fetch over."""
+"""Consumers that use connections as the libraries do: one for the group, others for fetches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from muster.actors.wire.codec import ErrorCode
 
 FETCH, OFFSET_FETCH, LEAVE_GROUP = (1, 12), (9, 7), (13, 4)
 HEARTBEAT_S = 0.5
-"""Also how often offsets are committed. Shorter than in real life, as is everything here."""
+"""Also the interval of offset commits. Like all intervals here, shorter than in production."""
 _SESSION_MS, _REBALANCE_MS = 30_000, 30_000
 _MAX_WAIT_MS = 250
 _MAX_BYTES = 8 << 20
@@ -35,15 +35,15 @@ class Reading:
     """How fast a consumer reads."""
 
     interval_s: float
-    """Between an answer and the next request on one connection."""
+    """Pause between a response and the next request on the same connection."""
     fetch_bytes: int
     """max.partition.fetch.bytes."""
 
 
 class Team:
-    """The consumers of one group, which all read one topic.
+    """The consumers of one group, all of which read one topic.
 
-    ``first`` are the offsets to begin with where nothing is committed. The leader deals ``partitions`` out in turn.
+    ``first`` has the start offsets of partitions without a committed offset. The leader assigns ``partitions`` in turn.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Team:
         return {member: list(self.partitions[number :: len(ordered)]) for number, member in enumerate(ordered)}
 
     def has_read(self, ends: Mapping[Place, int]) -> bool:
-        """Everything that was produced to its partitions."""
+        """Whether the group has read everything that was produced to its partitions."""
         places = [(self.topic, partition) for partition in self.partitions]
         return all(self.positions.get(place, 0) >= ends.get(place, 0) for place in places)
 
@@ -93,22 +93,22 @@ class Consumer:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def check(self) -> None:
-        """Raises what made it end."""
+        """Raise the error that ended the consumer, if any."""
         if self._task is not None and self._task.done():
             self._task.result()
 
     async def stop(self) -> None:
-        """Leave the group, close all connections. Raises what made it end before."""
+        """Leave the group and close all connections. Raises the error that ended the consumer before, if any."""
         self._stopping.set()
         if self._task is not None:
             await self._task
 
     def reconnect(self) -> None:
-        """Have every connection closed and opened again, as after a network fault; membership and positions stay."""
+        """Close and reopen every connection, as after a network fault; membership and positions stay."""
         self._reconnects = True
 
     async def _heed(self) -> None:
-        """Reconnect, if that is wanted. Only between requests of the group."""
+        """Reconnect if that was requested. Only called between requests of the group."""
         if self._reconnects:
             self._reconnects = False
             was_fetching = self._fetching is not None
@@ -125,7 +125,7 @@ class Consumer:
             self._close_links()
 
     async def _work(self) -> None:
-        """What it does until it is stopped."""
+        """The consumer's work until it is stopped."""
         raise NotImplementedError
 
     def _begin(self, positions: Mapping[Place, int]) -> None:
@@ -137,7 +137,7 @@ class Consumer:
         self._fetching = asyncio.get_running_loop().create_task(self._fetch())
 
     async def _rest(self) -> None:
-        """Stop fetching, once the answers under way are there."""
+        """Stop fetching, after the responses under way have arrived."""
         fetching, self._fetching = self._fetching, None
         if fetching is not None:
             self._resting.set()
@@ -151,7 +151,7 @@ class Consumer:
                 link.close()
 
     async def _fetch(self) -> None:
-        """From all leaders side by side; all over when one of them is lost."""
+        """Fetch from all leaders in parallel; start over when one of the connections is lost."""
         while not self._resting.is_set() and self._positions:
             led: dict[int, list[Place]] = {}
             leaders = await self._world.leaders(topic for topic, _ in self._positions)
@@ -209,7 +209,7 @@ class Consumer:
         return not errors
 
     async def _coordination(self) -> Link:
-        """The connection to the coordinator; looked up over another one when there is none. Lost, OSError, Refused."""
+        """The connection to the coordinator, looked up over another one if there is none. Lost, OSError, Refused."""
         assert self._team.name is not None
         if self._coordinator is None or self._coordinator.is_lost:
             if self._bootstrap is None or self._bootstrap.is_lost:
@@ -221,7 +221,7 @@ class Consumer:
         return self._coordinator
 
     async def _committed(self, places: Sequence[Place]) -> dict[Place, int]:
-        """Where to begin: what is committed, else what the team begins with. As :meth:`_coordination`."""
+        """Start offsets: the committed ones, else the team's. Raises the same as :meth:`_coordination`."""
         link = await self._coordination()
         topics = [{"name": self._team.topic, "partition_indexes": [partition for _, partition in places]}]
         answer = await link.call(OFFSET_FETCH, {"group_id": self._team.name, "topics": topics, "require_stable": False})
@@ -234,7 +234,7 @@ class Consumer:
         }
 
     async def _commit(self, identity: Mapping[str, Any]) -> ErrorCode:
-        """All positions. As :meth:`_coordination`."""
+        """Commit all positions. Raises the same as :meth:`_coordination`."""
         if not self._positions:
             return ErrorCode.none
         link = await self._coordination()
@@ -242,7 +242,7 @@ class Consumer:
         return next((p.error_code for topic in answer.topics for p in topic.partitions if p.error_code), ErrorCode.none)
 
     async def _wait(self, duration_s: float) -> None:
-        """Until then, or until it is stopped."""
+        """Wait that long, or until the consumer is stopped."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), duration_s)
 
@@ -267,7 +267,7 @@ class Member(Consumer):
         await self._leave()
 
     async def _join(self) -> None:
-        """Become stable, and begin to fetch. As :meth:`_coordination`."""
+        """Join until the group is stable, then start to fetch. Raises the same as :meth:`_coordination`."""
         await self._rest()
         link = await self._coordination()
         joined = await link.call(JOIN_GROUP, self._join_body())
@@ -290,7 +290,7 @@ class Member(Consumer):
         self._begin(await self._committed(places) if places else {})
 
     async def _stays(self) -> bool:
-        """Heartbeat and commit; whether it still is a member of that generation."""
+        """Heartbeat and commit; return whether it is still a member of that generation."""
         try:
             beaten = await (await self._coordination()).call(HEARTBEAT, self._identity())
             error = beaten.error_code
@@ -362,7 +362,7 @@ class Simple(Consumer):
         *,
         asks_first: bool = True,
     ) -> None:
-        """``asks_first``: begins at what is committed, not where the team begins."""
+        """``asks_first``: start at the committed offsets, not at the team's."""
         super().__init__(world, team, host, client_id, reading)
         self._places = [(self._team.topic, partition) for partition in partitions]
         self._asks_first = asks_first
@@ -385,14 +385,14 @@ class Simple(Consumer):
             await self._commit_at_last()
 
     async def _commit_at_last(self) -> None:
-        """Without one commit that is taken nothing on the wire names the group."""
+        """Commit until one commit succeeds: without it, nothing on the wire names the group."""
         while True:
             if await self._commits():
                 return
             await asyncio.sleep(_RETRY_S)
 
     async def _commits(self) -> bool:
-        """Commit; whether the coordinator took it. It may have just been started for this group."""
+        """Commit; return whether the coordinator accepted it. It may have just been started for this group."""
         try:
             error = await self._commit(self._identity())
         except (Lost, OSError, Refused):

@@ -1,16 +1,16 @@
-"""KoP's rule for the group of a fetched byte, as it is: a model that Muster's own rule is compared with.
+"""KoP's rule for the group of a fetched byte: an exact model, to compare Muster's rule with.
 
 Kafka-on-Pulsar (streamnative/kop with ``kopEnableGroupLevelConsumerMetrics``) keeps one node per (host, client id),
 ``/client_group_id/<host>-<client id>``, that holds a group id:
 
-* written at each FindCoordinator for a group, unconditionally: the last writer wins, the node is persistent
+* written on each FindCoordinator for a group, unconditionally: the last writer wins, the node is persistent
   (``KafkaRequestHandler.findSingleCoordinator``);
-* read at the first fetch of a connection that returns something; the answer, "" for no node or an error included,
+* read at the first fetch of a connection that returns data; the result, including "" for no node or an error,
   stays until the connection closes (``MessageFetchContext.getCurrentConnectedGroupNameAsync``);
 * deleted, unconditionally, when the connection closes over which the coordinator was looked up
   (``KafkaRequestHandler.close``).
 
-How each of these goes wrong is told in docs/attribution.md.
+docs/attribution.md explains how each of these goes wrong.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _REFUSED = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]|//|/\.{1,
 
 
 class StoreError(Exception):
-    """The store could not be asked, or does not take that path. KoP logs it and goes on."""
+    """The store is unavailable, or rejects the path. KoP logs the error and continues."""
 
 
 class Store(Protocol):
     """KoP's metadata store. Each call may raise StoreError."""
 
     def put(self, path: str, data: bytes) -> None:
-        """Create or overwrite, whatever is there."""
+        """Create or overwrite the node, unconditionally."""
 
     def get(self, path: str) -> bytes | None:
         """The data; None if there is no node."""
 
     def delete(self, path: str) -> None:
-        """Remove, whatever is there; nothing happens if there is no node."""
+        """Remove the node, unconditionally; nothing happens if there is none."""
 
 
 class MemoryStore:
@@ -83,11 +83,11 @@ class _Connection:
 
     label: str | None = None
     client_ids: dict[str, str] = field(default_factory=dict)
-    """The node of each client id that looked a coordinator up here."""
+    """The node of each client id that looked up a coordinator over this connection."""
 
 
 class KopRule:
-    """What one KoP broker does; brokers that share a store share its nodes. Not thread-safe."""
+    """The behaviour of one KoP broker; brokers that share a store share its nodes. Not thread-safe."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -96,9 +96,9 @@ class KopRule:
     def found_coordinator(
         self, connection_id: Hashable, address: str, client_id: str | None, groups: Iterable[str]
     ) -> bool:
-        """A FindCoordinator for these groups came in; ``address`` as by :func:`java_address`.
+        """A FindCoordinator for these groups arrived; ``address`` as by :func:`java_address`.
 
-        False if KoP never answers it: a null client id throws inside the callback (F10).
+        False if KoP never responds: a null client id throws inside the callback (F10).
         """
         if client_id is None:
             return False
@@ -112,7 +112,7 @@ class KopRule:
         return True
 
     def label(self, connection_id: Hashable, address: str, client_id: str | None) -> str:
-        """The group that a fetch on that connection is counted under; "" when KoP has none."""
+        """The group under which a fetch on that connection is counted; "" if KoP has none."""
         connection = self._connections.get(connection_id)
         if connection is None:
             connection = self._connections[connection_id] = _Connection()
@@ -121,7 +121,7 @@ class KopRule:
         return connection.label
 
     def closed(self, connection_id: Hashable) -> None:
-        """The connection is closed, by whomever."""
+        """The connection is closed, by either side."""
         connection = self._connections.pop(connection_id, None)
         for path in connection.client_ids.values() if connection is not None else ():
             try:
@@ -138,7 +138,7 @@ class KopRule:
 
 
 def node_path(address: str, client_id: str | None) -> str:
-    """The node of that client, as KoP's ``GroupIdUtils.groupIdPathFormat`` names it: the address up to its first ``:``
+    """That client's node, as KoP's ``GroupIdUtils.groupIdPathFormat`` names it: the address up to its first ``:``
     (IPv6: its first 16 bits), and Java's ``"null"`` for null."""
     key = f"{address.partition(':')[0]}-{'null' if client_id is None else client_id}"
     return f"{ROOT}{key if key.startswith('/') else f'/{key}'}"

@@ -1,4 +1,4 @@
-"""The Muster that is asked: its books, and what is done to it."""
+"""The Muster under test: its counters, and the faults that the cases cause."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from muster.placement.layout import CLIENT_GROUP_ID
 from muster.placement.zookeeper.client import connect
 
 GATEWAYS, OFFSETS_PARTITIONS = 3, 2
-"""Three gateways: the seed incident needs them, so that a partition can move to one that knows nothing."""
+"""The seed incident needs three gateways: a partition must be able to move to one that knows nothing."""
 _SCRAPE_S = 20.0
 _POLL_S = 0.5
 _END_S = 30.0
 _MARGIN_S = 3.0
-"""Beyond the wait for evidence: gateways give up once a second."""
+"""Beyond the wait for evidence: gateways give up pending attributions once a second."""
 _COUNTED, _UNATTRIBUTED, _WAITING = (
     "muster_group_fetch_bytes_total",
     "muster_unattributed_fetch_bytes_total",
@@ -49,7 +49,7 @@ class Muster:
     world: World
     pending_s: float
     _ended: Books = field(default_factory=Books)
-    """What gateways had counted that were killed since."""
+    """Final counters of the gateways that were ended."""
 
     async def books(self) -> Books:
         """What all gateways have counted since the start. URLError."""
@@ -60,7 +60,7 @@ class Muster:
         return all_books
 
     async def settled_books(self, prefix: str) -> Books:
-        """The same, once nothing waits for evidence in topics that begin so."""
+        """The same, once no attribution is pending in topics with that prefix."""
         deadline_s = asyncio.get_running_loop().time() + self.pending_s + _MARGIN_S
         while True:
             books = (await self.books()).of(prefix)
@@ -70,7 +70,7 @@ class Muster:
             await asyncio.sleep(_POLL_S)
 
     async def end_gateway(self, gateway: int, *, orderly: bool) -> None:
-        """SIGKILL, or SIGTERM, to a gateway; returns when it serves again. What it has counted is read before."""
+        """SIGKILL or SIGTERM a gateway and wait until it serves again. Its counters are read first."""
         name = f"gateway-{gateway}"
         pid = await settled(name, None)
         async with self.world.gate.shut():
@@ -82,14 +82,14 @@ class Muster:
         await settled(name, pid)
 
     async def kill_coordinator(self, offsets_partition: int) -> None:
-        """SIGKILL; returns when its own actor serves the partition again."""
+        """SIGKILL the coordinator; returns when its own actor serves the partition again."""
         name = f"offsets-{offsets_partition}"
         pid = await settled(name, None)
         os.kill(pid, signal.SIGKILL)
         await settled(name, pid)
 
     async def delete_mappings(self) -> None:
-        """Every znode below /client_group_id, KoP's too."""
+        """Delete every znode below /client_group_id, including KoP's."""
         await asyncio.to_thread(_delete_mappings, self.zookeeper.hosts)
         self.world.kop_store.nodes.clear()
 
@@ -107,7 +107,7 @@ class Muster:
 
 @contextmanager
 def running(folder: Path, pending_s: float) -> Iterator[Muster]:
-    """A Muster with a ZooKeeper in our hands, and this process in its Ray."""
+    """A Muster with a ZooKeeper that the benchmark controls; this process joins its Ray."""
     properties = {
         "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
         "group.initial.rebalance.delay.ms": "1000",
@@ -155,6 +155,6 @@ def _delete_mappings(hosts: str) -> None:
             try:
                 zk.delete(f"{CLIENT_GROUP_ID}/{name}", recursive=True)
             except (NoNodeError, NotEmptyError):
-                continue  # the reconciler is at work in it
+                continue  # the reconciler changes it at the same time
     finally:
         zk.shut()

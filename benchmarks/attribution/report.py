@@ -25,15 +25,15 @@ class Result:
     kop: Outcome
     ours: Outcome
     evidence: dict[str, int]
-    """Bytes that we counted for groups, by evidence."""
+    """Bytes that Muster counted for groups, by evidence."""
     differences: list[tuple[str, str, int, int, int]]
-    """Group, topic, partition, bytes received and bytes that we counted, where they are not the same."""
+    """Group, topic, partition, bytes received and bytes that Muster counted, where they differ."""
     beyond_positions: int
-    """By how many bytes a group's count is off, at worst, less what the groups' positions were apart."""
+    """The worst error of a group's count in bytes, minus the distance between the groups' positions."""
 
     @property
     def faults(self) -> list[str]:
-        """Why the case does not hold."""
+        """The reasons why the case does not hold."""
         found = []
         if not self.ours.total:
             found.append("nothing was received")
@@ -61,7 +61,7 @@ def print_results(results: Sequence[Result], machine: dict[str, Any]) -> None:
 
 
 def markdown(results: Sequence[Result], machine: dict[str, Any]) -> str:
-    """For docs/benchmarks.md."""
+    """The result for docs/benchmarks.md."""
     head = "| case | | KiB | KoP right | wrong | lost | ours right | wrong | unattributed | holds |"
     rows = [f"| {' | '.join(_row(result))} |" for result in results]
     return "\n".join([describe(machine), "", head, "|---|---|--:|--:|--:|--:|--:|--:|---|---|", *rows])
@@ -99,7 +99,7 @@ def _row(result: Result) -> list[str]:
 
 
 def _share(size_bytes: int, outcome: Outcome) -> str:
-    """Percent of what was received; never 0% or 100% of what is not quite."""
+    """Percent of what was received; never 0% or 100% for a value that is not exactly that."""
     if not outcome.total:
         return "-"
     percent = size_bytes / outcome.total * 100

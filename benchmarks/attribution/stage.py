@@ -1,4 +1,4 @@
-"""What the cases share: names and addresses of their own, topics with records in them, teams at work."""
+"""What the cases share: names and addresses of their own, topics with records, running teams."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ class Scale:
     batches: int
     """In each partition that is read to its end."""
     pairs: int
-    """Of groups that may be taken for each other."""
+    """Number of pairs of groups that may be confused."""
     groups: int
     members: int
     rounds: int
-    """Of whatever is done to Muster, or to the clients."""
+    """Repetitions of what the case does to Muster or to the clients."""
     outage_s: float
-    """How long ZooKeeper is away."""
+    """How long ZooKeeper is unavailable."""
     pending_s: float
     """attribution.pending.ms."""
     lanes: int
-    """In each, groups come and go one after another:"""
+    """Number of lanes; in each, groups come and go one after another."""
     turns: int
 
     @property
     def paired_s(self) -> float:
-        """Connections are paired with groups when better evidence did not come for so long; with a margin."""
+        """The time without better evidence after which connections are paired with groups; with a margin."""
         return pair_after_ms(int(self.pending_s * 1000)) / 1000 + 3.0
 
 
@@ -49,7 +49,7 @@ FULL = Scale(batches=120, pairs=4, groups=8, members=4, rounds=5, outage_s=60, p
 
 
 class Stage:
-    """One case at work. All its topics and groups begin with ``prefix``; its addresses are 127.<number>.x.y."""
+    """One running case. All its topics and groups begin with ``prefix``; its addresses are 127.<number>.x.y."""
 
     def __init__(self, muster: Muster, scale: Scale, prefix: str, number: int) -> None:
         self.muster = muster
@@ -62,17 +62,17 @@ class Stage:
         self._consumers: list[Consumer] = []
 
     def host(self) -> str:
-        """An address that nobody has yet."""
+        """An unused address."""
         return next(self._hosts)
 
     async def topic(self, partitions: int = PARTITIONS, batches: int | None = None) -> str:
-        """With that many batches in each partition; by default as many as the scale says."""
+        """A topic with that many batches in each partition; by default the number of the scale."""
         name = await self.world.create(f"{self.prefix}topic-{next(self._topics)}", partitions)
         await self.world.produce(name, range(partitions), batches or self.scale.batches, BATCH_BYTES)
         return name
 
     async def shared_topic(self) -> tuple[str, list[int], list[int]]:
-        """A topic, and the partitions of two consumers: at each gateway they share some and each has one alone."""
+        """A topic, and the partitions of two consumers: at each gateway they share some, and each has one alone."""
         while True:
             topic = f"{self.prefix}topic-{next(self._topics)}"
             await self.world.create(topic, GATEWAYS * 4)
@@ -89,7 +89,7 @@ class Stage:
     def team(
         self, name: str | None, topic: str, partitions: Sequence[int] | None = None, *, share: float = 0.0
     ) -> Team:
-        """A group, or None. It has committed nothing, and begins at that share of the records."""
+        """A group, or None. It has no committed offsets, and starts at that share of the records."""
         partitions = range(PARTITIONS) if partitions is None else partitions
         first = {partition: int(self.world.ends.get((topic, partition), 0) * share) for partition in partitions}
         team = Team(name and self.prefix + name, topic, partitions, first)
@@ -97,7 +97,7 @@ class Stage:
         return team
 
     async def begin_at(self, team: Team, share: float) -> None:
-        """Commit for the group, as if it had read that share of its partitions before."""
+        """Commit for the group as if it had already read that share of its partitions."""
         assert team.name is not None
         places = [(team.topic, partition) for partition in team.partitions]
         await self.world.commit(team.name, {place: int(self.world.ends[place] * share) for place in places})
@@ -120,13 +120,13 @@ class Stage:
         return consumer
 
     async def read_all(self) -> None:
-        """Everybody starts, reads to the end, and goes."""
+        """Start all consumers, read to the end, and stop them."""
         async with self.working():
             pass
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
-        """Everybody works within; behind it, everything is read and everybody is gone."""
+        """All consumers work inside the block; after it, everything is read and all are stopped."""
         for consumer in self._consumers:
             consumer.start()
         try:
@@ -141,14 +141,14 @@ class Stage:
             await asyncio.gather(*(consumer.stop() for consumer in self._consumers))
 
     async def _look(self) -> None:
-        """Wait a moment; raises what made a consumer end."""
+        """Wait a moment; raises the error that ended a consumer, if any."""
         await asyncio.sleep(_POLL_S)
         for consumer in self._consumers:
             consumer.check()
 
     @asynccontextmanager
     async def feeding(self) -> AsyncIterator[None]:
-        """Records go on coming into all topics."""
+        """Produce records to all topics continuously inside the block."""
         topics: Mapping[str, set[int]] = {team.topic: set() for team in self.teams}
         for team in self.teams:
             topics[team.topic].update(team.partitions)
@@ -168,18 +168,18 @@ class Stage:
                 await feeding
 
     def reconnect(self, every: int = 1, first: int = 0) -> None:
-        """Every so-many-th consumer closes its connections and opens new ones."""
+        """Every ``every``-th consumer closes its connections and opens new ones."""
         for consumer in self._consumers[first::every]:
             consumer.reconnect()
 
     async def begins(self, team: Team) -> None:
-        """It reads."""
+        """Wait until the team reads."""
         async with asyncio.timeout(_READ_S):
             while not team.positions:
                 await self._look()
 
     async def goes_on(self, team: Team) -> None:
-        """It reads more of every partition."""
+        """Wait until the team has read more of every partition."""
         before = dict(team.positions)
         places = [(team.topic, partition) for partition in team.partitions]
         async with asyncio.timeout(_READ_S):
@@ -187,7 +187,7 @@ class Stage:
                 await self._look()
 
     async def has_gone(self, team: Team) -> None:
-        """It reads to the end, and all of it leave."""
+        """The team reads to the end, and all its consumers leave."""
         async with asyncio.timeout(_READ_S):
             while not team.has_read(self.world.ends):
                 await self._look()
@@ -195,6 +195,6 @@ class Stage:
             await self.go(consumer)
 
     async def go(self, consumer: Consumer) -> None:
-        """It leaves, and is nobody's any more."""
+        """Stop the consumer and remove it from the stage."""
         self._consumers.remove(consumer)
         await consumer.stop()

@@ -1,7 +1,7 @@
-"""What consumers received, what somebody counted it as, and how much of that is right. Pure arithmetic.
+"""What consumers received, how it was counted, and how much of that count is right. Pure arithmetic.
 
-Amounts are sums, per group and partition: a swap of equal amounts between two groups does not show, so groups of a
-case that could be taken for each other receive different amounts, except where the case is about just that.
+Amounts are sums, per group and partition: a swap of equal amounts between two groups does not show. Groups of a case
+that could be confused therefore receive different amounts, except where the case is about exactly that.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ Place = tuple[str, int]
 """Topic and partition."""
 K = TypeVar("K")
 Group = str | None
-"""None: a consumer without a group; its bytes are rightly nobody's."""
+"""None: a consumer without a group; its bytes are rightly unattributed."""
 NO_GROUP = "no_group"
 PENDING = "pending"
 
 
 @dataclass(slots=True)
 class Books:
-    """Bytes as they were counted: under a group, or under a reason why there is none."""
+    """Counted bytes: under a group, or under the reason why there is none."""
 
     groups: Counter[tuple[str, Place]] = field(default_factory=Counter)
     reasons: Counter[tuple[str, Place]] = field(default_factory=Counter)
     evidence: Counter[tuple[str, Place]] = field(default_factory=Counter)
-    """What is in ``groups``, by the evidence for it; empty where none is told."""
+    """The bytes in ``groups``, by their evidence; empty where evidence is not reported."""
 
     def add(self, other: Books) -> None:
         self.groups.update(other.groups)
@@ -35,7 +35,7 @@ class Books:
         self.evidence.update(other.evidence)
 
     def of(self, prefix: str) -> Books:
-        """Of the topics whose names begin so."""
+        """The part about topics whose names begin with the prefix."""
         return Books(_of(self.groups, prefix), _of(self.reasons, prefix), _of(self.evidence, prefix))
 
 
@@ -45,11 +45,11 @@ class Truth:
     def __init__(self) -> None:
         self.received: Counter[tuple[Group, Place]] = Counter()
         self.apart: dict[Place, int] = {}
-        """How many bytes two groups that read the partition from its start were apart at most."""
+        """The maximum distance in bytes between two groups that read the partition from its start."""
         self._readers: dict[Place, set[Group]] = {}
 
     def expect(self, group: Group, place: Place) -> None:
-        """The group reads that partition."""
+        """Note that the group reads the partition."""
         self._readers.setdefault(place, set()).add(group)
 
     def receive(self, group: Group, place: Place, size_bytes: int) -> None:
@@ -59,23 +59,23 @@ class Truth:
             self.apart[place] = max(self.apart.get(place, 0), max(amounts) - min(amounts))
 
     def of(self, prefix: str) -> Counter[tuple[Group, Place]]:
-        """Of the topics whose names begin so."""
+        """The part about topics whose names begin with the prefix."""
         return _of(self.received, prefix)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How books compare with the truth; all in bytes."""
+    """Comparison of the counted bytes with the truth; all in bytes."""
 
     total: int
     """Received."""
     right: int
     wrong: int
-    """Counted under a group beyond what that group received."""
+    """Counted under a group beyond what the group received."""
     unattributed: Mapping[str, int]
-    """By reason; without what is rightly nobody's."""
+    """By reason; without bytes that are rightly unattributed."""
     miscounted: int
-    """Received and not counted, or counted and not received, whatever the label."""
+    """Received and not counted, or counted and not received, under any label."""
 
     @property
     def right_share(self) -> float:
@@ -83,7 +83,7 @@ class Outcome:
 
 
 def compare(received: Counter[tuple[Group, Place]], books: Books) -> Outcome:
-    """Per (group, partition) the smaller of received and counted is right, the rest of what was counted wrong."""
+    """For each (group, partition), the smaller of received and counted is right; the rest of the count is wrong."""
     right = wrong = 0
     for key, size_bytes in books.groups.items():
         mine = min(size_bytes, received[key])
@@ -109,20 +109,20 @@ def compare(received: Counter[tuple[Group, Place]], books: Books) -> Outcome:
 
 
 def differences(received: Counter[tuple[Group, Place]], books: Books) -> list[tuple[str, str, int, int, int]]:
-    """(group, topic, partition, received, counted) where the two are not the same."""
+    """(group, topic, partition, received, counted) where received and counted differ."""
     keys = {(group, place) for group, place in (*received, *books.groups) if group is not None}
     rows = [(group, *place, received[group, place], books.groups[group, place]) for group, place in sorted(keys)]
     return [row for row in rows if row[3] != row[4]]
 
 
 def largest_error(received: Counter[tuple[Group, Place]], books: Books, place: Place) -> int:
-    """By how many bytes any group's count is off on that partition, either way."""
+    """The largest error of any group's count on that partition in bytes, in either direction."""
     groups = {group for group, where in (*received, *books.groups) if where == place and group is not None}
     return max((abs(books.groups[group, place] - received[group, place]) for group in groups), default=0)
 
 
 def _take(unattributed: Counter[str], books: Books, place: Place, size_bytes: int) -> None:
-    """What is rightly nobody's comes off the reasons there, ``no_group`` first."""
+    """Deduct bytes that are rightly unattributed from the reasons of that place, ``no_group`` first."""
     reasons = sorted((reason for reason, where in books.reasons if where == place), key=lambda r: (r != NO_GROUP, r))
     for reason in reasons:
         mine = min(size_bytes, books.reasons[reason, place])

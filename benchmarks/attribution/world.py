@@ -1,4 +1,4 @@
-"""The gateways as clients find them; beside them, KoP's rule on the same events, and what was really received."""
+"""The gateways from the clients' side; next to them, KoP's rule on the same events, and the bytes really received."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from muster.gateway.apis.partitions import summarize
 
 PRODUCE, METADATA, OFFSET_COMMIT, FIND_COORDINATOR, CREATE_TOPICS = (0, 9), (3, 9), (8, 8), (10, 4), (19, 7)
 _SELF = "127.0.0.1"
-"""Where the bench's own requests come from, and no consumer's."""
+"""Source address of the benchmark's own requests; no consumer uses it."""
 _RETRY_S = 0.1
 _GIVE_UP_S = 60.0
 _AT_ONCE = 20
-"""Produce requests under way; each has one batch per partition, as the protocol has it."""
+"""Concurrent Produce requests; each has one batch per partition, as the protocol requires."""
 
 
 class Gate:
-    """Fetches pass through it; while :meth:`shut`, none is under way."""
+    """Fetches pass through the gate; inside :meth:`shut`, none is under way."""
 
     def __init__(self) -> None:
         self._open = asyncio.Event()
@@ -71,25 +71,25 @@ class Link:
         return self._connection.is_lost
 
     async def call(self, api: ApiVersion, body: dict[str, Any]) -> Any:
-        """Lost, when the gateway closes the connection."""
+        """Send a request and return the response. Lost, when the gateway closes the connection."""
         return await self._connection.call(api, body)
 
     async def find_coordinator(self, group: str) -> int | None:
-        """The gateway that coordinates the group; None when none can be told now. Lost."""
+        """The gateway that coordinates the group; None if that is unknown at the moment. Lost."""
         self._kop.found_coordinator(self, self._address, self._connection.client_id, [group])
         answer = await self.call(FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": [group]})
         (found,) = answer.coordinators
         return int(found.node_id) if found.error_code is ErrorCode.none else None
 
     def received(self, group: Group, place: Place, records: bytes) -> int:
-        """Note the bytes of a Fetch answer; the offset to fetch next."""
+        """Count the bytes of a Fetch response; return the offset to fetch next."""
         self._world.truth.receive(group, place, len(records))
         label = self._kop.label(self, self._address, self._connection.client_id)
         self._world.note_kop(label, place, len(records))
         return summarize(records)[1] + 1
 
     def close(self) -> None:
-        """As the client does; nothing of it reaches a gateway that is gone."""
+        """Close from the client's side; nothing reaches a gateway that has ended."""
         if not self._connection.is_lost:
             self._connection.close()
             self._kop.closed(self)
@@ -97,13 +97,13 @@ class Link:
 
 
 class World:
-    """One Muster and everybody who uses it. Addresses are ``host:port``."""
+    """One Muster and all its clients. Addresses are ``host:port``."""
 
     def __init__(self, bootstrap: Sequence[str]) -> None:
         self.gate = Gate()
         self.truth = Truth()
         self.ends: dict[Place, int] = {}
-        """The offset behind the last record that was produced."""
+        """The offset after the last produced record."""
         self.kop_books = Books()
         self.kop_store = MemoryStore()
         self._kop: dict[int, KopRule] = {}
@@ -116,14 +116,14 @@ class World:
 
     @property
     def gateways(self) -> list[int]:
-        """Broker ids that were ever told."""
+        """All broker ids seen so far."""
         return sorted(self._port_of)
 
     def kop_of(self, gateway: int) -> KopRule:
         return self._kop.setdefault(gateway, KopRule(self.kop_store))
 
     def note_kop(self, label: str, place: Place, size_bytes: int) -> None:
-        """Under "" KoP counts what it cannot name."""
+        """Count the bytes for KoP; it uses "" where it has no group."""
         if label:
             self.kop_books.groups[label, place] += size_bytes
         else:
@@ -150,11 +150,11 @@ class World:
         return link
 
     def forget(self, link: Link) -> None:
-        """It is closed."""
+        """Forget a closed link."""
         self._links.discard(link)
 
     async def call(self, api: ApiVersion, body: dict[str, Any]) -> Any:
-        """A request of the bench's own, to any gateway that lives."""
+        """Send a request of the benchmark itself, to any live gateway."""
         async with asyncio.timeout(_GIVE_UP_S):
             while True:
                 try:
@@ -178,7 +178,7 @@ class World:
         }
 
     async def create(self, name: str, partitions: int) -> str:
-        """A topic all of whose partitions have a leader; its name."""
+        """Create a topic, wait until all its partitions have a leader, and return its name."""
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "assignments": [], "configs": []}
         body = {"topics": [topic], "timeout": 10_000, "validate_only": False}
         async with asyncio.timeout(_GIVE_UP_S):
@@ -190,7 +190,7 @@ class World:
                 await asyncio.sleep(_RETRY_S)
 
     async def produce(self, topic: str, partitions: Iterable[int], batches: int, batch_bytes: int) -> None:
-        """That many batches of one record to each partition; :attr:`ends` then tells where they end."""
+        """Append that many batches of one record to each partition, and update :attr:`ends`."""
         batch = bytes(build_batch([(None, bytes(batch_bytes))], round(time.time() * 1000), 0, -1))
         data = [{"index": partition, "records": batch} for partition in partitions]
         body = {"transactional_id": None, "acks": -1, "timeout": 10_000}

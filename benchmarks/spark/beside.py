@@ -1,9 +1,8 @@
-"""``python -m benchmarks.spark.beside``: heartbeats through a gateway, with and without a Spark job on the same
-cluster.
+"""``python -m benchmarks.spark.beside``: heartbeats through a gateway, with and without a Spark job beside them.
 
-In each round: no job; a RayDP job over a big table, whose executors yield (:mod:`muster.spark.priority`); no job again;
-and the same job with executors that do not yield, for comparison. All in one run, so that what the machine does besides
-is in all of them.
+Each round has four parts: no job; a RayDP job over a big table, whose executors yield (:mod:`muster.spark.priority`);
+no job again; and the same job with executors that do not yield, for comparison. All parts are in one run, so any other
+load of the machine affects all of them.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ _CONNECTIONS = 20
 _INTERVAL_S = 1.0
 _SETTLE_S = 3.0
 _REPEATS = 1000
-"""The driver runs the job until it is ended."""
+"""The driver repeats the job until it is ended."""
 BEFORE, BESIDE, AFTER, NOT_YIELDING = "no job", "a job runs", "no job, afterwards", "a job runs that does not yield"
 
 
 @dataclass(slots=True)
 class Measured:
-    """Latencies of heartbeats, in s, by what ran beside them."""
+    """Latencies of heartbeats in s, by what ran at the same time."""
 
     latencies_s: dict[str, array[float]] = field(default_factory=dict)
     late_s: float = 0.0
-    """How far the bench was behind its own plan at worst."""
+    """The benchmark's own largest delay behind its schedule."""
     errors: Errors = field(default_factory=Errors)
 
     def take(self, kind: str, heartbeats: Heartbeats) -> None:
@@ -110,7 +109,7 @@ async def _measure(cluster: Cluster, request: str, log: Path, groups: int, round
 
 @asynccontextmanager
 async def _members(cluster: Cluster, groups: int, errors: Errors) -> AsyncIterator[list[Member]]:
-    """Each the only one of its group, over some connections that they share."""
+    """Members, each the only one of its group, over a few shared connections."""
     connections: list[Connection] = await connect(cluster.bootstrap[:1], _CONNECTIONS)
     try:
         await warm_up(connections, _PARTITIONS)
@@ -138,9 +137,9 @@ async def _beats(members: list[Member], kind: str, seconds: float, measured: Mea
 async def _beside(
     members: list[Member], kind: str, seconds: float, measured: Measured, request: str, log: Path
 ) -> None:
-    """RunFailed if the driver did not run all the time."""
+    """RunFailed if the driver ended before the measurement."""
     click.echo("bench: starting Spark", err=True)
-    keep_alive = Heartbeats(members, Errors(), interval_s=_INTERVAL_S * 10)  # sessions outlive the driver's start
+    keep_alive = Heartbeats(members, Errors(), interval_s=_INTERVAL_S * 10)  # sessions must outlast the driver's start
     with spark_runs.driver(request, log, low_priority=kind == BESIDE) as process:
         try:
             await asyncio.to_thread(_until_it_works, process)

@@ -1,8 +1,8 @@
-"""A driver that is measured: ``python -m benchmarks.spark.child REQUEST`` runs jobs one after the other in one session.
+"""The measured driver: ``python -m benchmarks.spark.child REQUEST`` runs jobs one after the other in one session.
 
-A line of JSON on stdout for the session's start, for each job's begin and end, and for the session's end. Every job
-begins without cached frames. ``MUSTER_BENCH_PRIORITY=normal``: nothing yields (:mod:`muster.spark.priority`), for
-comparison.
+It writes a line of JSON to stdout for the session's start, for each job's begin and end, and for the session's end.
+Every job begins without cached frames. ``MUSTER_BENCH_PRIORITY=normal``: nothing yields (:mod:`muster.spark.priority`),
+for comparison.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PRIORITY = "MUSTER_BENCH_PRIORITY"
-"""Of the environment."""
+"""Name of the environment variable."""
 _SUMS = {
     "shuffle_bytes": "shuffleWriteBytes",
     "spilled_bytes": "diskBytesSpilled",
@@ -64,9 +64,9 @@ def main() -> None:
 
 
 def _counters(session: SparkSession) -> dict[str, int]:
-    """Sums over all that the session has done: see ``_SUMS``; rows and bytes of the Parquet that its scans read.
+    """Sums over everything that the session has done: ``_SUMS``, and rows and bytes of Parquet that its scans read.
 
-    ``read_bytes`` are Spark's *input*: of the columns and row groups that were read, and of cached frames.
+    ``read_bytes`` is Spark's *input*: the columns and row groups that were read, and cached frames.
     """
     context: Any = session.sparkContext
     gateway = context._gateway

@@ -1,9 +1,7 @@
-"""``python -m benchmarks.spark.growth``: how the time of every job grows with the tables, by local Spark in this
-process.
+"""``python -m benchmarks.spark.growth``: how each job's time grows with the tables, with local Spark in this process.
 
-Runs all jobs over the tables of :mod:`benchmarks.tables` with few samples and with ten times as many. A job whose time
-grows by more than its rows does something that is not linear; each has a fixed part as well, which makes it grow by
-less.
+Runs all jobs over the tables of :mod:`benchmarks.tables`, with few samples and with ten times as many. A job whose time
+grows by more than its rows does something that is not linear. Each job also has a fixed part, which reduces its growth.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Starts :mod:`benchmarks.spark.child` on tables and says what it cost: seconds and memory, by job."""
+"""Runs :mod:`benchmarks.spark.child` on tables and returns the cost by job: seconds and memory."""
 
 from __future__ import annotations
 
@@ -31,45 +31,45 @@ _LAST_WORDS = 1500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Of one job in one session."""
+    """Cost of one job in one session."""
 
     seconds: float
     peak_bytes: int
-    """Of the driver's processes and the executors together (proportional set size)."""
+    """Peak of the driver's processes and the executors together (proportional set size)."""
     answered_rows: int
     read_rows: int
-    """Of Parquet, by Spark's scans."""
+    """Rows of Parquet that Spark's scans read."""
     read_bytes: int
-    """Of Parquet and of cached frames: Spark's input."""
+    """Bytes of Parquet and of cached frames: Spark's input."""
     shuffle_bytes: int
     spilled_bytes: int
     executor_ms: int
-    """Sum of its tasks' times."""
+    """Sum of the times of its tasks."""
     gc_ms: int
 
 
 @dataclass(slots=True)
 class Run:
-    """Of one driver."""
+    """Results of one driver."""
 
     start_s: float = 0.0
-    """Until there was a session with its executors."""
+    """Until the session had its executors."""
     close_s: float = 0.0
     jobs: dict[str, Cost] = field(default_factory=dict)
 
 
 class RunFailed(RuntimeError):
-    """The driver ended before it was done; the message is what it said last."""
+    """The driver ended early; the message is the end of its output."""
 
 
 class OutOfTime(RuntimeError):
-    """The driver was ended, for it took longer than it was given."""
+    """The driver was ended because it exceeded its time limit."""
 
 
 def request_of(
     storage: Path, jobs: tuple[str, ...], cluster: Cluster | None, *, cores: int, memory_bytes: int, end_ms: int
 ) -> str:
-    """For local Spark, or for one executor on the cluster's Ray."""
+    """A request for local Spark, or for one executor on the cluster's Ray."""
     fields: dict[str, Any] = {
         "storage": str(storage.absolute()),
         "jobs": jobs,
@@ -85,9 +85,9 @@ def request_of(
 
 @contextmanager
 def driver(request: str, log: Path, *, low_priority: bool = True) -> Iterator[Driver]:
-    """The driver, running; ended behind, and all its processes.
+    """A running driver; on exit, all its processes are ended.
 
-    Its stderr goes to ``log``; what it spills goes to ``spill`` beside that, and local Spark spills in its driver.
+    Its stderr goes to ``log``. It spills to ``spill`` in the same directory; local Spark spills in its driver.
     """
     spill = log.parent / "spill"
     spill.mkdir(exist_ok=True)
@@ -108,7 +108,7 @@ def driver(request: str, log: Path, *, low_priority: bool = True) -> Iterator[Dr
 
 
 def _end(process: Driver) -> None:
-    """SIGTERM, and SIGKILL by pid for whatever is there a minute later."""
+    """SIGTERM; SIGKILL by pid for the processes that remain after a minute."""
     if process.poll() is not None:
         return
     family = []
@@ -157,15 +157,15 @@ def _listen(process: Driver, memory: _Memory) -> Run:
 
 
 def heard(process: Driver) -> Iterator[dict[str, Any]]:
-    """What the driver says, until it ends."""
+    """The driver's messages, until it ends."""
     assert process.stdout is not None
     for line in process.stdout:
-        if line.startswith("{"):  # Java libraries may say something there, too
+        if line.startswith("{"):  # Java libraries may write other lines there
             yield json.loads(line)
 
 
 class _Deadline:
-    """Ends the driver when its time is over."""
+    """Ends the driver at its deadline."""
 
     def __init__(self, process: Driver, within_s: float | None) -> None:
         self.passed = False
@@ -188,7 +188,7 @@ class _Deadline:
 
 
 class _Memory:
-    """Looks at the driver's processes, and at the marked JVMs of the machine, twice a second."""
+    """Samples the driver's processes, and the marked JVMs of the machine, twice a second."""
 
     def __init__(self, pid: int) -> None:
         self._driver = psutil.Process(pid)
@@ -199,7 +199,7 @@ class _Memory:
 
     @property
     def peak_bytes(self) -> int:
-        """Since :meth:`begin`, now included."""
+        """The peak since :meth:`begin`, including now."""
         self._look()
         return self._peak_bytes
 
@@ -226,7 +226,7 @@ class _Memory:
 
 
 def _pss_bytes(pid: int) -> int:
-    """As the kernel sums it up, which costs a fraction of a look at each mapping; 0 of a process that is gone."""
+    """The kernel's own sum, at a fraction of the cost of reading each mapping; 0 for a process that has ended."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
@@ -244,7 +244,7 @@ def _marked() -> list[psutil.Process]:
 
 
 def await_no_executors() -> None:
-    """Until the last run's executors are gone, which RayDP's end does not wait for."""
+    """Wait until the last run's executors have ended; the end of RayDP does not wait for them."""
     deadline = time.monotonic() + _END_S
     while _marked() and time.monotonic() < deadline:
         time.sleep(_SAMPLE_S)

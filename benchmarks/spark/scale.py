@@ -1,9 +1,9 @@
-"""``python -m benchmarks.spark.scale``: every job over many samples, by local Spark and through RayDP, in one run.
+"""``python -m benchmarks.spark.scale``: every job over many samples, with local Spark and through RayDP, in one run.
 
 Makes the tables (:mod:`benchmarks.tables`) in a temporary directory, or keeps them for the next run (``--keep``,
-``--data``). Each job has a session of its own on either side, as ``muster spark JOB`` has, with the same cores and the
-same heap for what computes, and the same idle Muster beside it. Which side is first changes from job to job, so that
-what else the machine does hits both. The cheapest jobs come first: a budget of time leaves out the dearest.
+``--data``). On either side, each job has a session of its own, as ``muster spark JOB`` has, with the same cores, the
+same heap for the computation, and the same idle Muster beside it. The order of the sides alternates from job to job, so
+other load of the machine affects both. Cheap jobs come first: a time budget omits the most expensive ones.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from muster.gateway.cli.times import Size
 from muster.spark.jobs import JOBS
 
 CACHE = Path(".cache/bench-tables")
-"""Not in git."""
+"""Ignored by git."""
 _READ_BYTES = 1 << 20
 CHEAPEST_FIRST = ("failover", "rebalances", "placement", "lag", "consumption", "attribution")
 _ENDING_S = 15
-"""Of a budget, for what ends at the end."""
+"""Part of a budget that is reserved for the final steps."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Plan:
     memory_bytes: int
     end_ms: int
     deadline_s: float | None
-    """By :func:`time.monotonic`."""
+    """On the clock of :func:`time.monotonic`."""
     pairs: list[Pair] = field(default_factory=list)
 
     def left_s(self) -> float | None:
@@ -103,7 +103,7 @@ def main(
 
 
 def tables_at(folder: Path, samples: float) -> Path:
-    """The tables there, made if they are not; whole or not at all."""
+    """The tables in that folder, made there if they are missing; whole or not at all."""
     if (folder / "planted.json").exists():
         _say(f"reading {folder}")
         return folder
@@ -126,14 +126,14 @@ def _tell_tables(storage: Path, seconds: float, figures: Figures) -> None:
 
 
 def planted_end_ms(storage: Path) -> int:
-    """Where the tables end, in ms since the epoch: "now" for the jobs."""
+    """The end of the tables in ms since the epoch: "now" for the jobs."""
     end_ms: int = json.loads((storage / "planted.json").read_text())["end_ms"]
     return end_ms
 
 
 @contextmanager
 def ended_in_order() -> Iterator[None]:
-    """SIGTERM is like Ctrl-C within: what runs is ended, what is temporary removed."""
+    """Inside, SIGTERM works like Ctrl-C: processes are ended and temporary files are removed."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         yield
@@ -142,7 +142,7 @@ def ended_in_order() -> Iterator[None]:
 
 
 def _read_once(storage: Path) -> None:
-    """So that the first run does not pay for the disk alone."""
+    """Read all files, or the first run alone would pay for the disk."""
     for file in storage.rglob("*.parquet"):
         with file.open("rb") as data:
             while data.read(_READ_BYTES):
@@ -150,9 +150,9 @@ def _read_once(storage: Path) -> None:
 
 
 def _run(plan: Plan, folder: Path, jobs: tuple[str, ...]) -> None:
-    """Both sides of each job, into ``plan.pairs``."""
+    """Run both sides of each job; the results are in ``plan.pairs``."""
     plan.pairs = [Pair(job) for job in sorted(jobs, key=CHEAPEST_FIRST.index)]
-    with Cluster(folder, gateways=1, properties={}) as cluster:  # idle beside both
+    with Cluster(folder, gateways=1, properties={}) as cluster:  # idle during both sides
         for number, pair in enumerate(plan.pairs):
             sides = ("local", "RayDP") if number % 2 == 0 else ("RayDP", "local")
             for side in sides:
@@ -160,7 +160,7 @@ def _run(plan: Plan, folder: Path, jobs: tuple[str, ...]) -> None:
 
 
 def _one(plan: Plan, pair: Pair, side: str, where: Cluster | None, log: Path) -> None:
-    """Run the job there. What it cost, or why that is not known, is in the pair."""
+    """Run the job there; the pair gets its cost, or the reason why there is none."""
     left_s = plan.left_s()
     if left_s is not None and left_s < _ENDING_S:
         pair.left_out[side] = "the budget is spent"

@@ -1,4 +1,4 @@
-"""Jobs side by side, local Spark and RayDP: what they cost, and whether RayDP costs too much."""
+"""Jobs side by side, local Spark and RayDP: their cost, and whether RayDP costs too much."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.report import Figures, describe, format_number
 from benchmarks.spark.runs import Cost, Run
 
 DEAREST_RAYDP = 1.15
-"""Of local Spark's time for the same jobs, both without the start of the session."""
+"""Limit as a ratio to local Spark's time for the same jobs, both without the start of the session."""
 SIDES = ("local", "RayDP")
 _HEADINGS = (
     ("job", "left"),
@@ -32,7 +32,7 @@ _WIDTH = 160
 
 @dataclass(slots=True)
 class Pair:
-    """One job on both sides; by side what it cost, or why that is not known."""
+    """One job on both sides: for each side its cost, or the reason why there is none."""
 
     job: str
     runs: dict[str, Run] = field(default_factory=dict)
@@ -50,13 +50,13 @@ class Pair:
 
     @property
     def missing(self) -> list[str]:
-        """A line per side that has no cost."""
+        """A line for each side without a cost."""
         reasons = {**self.left_out, **self.failed}
         return [f"{self.job}, {side}: {' '.join(reason.split())[-200:]}" for side, reason in reasons.items()]
 
 
 def as_figures(pairs: Sequence[Pair], figures: Figures) -> None:
-    """Add all that was measured, and the limit on the sum of the jobs that both sides have."""
+    """Add all measurements, and the limit on the sum of the jobs that both sides have."""
     for pair in pairs:
         for side in pair.runs:
             run, cost = pair.runs[side], pair.runs[side].jobs[pair.job]
@@ -92,7 +92,7 @@ def print_pairs(pairs: Sequence[Pair], figures: Figures, machine: dict[str, Any]
 
 
 def markdown(pairs: Sequence[Pair], figures: Figures, machine: dict[str, Any]) -> str:
-    """As docs/benchmarks.md has it."""
+    """The result as in docs/benchmarks.md."""
     head = "| " + " | ".join(name for name, _ in _HEADINGS) + " |"
     rule = "|" + "|".join("---" if justify == "left" else "--:" for _, justify in _HEADINGS) + "|"
     rows = ["| " + " | ".join(row) + " |" for row in _rows(pairs)]

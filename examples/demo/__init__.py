@@ -1,1 +1,1 @@
-"""The demonstration: real clients, real data, faults, and a report on whether everything held."""
+"""The demonstration: real clients, real data, faults, and a report on whether all checks passed."""

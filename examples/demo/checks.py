@@ -1,4 +1,4 @@
-"""What must have held in the demo, judged from what was seen. Pure."""
+"""What must hold in the demo, checked against what it saw. Pure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class GroupSeen:
     before: Membership
     """Right before the offsets-partition actor was killed."""
     after: Membership
-    """Once its successor answered."""
+    """Once its replacement answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +60,12 @@ class Killed:
     at_s: float
     pid_before: int
     pid_after: int | None
-    """In the end; None if the actor is not there."""
+    """At the end; None if the actor is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """Everything that the demo saw."""
+    """Everything that the demo observed."""
 
     rows: int
     delivered: int
@@ -81,9 +81,9 @@ class Seen:
     """The group that it owns."""
     gateway: Killed
     first_life: Counted
-    """What the counters of that gateway's first process said right before it was killed."""
+    """The counters of that gateway's first process right before it was killed."""
     counted: Counted
-    """What all gateways' counters said in the end."""
+    """The counters of all gateways at the end."""
     consumption: Consumption | None
     """None: the Spark job failed."""
 
@@ -93,7 +93,7 @@ class Seen:
 
 
 def check_all(seen: Seen) -> list[Check]:
-    """Every check, in the order in which one would ask."""
+    """Every check, in the order in which a reader would raise them."""
     return [
         _produced(seen),
         *(_reached(seen, name, group) for name, group in seen.groups.items()),
@@ -196,7 +196,7 @@ def went_on_after_s(commits: Iterable[Commit], group: str, killed_s: float) -> f
 
 
 def _goes_on(seen: Seen) -> Check:
-    """Before the gateway is killed, too, and could confuse the matter."""
+    """Only commits before the gateway is killed count: its failure could confuse the result."""
     before_the_other = [commit for commit in seen.commits if commit.at_s < seen.gateway.at_s]
     after_s = went_on_after_s(before_the_other, seen.actor_group, seen.actor.at_s)
     return Check(

@@ -1,4 +1,4 @@
-"""A process that the demo started, and the JSON lines that it writes."""
+"""A process that the demo starts, and the JSON lines that it writes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _GRACE_S = 15
 
 
 class Child:
-    """A process in a group of its own, so that Ctrl-C reaches the demo alone, which then ends it by its pid.
+    """A process in its own process group, so that Ctrl-C reaches only the demo, which then ends the process by its pid.
 
-    It gets SIGTERM when the demo is no more.
+    It gets SIGTERM when the demo ends.
     """
 
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
@@ -60,7 +60,7 @@ class Child:
             self._process.terminate()
 
     def wait(self, timeout_s: float) -> int | None:
-        """Exit code once it ended and all its lines are read; None if it did not end in time."""
+        """Exit code, after it ended and all its lines are read; None if it did not end in time."""
         try:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -69,7 +69,7 @@ class Child:
         return code
 
     def end(self, grace_s: float = _GRACE_S) -> None:
-        """SIGTERM, SIGKILL if that does not help, and SIGKILL for what it leaves behind in its group (a JVM)."""
+        """SIGTERM, SIGKILL if it does not end, and SIGKILL for the processes that it leaves in its group (a JVM)."""
         if self._process.poll() is not None:
             return
         self.tell_to_stop()
@@ -88,7 +88,7 @@ class Child:
                 try:
                     said = json.loads(line)
                 except ValueError:
-                    continue  # a library's print
+                    continue  # printed by a library
                 if isinstance(said, dict) and "type" in said:
                     with self._lock:
                         self._latest[said["type"]] = said

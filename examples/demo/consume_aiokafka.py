@@ -19,7 +19,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         if revoked:
-            with suppress(KafkaError):  # the group moved on: then others go on from the last commit
+            with suppress(KafkaError):  # the group moved on: others continue from the last commit
                 await self._consumer.commit()
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:

@@ -22,7 +22,7 @@ def main() -> None:
     )
 
     def commit_now() -> None:
-        with suppress(KafkaException):  # nothing to commit, or the group moved on: then others go on from before
+        with suppress(KafkaException):  # nothing to commit, or the group moved on: others continue from before
             consumer.commit(asynchronous=False)
 
     def revoked(_: Consumer, partitions: list[TopicPartition]) -> None:
@@ -35,7 +35,7 @@ def main() -> None:
     while not member.stopping:
         for message in consumer.consume(500, POLL_S):
             if message.error() is not None:
-                continue  # librdkafka tries again by itself
+                continue  # librdkafka retries by itself
             partition, offset, value = message.partition(), message.offset(), message.value()
             assert partition is not None
             assert offset is not None

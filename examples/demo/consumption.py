@@ -1,4 +1,4 @@
-"""What ``muster spark consumption --format json`` answered about the demo's run."""
+"""The output of ``muster spark consumption --format json`` about the demo's run."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rich.table import Table
 T = TypeVar("T")
 
 BUCKET_SECONDS = 5
-"""For ``--bucket``."""
+"""The value of ``--bucket``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """What was sent in one bucket of time; ``group`` None: not attributed."""
+    """What was sent in one time bucket; ``group`` None: not attributed."""
 
     bucket: datetime
-    """Its start, aware."""
+    """Start of the bucket, timezone-aware."""
     group: str | None
     messages: int
 
@@ -41,13 +41,13 @@ class GroupTotal:
     messages: int
     bytes: int
     distinct: int
-    """Messages that were sent to the group at least once."""
+    """Number of messages that were sent to the group at least once."""
     resent: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayTotal:
-    """What one gateway sent to one group, in all its lives; ``group`` None: not attributed."""
+    """What one gateway sent to one group, over all its processes; ``group`` None: not attributed."""
 
     gateway: int
     group: str | None
@@ -67,7 +67,7 @@ class Unattributed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumption:
-    """What the job found out."""
+    """Result of the job."""
 
     sent: tuple[Sent, ...] = ()
     """In steps of BUCKET_SECONDS."""
@@ -78,7 +78,7 @@ class Consumption:
 
     @classmethod
     def from_json(cls, text: str) -> Consumption:
-        """Of the command's output. KeyError, TypeError or ValueError for anything else."""
+        """Parse the command's output. KeyError, TypeError or ValueError for anything else."""
         sections = json.loads(text)["jobs"]["consumption"]
         return cls(
             sent=tuple(_rows(Sent, sections["per_bucket"])),
@@ -90,7 +90,7 @@ class Consumption:
 
 
 def _rows(kind: type[T], section: dict[str, Any]) -> Iterator[T]:
-    """Its rows, of which the columns that the kind has."""
+    """The rows, restricted to the columns that the kind has."""
     if not section["complete"]:
         raise ValueError(f"not all rows are there: {section['title']}")
     for row in section["rows"]:

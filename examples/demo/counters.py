@@ -1,4 +1,4 @@
-"""What the gateways' own counters say that each group was sent."""
+"""What the gateways' own counters say was sent to each group."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from prometheus_client.parser import text_string_to_metric_families
 
 Counted = Mapping[tuple[int, str], tuple[int, int]]
-"""(gateway, group) -> messages and bytes: since that gateway's process began, or all that the tables have of it."""
+"""(gateway, group) -> messages and bytes: since that gateway's process started, or all that the tables have of it."""
 
 _TIMEOUT_S = 10.0
 _FAMILIES = ("muster_group_fetch_messages", "muster_group_fetch_bytes")
 
 
 def counted(urls: Iterable[str]) -> Counted:
-    """Of the gateways whose ``/metrics`` are there. OSError if one does not answer."""
+    """The counters of the gateways with these ``/metrics``. OSError if one does not answer."""
     found: dict[tuple[int, str], list[int]] = {}
     for url in urls:
         with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
@@ -32,10 +32,10 @@ def counted(urls: Iterable[str]) -> Counted:
 
 
 def differences(sent: Counted, first_life: Counted, at_end: Counted) -> Iterator[str]:
-    """Where the tables, which say what was ``sent``, do not have what the gateways' counters say, in words.
+    """Differences between the tables, which say what was ``sent``, and the gateways' counters, in words.
 
-    ``at_end`` is of the processes that run in the end, ``first_life`` of a gateway's that was killed, as it last told.
-    Its tables may have more than that, for it went on until it was killed; all others have exactly as much.
+    ``at_end`` is of the processes that run at the end; ``first_life`` has the last counters of the gateway that was
+    killed. Its tables may have more, since it ran on until it was killed; all other tables must match exactly.
     """
     for key in sorted(sent.keys() | first_life.keys() | at_end.keys()):
         gateway, group = key

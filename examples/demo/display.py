@@ -17,7 +17,7 @@ _PLAIN_INTERVAL_S = 10.0
 
 
 class Display:
-    """Bars on a terminal; elsewhere a line now and then. Use as a context manager."""
+    """Bars on a terminal; otherwise a line from time to time. Use as a context manager."""
 
     def __init__(self, bars: Sequence[str], total: int) -> None:
         self.console = rich_console.console()
@@ -44,7 +44,7 @@ class Display:
         self._progress.stop()
 
     def now_s(self) -> float:
-        """Seconds since the start of the demo."""
+        """Seconds since the demo started."""
         return time.monotonic() - self._started
 
     def step(self, text: str) -> None:

@@ -1,6 +1,6 @@
-"""What the demo's consumers have in common: arguments, the order to stop, and the lines that they write.
+"""What the demo's consumers share: arguments, the order to stop, and the lines that they write.
 
-A line on stdout is one JSON object with ``type``: ``assigned`` (partitions; one for every rebalance that ended),
+A line on stdout is one JSON object with ``type``: ``assigned`` (partitions; one for every completed rebalance),
 ``progress`` (total, next: the next offset by partition) twice a second, and ``done`` at the end, with everything
 of :meth:`examples.demo.received.Received.to_json`.
 """
@@ -24,8 +24,8 @@ COMMIT_INTERVAL_S = 1.0
 POLL_S = 0.2
 _PROGRESS_INTERVAL_S = 0.5
 ALONE_S = 30
-"""Then SIGALRM ends a consumer whose demo is gone: Muster ends with it, and a client may wait for its coordinator for
-ever."""
+"""SIGALRM ends a consumer this long after its demo ended: Muster ends with the demo, and a client may wait for its
+coordinator forever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ def options() -> Options:
 
 
 class Member:
-    """One consumer of the demo: counts what it gets, says so, and knows when to commit and when to stop."""
+    """One consumer of the demo: counts records, writes progress, and decides when to commit and when to stop."""
 
     def __init__(self) -> None:
         self.stopping = False
@@ -52,7 +52,7 @@ class Member:
         self._next_progress = 0.0
         self._demo = os.getppid()
         signal.signal(signal.SIGTERM, self._stop)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner's to handle
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # handled by the runner
 
     def _stop(self, *_: object) -> None:
         self.stopping = True
@@ -66,7 +66,7 @@ class Member:
         self._received.add(partition, offset, row_number(value))
 
     def commit_is_due(self) -> bool:
-        """True once a second; says the progress, too, so it is called in every turn."""
+        """True once a second; also writes the progress, so it is called on every iteration."""
         now = time.monotonic()
         if now >= self._next_progress:
             self._next_progress = now + _PROGRESS_INTERVAL_S

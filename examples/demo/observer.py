@@ -1,4 +1,4 @@
-"""Looks at groups and topics from outside, as any Kafka client can."""
+"""Observes groups and topics from outside, as any Kafka client can."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HIGHEST_GENERATION = 50
 
 
 class Observer:
-    """An admin client with its own client id, so that nobody takes it for a consumer."""
+    """An admin client with its own client id, so that it is not mistaken for a consumer."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._bootstrap = bootstrap.split(",")
@@ -45,7 +45,7 @@ class Observer:
         return {each.partition: future.result(_TIMEOUT_S).offset for each, future in found.items()}
 
     def committed(self, group: str) -> dict[int, int]:
-        """Committed offset by partition, those that there are. KafkaException or TimeoutError."""
+        """Committed offsets by partition, where there are any. KafkaException or TimeoutError."""
         wanted = [ConsumerGroupTopicPartitions(group)]
         found = self._admin.list_consumer_group_offsets(wanted, request_timeout=_TIMEOUT_S)[group].result(_TIMEOUT_S)
         entries = found.topic_partitions or []
@@ -59,8 +59,8 @@ class Observer:
     def membership(self, group: str, *, guess: int | None = None, timeout_s: float = 30.0) -> Membership:
         """Member ids and generation, once the group answers; the generation is None if it never does.
 
-        No Kafka API tells an outsider a group's generation. But a coordinator accepts a member's Heartbeat in that
-        one generation only: all others get ILLEGAL_GENERATION, and change nothing. ``guess`` is tried first.
+        No Kafka API reports a group's generation to others. But a coordinator accepts a member's Heartbeat in that one
+        generation only: any other gets ILLEGAL_GENERATION and changes nothing. ``guess`` is tried first.
         """
         deadline = time.monotonic() + timeout_s
         members: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Observer:
                     if self._accepted(group, members[0], generation):
                         return Membership(generation=generation, members=members)
             except (KafkaException, OSError, TimeoutError, _NotNow):
-                pass  # the coordinator is away or loading
+                pass  # the coordinator is unavailable or loading
             time.sleep(_RETRY_S)
         return Membership(generation=None, members=members)
 
@@ -81,7 +81,7 @@ class Observer:
         return tuple(sorted(str(member.member_id) for member in found.members))
 
     def _accepted(self, group: str, member: str, generation: int) -> bool:
-        """Whether the generation is the group's. _NotNow if the coordinator cannot say."""
+        """Whether the generation is the group's. _NotNow if the coordinator cannot answer."""
         body = {"group_id": group, "generation_id": generation, "member_id": member, "group_instance_id": None}
         request = codec.encode_request(_HEARTBEAT, _HEARTBEAT_VERSION, 1, "muster-demo", body)
         _, answer = codec.decode_response(_HEARTBEAT, _HEARTBEAT_VERSION, self._ask(request))
@@ -92,7 +92,7 @@ class Observer:
         raise _NotNow(answer.error_code)
 
     def _ask(self, request: bytes) -> bytes:
-        """One request to the first gateway that answers. OSError if none does."""
+        """Send one request to the first gateway that answers. OSError if none does."""
         failure: OSError = ConnectionError("no gateway")
         for address in self._bootstrap:
             host, _, port = address.rpartition(":")
@@ -114,7 +114,7 @@ class _NotNow(Exception):
 
 
 class CommitWatch:
-    """Reads the groups' committed offsets all along, in a thread of its own."""
+    """Reads the groups' committed offsets continuously, in its own thread."""
 
     def __init__(self, observer: Observer, groups: Sequence[str], now_s: Callable[[], float]) -> None:
         self._observer = observer
@@ -133,15 +133,15 @@ class CommitWatch:
         self._thread.join(2 * _TIMEOUT_S)
 
     def seen(self) -> list[Commit]:
-        """In the order of reading. Each was asked for after the one before was answered."""
+        """In the order of the reads. Each read was requested after the response to the previous one."""
         return list(self._commits)
 
     def last(self) -> dict[tuple[str, int], int]:
-        """The last committed offset that was read, by group and partition."""
+        """The last committed offset read, by group and partition."""
         return {(commit.group, commit.partition): commit.offset for commit in self.seen()}
 
     def read_once(self) -> None:
-        """Read all groups now; a coordinator that is away is left out."""
+        """Read all groups now; skip those whose coordinator is unavailable."""
         for group in self._groups:
             try:
                 committed = self._observer.committed(group)

@@ -1,4 +1,4 @@
-"""The page about one run of the demo, whole in itself: no network, no script, light and dark."""
+"""The self-contained page about one run of the demo: no network, no script, light and dark."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLine:
-    """One group, as its consumers counted and as the gateways' samples say. All in messages."""
+    """One group, by its consumers' counts and by the gateways' samples. All in messages."""
 
     group: str
     client: str
     """Library and number of members."""
     consumed: int
-    """Distinct messages that the consumers counted themselves."""
+    """Distinct messages by the consumers' own count."""
     consumed_again: int
-    """What the consumers received more than once."""
+    """Messages that the consumers received more than once."""
     attributed: int
     """Distinct messages that the gateways attributed to the group."""
     resent: int
-    """What the gateways sent to the group more than once."""
+    """Messages that the gateways sent to the group more than once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Report:
     started_s: float
     """Unix time of second 0 of the time axes."""
     facts: Sequence[tuple[str, str]]
-    """What was run: label and value."""
+    """The setup of the run: label and value."""
     checks: Sequence[Check]
     groups: Sequence[GroupLine]
     progress: Mapping[str, Sequence[tuple[float, float]]]
@@ -74,7 +74,7 @@ def render(report: Report) -> str:
 
 
 def _rate(report: Report) -> str:
-    """Messages per group in buckets of time; a bucket without messages is a zero, not a gap."""
+    """Messages per group in time buckets; a bucket without messages is a zero, not a gap."""
     size = BUCKET_SECONDS
     sums: dict[str, dict[int, int]] = {}
     for row in report.consumption.sent:

@@ -1,7 +1,7 @@
 """Replays the flights into the topic with an unmodified confluent-kafka producer, at a steady rate.
 
-What the runner does at a mark must find records on their way, however long it takes: from each mark on the rate is
-a twentieth, until a SIGUSR1 for that mark.
+The runner's action at a mark must find records in flight, however long it takes: from each mark on, the rate is a
+twentieth, until a SIGUSR1 for that mark.
 
 Writes JSON lines: ``progress`` (delivered, failed) and ``done`` (the same, and the bytes of the values).
 """
@@ -25,23 +25,23 @@ _SLOWER = 20
 
 
 class Schedule:
-    """How many records are due."""
+    """The number of records that are due."""
 
     def __init__(self, rate: float, marks: Sequence[int], now_s: float) -> None:
         """``rate`` in records a second; ``marks`` in records, ascending."""
         self._rate = rate
         self._marks = marks
         self._left = 0
-        """Marks that were left behind."""
+        """Marks passed so far."""
         self._due = 0.0
         self._at_s = now_s
 
     def leave_mark(self) -> None:
-        """Go on with the whole rate to the next mark; that may be said before this one is reached."""
+        """Return to the full rate until the next mark; may be called before this mark is reached."""
         self._left += 1
 
     def due(self, now_s: float) -> int:
-        """Records, since the beginning."""
+        """Records since the start."""
         more = (now_s - self._at_s) * self._rate
         self._at_s = now_s
         if self._left < len(self._marks):
@@ -77,7 +77,7 @@ def _send(producer: Producer, topic: str, rows: pa.Table, deliveries: _Deliverie
             try:
                 producer.produce(topic, value, key, on_delivery=deliveries)
                 break
-            except BufferError:  # the queue is full: the brokers are slower than we are
+            except BufferError:  # the queue is full: the brokers are slower than the producer
                 producer.poll(_TURN_S)
                 deliveries.say()
 
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--rate", type=int, required=True, help="records a second")
     parser.add_argument("--mark", type=float, action="append", default=[], help="share of the records, ascending")
     options = parser.parse_args()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # handled by the runner
     table = flights()
     schedule = Schedule(options.rate, [int(mark * table.num_rows) for mark in options.mark], time.monotonic())
     signal.signal(signal.SIGUSR1, lambda *_: schedule.leave_mark())

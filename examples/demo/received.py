@@ -1,4 +1,4 @@
-"""What one consumer received, exactly, in little room: intervals of offsets, and one bit for each row."""
+"""What one consumer received, exactly and compactly: intervals of offsets, and one bit for each row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Interval = tuple[int, int]
 
 
 class Received:
-    """Counts records by where they were (partition, offset) and by what they said (row number)."""
+    """Counts records by position (partition, offset) and by content (row number)."""
 
     def __init__(self, rows: int) -> None:
         self.total = 0
@@ -21,7 +21,7 @@ class Received:
         self._rows = bytearray((rows + 7) // 8)
 
     def add(self, partition: int, offset: int, row: int) -> None:
-        """Count one record. IndexError for a row number that cannot be."""
+        """Count one record. IndexError for an impossible row number."""
         self.total += 1
         self._rows[row >> 3] |= 1 << (row & 7)
         intervals = self._intervals.setdefault(partition, [[offset, offset - 1]])
@@ -41,7 +41,7 @@ class Received:
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same offsets as disjoint intervals in order, adjacent ones joined."""
+    """The same offsets as disjoint ascending intervals, with adjacent ones joined."""
     joined: list[Interval] = []
     for first, last in sorted(intervals):
         if joined and first <= joined[-1][1] + 1:

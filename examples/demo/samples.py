@@ -1,4 +1,4 @@
-"""How far the gateways' samples on disk are, read with pyarrow alone: to know when the Spark job can start."""
+"""The progress of the gateways' samples on disk, read with pyarrow alone: it shows when the Spark job can start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster.actors.tables.schemas.samples import SAMPLES, SAMPLES_SCHEMA
 
 
 def attributed(storage: Path, topic: str) -> dict[str, int]:
-    """Distinct messages of the topic by group, in what is on disk now."""
+    """Distinct messages of the topic by group, in the files so far."""
     intervals: dict[tuple[str, int], list[Interval]] = {}
     columns = ["group", "partition", "first_offset", "last_offset"]
     for row in _rows(storage, columns, ds.field("topic") == topic):
@@ -25,7 +25,7 @@ def attributed(storage: Path, topic: str) -> dict[str, int]:
 
 
 def sent(storage: Path) -> Counted:
-    """What is on disk now of each gateway and group."""
+    """Amounts of each gateway and group, in the files so far."""
     found: dict[tuple[int, str], tuple[int, int]] = {}
     for row in _rows(storage, ["gateway", "group", "messages", "bytes"]):
         key = row["gateway"], row["group"]
@@ -35,7 +35,7 @@ def sent(storage: Path) -> Counted:
 
 
 def _rows(storage: Path, columns: list[str], wanted: ds.Expression | None = None) -> list[dict[str, Any]]:
-    """Of what has a group."""
+    """The rows that have a group."""
     folder = storage / "metrics" / SAMPLES
     if not folder.is_dir():
         return []

@@ -1,4 +1,4 @@
-"""The processes of one run of the demo, and how far they are."""
+"""The processes of one run of the demo, and their progress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TURN_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group of the demo and what consumes for it."""
+    """A group of the demo and its consumers."""
 
     name: str
     library: str
@@ -43,12 +43,12 @@ GROUPS = (
 
 
 class DemoError(RuntimeError):
-    """The demo cannot go on; the message is one line that says why."""
+    """The demo cannot continue; the message is one line with the reason."""
 
 
 @dataclass
 class Demo:
-    """One run. ``undo`` ends whatever it started."""
+    """One run. ``undo`` ends everything that it started."""
 
     display: Display
     undo: ExitStack
@@ -76,9 +76,9 @@ class Demo:
         self.bootstrap, self.metrics = ",".join(ready["bootstrap"]), tuple(ready["metrics"])
 
     def start_clients(self, marks: Sequence[float]) -> None:
-        """Producer and consumers at once; returns when every group has its partitions.
+        """Start the producer and the consumers at once; return when every group has its partitions.
 
-        At each of ``marks``, shares of the records, the producer slows down until it is told to go on.
+        At each of ``marks``, shares of the records, the producer slows down until it gets the signal to continue.
         """
         names = ", ".join(f"{group.name} ({group.library} x {group.members})" for group in GROUPS)
         self.display.step(f"consumers join: {names}")
@@ -94,7 +94,7 @@ class Demo:
         self.until(self._all_assigned, JOIN_S, "every group to have its partitions")
 
     def until(self, reached: Callable[[], bool], timeout_s: float, what: str) -> None:
-        """Wait, showing progress. DemoError if it takes too long or a process ends that should not."""
+        """Wait and show progress. DemoError after the timeout, or if a process ends that should not."""
         deadline = time.monotonic() + timeout_s
         while not reached():
             if time.monotonic() > deadline:
@@ -104,7 +104,7 @@ class Demo:
             time.sleep(_TURN_S)
 
     def show(self) -> None:
-        """Show and remember how many records went in and out."""
+        """Show and record how many records went in and out."""
         if self.producer is None:
             return
         counts = {"produced": self._delivered()} | {name: self._consumed(name) for name in self.members}
@@ -113,7 +113,7 @@ class Demo:
         self.display.records(counts)
 
     def under_way(self, share: float) -> Callable[[], bool]:
-        """Whether that share of the records is produced, and every group has begun to read."""
+        """Whether that share of the records has been produced, and every group has begun to read."""
         return lambda: self._delivered() >= share * ROWS and all(self._consumed(name) for name in self.members)
 
     def status(self) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A running Muster for tests. pytest has it as the fixture ``muster``; other programs use the class :class:`Muster`."""
+"""A running Muster for tests: the fixture ``muster`` in pytest, the class :class:`Muster` in other programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when it is asked for: pytest imports this package in every test run, used or not."""
+    """Import on first use: pytest imports this package in every test run, used or not."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from pytest_muster import cluster, faults, topics

@@ -1,4 +1,4 @@
-"""Processes that end when who started them does, however that went: kill -9 and a lost terminal too."""
+"""Processes that end when their parent does, in whatever way, including kill -9 and a lost terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-# Armed in the child, since a preexec_fn may deadlock in a process with threads, and kept by exec.
+# Armed in the child, since a preexec_fn may deadlock in a process with threads; exec preserves it.
 _BECOME = """
 import ctypes, os, sys
 os.setpgid(0, 0)
@@ -22,7 +22,7 @@ def bound(command: Sequence[str], signal_number: int = signal.SIGTERM) -> list[s
     """A command that becomes ``command``, whose first word is a path, and gets the signal when we end.
 
     "We" is the thread that starts it (prctl(2), PR_SET_PDEATHSIG). It is in a process group of its own: a Ctrl-C in
-    the terminal is for us, and we stop it last. On Linux only; elsewhere it is ``command`` as it is.
+    the terminal reaches only us, and we stop it last. On Linux only; elsewhere it is ``command`` unchanged.
     """
     if sys.platform != "linux":
         return list(command)

@@ -1,4 +1,4 @@
-"""A Muster for tests: one that runs already, or ``muster up`` in a process of its own.
+"""A Muster for tests: one that is already running, or ``muster up`` in a process of its own.
 
 For pytest there is the fixture ``muster`` (``pytest_muster.plugin``); everywhere else::
 
@@ -41,15 +41,15 @@ PROPERTIES: Mapping[str, str] = MappingProxyType(
         "offsets.topic.num.partitions": "4",
     }
 )
-"""What differs from Muster's defaults: faults may be injected, groups settle at once, and few processes do."""
+"""Differences from Muster's defaults: faults may be injected, groups settle at once, and there are few processes."""
 
 
 class MusterNotStarted(RuntimeError):
-    """``muster up`` did not get ready; the message has the command and the end of what it said."""
+    """``muster up`` did not become ready; the message has the command and the end of its output."""
 
 
 class Cluster:
-    """A Muster that runs, and what tests do with it. Those who start it say where it is."""
+    """A running Muster, as tests use it. Subclasses know its addresses."""
 
     _numbers = itertools.count(1)
 
@@ -65,7 +65,7 @@ class Cluster:
 
     @property
     def http_url(self) -> str:
-        """The HTTP API of the first gateway, without the path."""
+        """The HTTP API of the first gateway, without a path."""
         return self.metrics_urls[0][: -len("/metrics")]
 
     @property
@@ -74,17 +74,17 @@ class Cluster:
         return FaultClient(*self.metrics_urls)
 
     def topic(self, name: str | None = None, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
-        """Create a topic, of a name that no other has unless one is given; its name. TopicNotCreated."""
+        """Create a topic and return its name, by default a unique one. TopicNotCreated."""
         name = name or f"topic-{os.getpid()}-{next(self._numbers)}"
         create_topic(self.bootstrap, name, partitions, config or {}, _ADMIN_S)
         return name
 
 
 class RunningMuster(Cluster):
-    """A Muster that somebody else started, and ends."""
+    """A Muster that is started and stopped elsewhere."""
 
     def __init__(self, bootstrap: str, http_urls: Sequence[str] = ()) -> None:
-        """``http_urls``: of gateways, with or without /metrics; needed for faults and metrics only."""
+        """``http_urls``: of gateways, with or without /metrics; needed only for faults and metrics."""
         self._bootstrap = bootstrap
         bases = (url.strip().rstrip("/") for url in http_urls)
         self._metrics_urls = tuple(url if url.endswith("/metrics") else f"{url}/metrics" for url in bases)
@@ -101,7 +101,7 @@ class RunningMuster(Cluster):
 
 
 class Muster(Cluster):
-    """One cluster. A context manager that starts it, and ends all of its processes however it is left."""
+    """One cluster. A context manager that starts it, and ends all of its processes on exit, however it exits."""
 
     def __init__(
         self,
@@ -113,16 +113,16 @@ class Muster(Cluster):
         command: str | None = None,
         requirement: str | None = None,
     ) -> None:
-        """``properties`` of docs/configuration.md, over :data:`PROPERTIES`. Ports are free ones.
+        """``properties`` of docs/configuration.md, in addition to :data:`PROPERTIES`. Ports are free ones.
 
-        ``command`` stands for ``muster``; without it, the one beside this Python or on PATH is taken, or
-        ``requirement`` installed with uvx. Without either, MUSTER_COMMAND and MUSTER_REQUIREMENT of the environment.
+        ``command`` replaces ``muster``. Without it, ``muster`` beside this Python or on PATH is used, or
+        ``requirement`` is installed with uvx. Both default to the environment's MUSTER_COMMAND and MUSTER_REQUIREMENT.
         """
         self.storage = Path(storage)
         self.properties: Mapping[str, str] = {**PROPERTIES, **properties}
-        """What was set; everything else is as by default."""
+        """Properties that were set; all others have their defaults."""
         self.log = self.storage.parent / f"{self.storage.name}.log"
-        """What ``muster up`` says. The logs of the actors are in ``storage/run/log``."""
+        """Output of ``muster up``. The logs of the actors are in ``storage/run/log``."""
         self._gateways = gateways
         self._start_timeout_s = start_timeout_s
         self._given = command or os.environ.get("MUSTER_COMMAND")
@@ -144,13 +144,13 @@ class Muster(Cluster):
         return self._told("zookeeper")
 
     def cli(self, *arguments: str) -> str:
-        """What another ``muster`` command prints about this cluster. CalledProcessError with its stderr if it fails."""
+        """Output of another ``muster`` command on this cluster. CalledProcessError with its stderr if it fails."""
         command = [*muster_command(self._given, self._requirement), *arguments, "--storage", str(self.storage)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_ADMIN_S, check=True)
         return done.stdout
 
     def start(self) -> None:
-        """Returns when it serves. MusterNotStarted, after everything that was started has ended."""
+        """Start, and return when the cluster serves. MusterNotStarted, after everything that was started has ended."""
         self.storage.parent.mkdir(parents=True, exist_ok=True)
         try:
             muster = muster_command(self._given, self._requirement)
@@ -178,7 +178,7 @@ class Muster(Cluster):
         def read() -> None:
             assert process.stdout is not None
             with self.log.open("a") as log:
-                for line in process.stdout:  # to its end, so that nothing ever waits to be read
+                for line in process.stdout:  # to the end, so that the pipe never fills up
                     if line.startswith(_READY):
                         lines.append(line)
                         told.set()
@@ -199,14 +199,14 @@ class Muster(Cluster):
         return "\n".join([f"{what}: {shlex.join(command)}", f"the end of {self.log}:", *tail])
 
     def stop(self) -> None:
-        """End every process, in order if that goes; the storage directory stays. May be called again."""
+        """End every process, in order if possible; the storage directory stays. May be called again."""
         process, self._process, self._ready = self._process, None, {}
         if process is None:
             return
         process.send_signal(signal.SIGTERM)
         try:
             process.wait(_STOP_S)
-        except BaseException:  # it hangs, or somebody who is tired of waiting presses Ctrl-C again
+        except BaseException:  # it hangs, or the user presses Ctrl-C again
             for pid in list(_family(process.pid)):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -229,7 +229,7 @@ class Muster(Cluster):
 
 
 def _family(pid: int) -> Iterator[int]:
-    """The process and, where /proc tells, all below it. What is started meanwhile, Muster's own watchdog finds."""
+    """The process and, if /proc is available, all its descendants. Muster's own watchdog finds later ones."""
     yield pid
     with contextlib.suppress(OSError):
         for children in Path(f"/proc/{pid}/task").glob("*/children"):

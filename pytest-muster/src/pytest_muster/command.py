@@ -10,14 +10,14 @@ from pathlib import Path
 
 
 class NoMusterCommand(RuntimeError):
-    """There is none; the message says how to have one."""
+    """There is no ``muster`` command; the message says how to install one."""
 
 
 def muster_command(given: str | None = None, requirement: str | None = None) -> Sequence[str]:
-    """The command that stands for ``muster``, with an absolute path. NoMusterCommand.
+    """The command for ``muster``, with an absolute path. NoMusterCommand.
 
     ``given``, if any, split as a shell splits it; else ``muster`` beside this Python; else on PATH; else uvx with the
-    ``requirement``, if any: what pip would install, since PyPI has another project by the name of muster.
+    ``requirement``, if any: one for pip, since PyPI has another project by the name of muster.
     """
     if given:
         first, *rest = shlex.split(given)

@@ -1,7 +1,7 @@
 """The fault API for Python programs and tests: synchronous, over HTTP, from any machine that reaches a gateway.
 
-What a fault can be, the gateway says: it checks every fault and every plan, so this client needs no newer version when
-Muster has new faults. docs/faults.md has them.
+The gateway defines the faults and checks every fault and every plan, so this client needs no newer version when
+Muster has new faults. They are listed in docs/faults.md.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any, Callable, Union
 from urllib.parse import quote, urlsplit
 
 Plan = Union[str, "os.PathLike[str]", Mapping[str, Any]]
-"""A plan: the path of its YAML file, or what such a file says."""
+"""A plan: the path of its YAML file, or the content of such a file."""
 _CONNECT_S = 5.0
 _JSON, _YAML = "application/json", "application/yaml"
 _INVALID, _DISABLED, _NOT_FOUND = 400, 403, 404
 
 
 class FaultError(Exception):
-    """The fault was not injected, listed or cleared; the text says why."""
+    """The fault was not injected, listed or cleared; the message says why."""
 
 
 class FaultsDisabled(FaultError):
@@ -32,7 +32,7 @@ class FaultsDisabled(FaultError):
 
 
 class InvalidFault(FaultError, ValueError):
-    """The fault, or the plan, cannot be. ``problems`` has a text for everything that is wrong with it."""
+    """The fault or the plan is invalid. ``problems`` has a text for each problem."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -40,25 +40,25 @@ class InvalidFault(FaultError, ValueError):
 
 
 class UnknownTarget(FaultError, LookupError):
-    """No fault with that id, or no actor of that name that runs."""
+    """No fault has that id, or no running actor has that name."""
 
 
 class Unreachable(FaultError, ConnectionError):
-    """No gateway answered, or the controller did not answer it. Whether the fault was injected is not known."""
+    """No gateway answered, or the controller did not answer it. It is unknown whether the fault was injected."""
 
 
 class FaultClient:
     """Injects, lists and clears the faults of one cluster.
 
     Every method raises FaultsDisabled unless the cluster was started with ``fault.injection.enable=true``, and
-    Unreachable when nobody answers. A call goes to the first of the gateways that can be connected to, within 5 s each.
-    No other gateway is asked to do again what that one may have done.
+    Unreachable without an answer. A call goes to the first gateway that accepts a connection, within 5 s each. It is
+    never repeated on another gateway, since the first one may have executed it.
     """
 
     def __init__(self, *http_urls: str, timeout_s: float = 30.0) -> None:
         """``http_urls``: of gateways, as ``muster up`` prints them (``metrics=``), with or without /metrics.
 
-        ``timeout_s``: for an answer. ValueError without a URL, or for one that is not http or https.
+        ``timeout_s``: for a response. ValueError without a URL, or for one that is not http or https.
         """
         urls = [url.strip().rstrip("/") for given in http_urls for url in given.split(",") if url.strip()]
         if not urls:
@@ -67,10 +67,10 @@ class FaultClient:
         self._timeout_s = timeout_s
 
     def inject(self, fault: str | Mapping[str, Any], **fields: Any) -> str:
-        """Inject the fault, given whole or as its action and fields: its id.
+        """Inject the fault, given whole or as its action and fields, and return its id.
 
-        It is in force on every gateway that lives when this returns. InvalidFault; UnknownTarget for an actor that
-        does not run.
+        When this returns, it is in force on every live gateway. InvalidFault; UnknownTarget for an actor that is not
+        running.
         """
         if isinstance(fault, str):
             fault = {"action": fault, **fields}
@@ -79,26 +79,26 @@ class FaultClient:
         return str(self._call("POST", "/v1/faults", dict(fault))["id"])
 
     def faults(self) -> list[dict[str, Any]]:
-        """What is in force: id, fault, matched, hits, injected_ms, expires_at_ms."""
+        """The faults in force: id, fault, matched, hits, injected_ms, expires_at_ms."""
         found: list[dict[str, Any]] = self._call("GET", "/v1/faults")["faults"]
         return found
 
     def clear(self, fault_id: str | None = None) -> list[str]:
-        """End the fault, or all of them: the ids of those that ended. UnknownTarget for an id that is not there."""
+        """End the fault, or all of them; return the ids of the ended ones. UnknownTarget for an unknown id."""
         path = "/v1/faults" if fault_id is None else f"/v1/faults/{quote(fault_id, safe='')}"
         cleared: list[str] = self._call("DELETE", path)["cleared"]
         return cleared
 
     def kill(self, actor: str | None = None, *, group: str | None = None) -> str:
-        """SIGKILL to the actor's process, or to that of the offsets actor that owns the group."""
+        """SIGKILL the actor's process, or that of the offsets actor that owns the group."""
         return self.inject("kill", actor=actor, group=group)
 
     def pause(self, actor: str | None = None, *, group: str | None = None, expires_ms: int | None = None) -> str:
-        """SIGSTOP to the actor's process, until :meth:`resume`, :meth:`clear`, or ``expires_ms``."""
+        """SIGSTOP the actor's process, until :meth:`resume`, :meth:`clear`, or ``expires_ms``."""
         return self.inject("pause", actor=actor, group=group, expires_ms=expires_ms)
 
     def resume(self, actor: str | None = None, *, group: str | None = None) -> str:
-        """SIGCONT to the actor's process; its pause and slow faults are over."""
+        """SIGCONT the actor's process; this ends its pause and slow faults."""
         return self.inject("continue", actor=actor, group=group)
 
     def slow(
@@ -113,13 +113,12 @@ class FaultClient:
         return self.inject("slow", actor=actor, group=group, speed=speed, expires_ms=expires_ms)
 
     def run(self, plan: Plan, on_step: Callable[[Mapping[str, Any], str], None] = lambda step, result: None) -> None:
-        """Do the steps of a plan at their times; returns after the last.
+        """Execute the steps of a plan at their times; returns after the last.
 
-        ``on_step`` hears of each step (``step``, its number in the file; ``at_ms``; ``does``, a text; ``fault`` or
-        ``clear``) and of what came of it. InvalidFault before the first step, with everything that is wrong; OSError
-        for a file that cannot be read. A step that is refused ends the plan with its FaultError; the faults that the
-        plan injected are cleared then, and when it is interrupted. Those of a plan that came to its end stay until
-        they expire or are cleared.
+        ``on_step`` gets each step (``step``, its number in the file; ``at_ms``; ``does``, a text; ``fault`` or
+        ``clear``) and its result. InvalidFault before the first step, with everything that is wrong; OSError for an
+        unreadable file. A refused step ends the plan with its FaultError. The faults that the plan injected are cleared
+        then, and when it is interrupted. Those of a completed plan stay until they expire or are cleared.
         """
         body = dict(plan) if isinstance(plan, Mapping) else Path(plan).read_bytes()
         steps = self._call("POST", "/v1/faults/plan/check", body)["steps"]
@@ -154,13 +153,13 @@ class FaultClient:
         return answer
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | bytes | None) -> tuple[int, dict[str, Any]]:
-        """Status and answer, by the first that can be connected to; what is no JSON object is empty. Unreachable."""
+        """Status and response of the first gateway that accepts a connection; empty if no JSON object. Unreachable."""
         data, headers = _content(body)
         failures: list[str] = []
         for url in self._urls:
             try:
                 connection = _connect(url, min(_CONNECT_S, self._timeout_s))
-            except (OSError, UnicodeError) as error:  # UnicodeError: a name that no host can have
+            except (OSError, UnicodeError) as error:  # UnicodeError: an impossible host name
                 failures.append(f"{url} ({getattr(error, 'strerror', None) or error})")
                 continue
             with contextlib.closing(connection):
@@ -178,8 +177,8 @@ class FaultClient:
 
 
 def _checked(url: str) -> str:
-    """The URL. ValueError if nothing can be asked there."""
-    with contextlib.suppress(ValueError):  # brackets or a port that cannot be
+    """The URL. ValueError if it cannot be a gateway's."""
+    with contextlib.suppress(ValueError):  # invalid brackets or port
         parts = urlsplit(url)
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return url
@@ -187,7 +186,7 @@ def _checked(url: str) -> str:
 
 
 def _connect(url: str, timeout_s: float) -> HTTPConnection:
-    """A connection on which nothing was sent yet. OSError, UnicodeError."""
+    """A connection on which nothing has been sent. OSError, UnicodeError."""
     parts = urlsplit(url)
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
@@ -196,7 +195,7 @@ def _connect(url: str, timeout_s: float) -> HTTPConnection:
 
 
 def _content(body: Mapping[str, Any] | bytes | None) -> tuple[bytes | None, dict[str, str]]:
-    """What is sent, and its headers; bytes are YAML."""
+    """The body and its headers; bytes are YAML."""
     if body is None:
         return None, {}
     if isinstance(body, bytes):

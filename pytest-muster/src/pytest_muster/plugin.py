@@ -1,6 +1,6 @@
-"""The pytest plugin: a running Muster as the fixture ``muster``. How to use it: docs/testing-consumers.md.
+"""The pytest plugin: a running Muster as the fixture ``muster``. Usage: docs/testing-consumers.md.
 
-Loaded by every pytest where it is installed, so nothing is imported here that a test run without it would pay for.
+Every pytest loads it where it is installed, so it imports nothing that would slow down test runs without it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SETTINGS = {
     "bootstrap": "HOST:PORT,... of a Muster that runs; the fixture muster starts none then.",
     "http": "URL,... of its gateways' HTTP ports, for faults and metrics: metrics= of its ready line.",
 }
-"""What can be said on the command line, in the environment (MUSTER_COMMAND ...) or in pytest's configuration."""
+"""Settings of the command line, the environment (MUSTER_COMMAND ...) or pytest's configuration."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,16 +37,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _setting(config: pytest.Config, name: str) -> str | None:
-    """The command line goes before the environment, and that before the configuration file."""
+    """The command line overrides the environment, which overrides the configuration file."""
     option = config.getoption(f"--muster-{name}")
     return option or os.environ.get(f"MUSTER_{name.upper()}") or config.getini(f"muster_{name}") or None
 
 
 @pytest.fixture(scope="session")
 def muster_properties(pytestconfig: pytest.Config) -> Mapping[str, str]:
-    """What is set on the cluster of ``muster``, by default what ``muster_properties`` says in pytest's configuration.
+    """Properties of the cluster of ``muster``, by default ``muster_properties`` of pytest's configuration.
 
-    Override it for properties that are made in Python.
+    Override it for properties that are computed in Python.
     """
     lines = [line for line in pytestconfig.getini("muster_properties") if line]
     bad = [line for line in lines if "=" not in line]
@@ -59,7 +59,7 @@ def muster_properties(pytestconfig: pytest.Config) -> Mapping[str, str]:
 def muster(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory, muster_properties: Mapping[str, str]
 ) -> Iterator[Muster | RunningMuster]:
-    """A running cluster, one for all tests of the session (with pytest-xdist, of the worker)."""
+    """A running cluster, shared by all tests of the session (with pytest-xdist, of the worker)."""
     from pytest_muster.cluster import Muster, MusterNotStarted, RunningMuster
 
     bootstrap = _setting(pytestconfig, "bootstrap")
@@ -82,7 +82,7 @@ def muster(
         running.start()
     except MusterNotStarted as error:
         failure = str(error)
-    if failure is not None:  # outside of the handler, or pytest shows both errors
+    if failure is not None:  # outside the handler, or pytest shows both errors
         pytest.fail(failure, pytrace=False)
     try:
         yield running
@@ -92,7 +92,7 @@ def muster(
 
 @pytest.fixture
 def muster_faults(muster: Muster | RunningMuster) -> Iterator[FaultClient]:
-    """The fault API of ``muster``; what a test injects is cleared when it ends."""
+    """The fault API of ``muster``; faults that a test injects are cleared when it ends."""
     faults = muster.faults
     yield faults
     faults.clear()

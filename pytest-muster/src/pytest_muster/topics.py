@@ -1,6 +1,7 @@
-"""Creates a topic with a CreateTopics request of its own making: no Kafka client has to be installed for it.
+"""Creates a topic with a CreateTopics request of its own, so that no Kafka client must be installed.
 
-Version 4, the last that is not flexible: apache/kafka ``CreateTopicsRequest.json``, ``CreateTopicsResponse.json``.
+Version 4, the last version that is not flexible: apache/kafka ``CreateTopicsRequest.json``,
+``CreateTopicsResponse.json``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _DEFAULT_REPLICATION = -1
 
 
 class TopicNotCreated(RuntimeError):
-    """The cluster refused it, with Kafka's ``error_code``, or did not answer (``error_code`` None)."""
+    """The cluster refused the topic, with Kafka's ``error_code``, or did not answer (``error_code`` None)."""
 
     def __init__(self, text: str, error_code: int | None = None) -> None:
         super().__init__(text)
@@ -23,7 +24,7 @@ class TopicNotCreated(RuntimeError):
 
 
 def create_topic(bootstrap: str, name: str, partitions: int, config: Mapping[str, str], timeout_s: float) -> None:
-    """Create it through the first gateway of ``bootstrap`` that can be connected to. TopicNotCreated."""
+    """Create a topic through the first gateway of ``bootstrap`` that accepts a connection. TopicNotCreated."""
     request = _request(name, partitions, config, timeout_ms=int(timeout_s * 1000))
     failure: OSError | None = None
     for address in bootstrap.split(","):
