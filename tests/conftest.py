@@ -1,4 +1,5 @@
-"""How tests are dealt out: ``make test`` has three workers of pytest-xdist, who wait much; a test alone needs none."""
+"""How tests are distributed: ``make test`` has three pytest-xdist workers, which mostly wait; one test alone has
+none."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ _numbers = itertools.count(1)
 
 
 _SHARING = ("cluster", "nodes")
-"""Folders whose tests share something that is slow to start: a Muster, several Ray nodes."""
+"""Folders whose tests share something slow to start: a Muster, several Ray nodes."""
 
 
 _LONG = ("nodes", "cluster", "restart", "chaos", "cli", "spark")
-"""Folders whose tests begin first, so that no worker is alone with them at the end."""
+"""Folders whose tests start first, so that no worker runs them alone at the end."""
 
 
 def _folder(nodeid: str) -> str:
@@ -28,13 +29,13 @@ def _folder(nodeid: str) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long ones first, in that order."""
+    """Move the long tests to the front, in that order."""
     folders = dict(zip(_LONG, range(len(_LONG)), strict=True))
     items.sort(key=lambda item: folders.get(_folder(item.nodeid), len(folders)))
 
 
 class _Scheduling(LoadScopeScheduling):
-    """What shares a fixture runs in one worker: the folders of ``_SHARING``, elsewhere a module."""
+    """Tests that share a fixture run in one worker: those of a folder in ``_SHARING``, elsewhere those of a module."""
 
     def _split_scope(self, nodeid: str) -> str:
         folder = _folder(nodeid)
@@ -43,14 +44,14 @@ class _Scheduling(LoadScopeScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling:
-    config.option.loadscopereorder = False  # else modules of many tests come first, however short those are
+    config.option.loadscopereorder = False  # else modules with many tests come first, even short ones
     return _Scheduling(config, log)
 
 
 _OFFSETS_PARTITIONS = 50
-"""The default, which the Muster that tests share has."""
+"""The default, which the tests' shared Muster uses."""
 _COORDINATORS = (1, 2)
-"""Every coordinator is a process that has to start first: two have the groups of all tests."""
+"""Each coordinator is a process that must start first, so all tests' groups go to these two."""
 
 
 @pytest.fixture

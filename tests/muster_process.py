@@ -1,4 +1,4 @@
-"""A real ``muster up`` in a process of its own, for tests that need the whole of it."""
+"""A real ``muster up`` in a process of its own, for tests that need a whole Muster."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ EVENT_S = 60
 
 
 def eventually(read: Callable[[], T], good: Callable[[T], bool], what: str, timeout_s: float = EVENT_S) -> T:
-    """Read until it is good; AssertionError with the last value when it never is.
+    """Read until the value is good; AssertionError with the last value after the timeout.
 
-    For state that only another process can tell, where there is no event to wait for.
+    For state of another process that has no event to wait for.
     """
     deadline = time.monotonic() + timeout_s
     while True:
@@ -37,7 +37,7 @@ def eventually(read: Callable[[], T], good: Callable[[T], bool], what: str, time
             if good(value):
                 return value
             last: Any = value
-        except Exception as error:  # the reader's own view of "not yet"
+        except Exception as error:  # the reader's own form of "not yet"
             last = error
         if time.monotonic() > deadline:
             raise AssertionError(f"{what} did not happen within {timeout_s:.0f} s; last: {last!r}")
@@ -52,7 +52,7 @@ class Muster(Cluster):
     arguments: list[str] = field(default_factory=lambda: ["--gateways", "2"])
     properties: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] | None = None
-    """Of ``muster up`` and of every other command; None: that of the tests."""
+    """The environment of ``muster up`` and of all other commands; None: that of the tests."""
     process: subprocess.Popen[str] | None = None
     ready: dict[str, Any] = field(default_factory=dict)
 
@@ -91,13 +91,13 @@ class Muster(Cluster):
         self.ready = json.loads((self.storage.parent / f"{self.storage.name}.ready").read_text())
 
     def stop(self) -> int:
-        """SIGTERM, and the exit code."""
+        """SIGTERM; returns the exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(STOP_S)
 
     def kill_everything(self) -> None:
-        """SIGKILL to ``muster up`` and to every process below it, at once."""
+        """SIGKILL ``muster up`` and all its descendants at once."""
         assert self.process is not None
         family = [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
         for process in family:
@@ -106,7 +106,7 @@ class Muster(Cluster):
         psutil.wait_procs(family[1:], timeout=STOP_S)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Another muster command on this cluster, when it has ended."""
+        """Run another muster command on this cluster to its end."""
         command = [sys.executable, "-m", "muster.gateway.cli.main", *arguments, "--storage", str(self.storage)]
         return subprocess.run(command, capture_output=True, text=True, timeout=120, env=self.environment)
 
@@ -121,7 +121,7 @@ class Muster(Cluster):
         return {actor["name"]: actor for actor in status["actors"]}
 
     def kill_actor(self, name: str) -> int:
-        """SIGKILL the actor's process; its pid."""
+        """SIGKILL the actor's process; return its pid."""
         pid: int = self.actors()[name]["pid"]
         os.kill(pid, signal.SIGKILL)
         return pid

@@ -1,4 +1,4 @@
-"""What stands in a table's files, for tests of those who write it."""
+"""Reads the files of a table, for tests of its writers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.actors.tables.schemas import TABLES, time_column_of
 
 
 def table_rows(storage: Path, table: str) -> list[dict[str, Any]]:
-    """All rows, by their time and then as they were written; times are ms since the Unix epoch."""
+    """All rows, by their time and then in the order of writing; times are ms since the Unix epoch."""
     schema = TABLES[table]
     milliseconds = pa.schema([f.with_type(pa.int64()) if pa.types.is_timestamp(f.type) else f for f in schema])
     rows: list[dict[str, Any]] = []

@@ -1,6 +1,6 @@
-"""Shared by tests that need ZooKeeper: one embedded server for the session, a chroot of its own per test.
+"""Fixtures for tests that need ZooKeeper: one embedded server for the session, a chroot of its own per test.
 
-Import the fixtures where they are needed: ``from tests.zookeeper_fixture import zookeeper, zk_hosts, zk``.
+Import them where they are needed: ``from tests.zookeeper_fixture import zookeeper, zk_hosts, zk``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
-    """A running embedded ZooKeeper. Tests that stop a server start one of their own."""
+    """A running embedded ZooKeeper. Tests that stop a server start their own."""
     with EmbeddedZooKeeper.start(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server
 
@@ -44,7 +44,7 @@ def zk(zk_hosts: str) -> Iterator[ZooKeeperClient]:
 
 
 def eventually(condition: Callable[[], Any], what: str, *, within_s: float = 20) -> Any:
-    """Wait for something that another process or thread does; returns the first true answer."""
+    """Wait for the effect of another process or thread; returns the first true value."""
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
         if answer := condition():

@@ -1,4 +1,4 @@
-"""Sessions of a ZooKeeper server, ended from outside, as if they had timed out."""
+"""Ends sessions of a ZooKeeper server from outside, as if they had timed out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CLOSE_SESSION = -11
 
 
 def password(session_id: int) -> bytes:
-    """What the server gives with a session: java.util.Random of its id (ZooKeeperServer.generatePasswd)."""
+    """A session's password: java.util.Random seeded with the id (ZooKeeperServer.generatePasswd)."""
     seed = ((session_id ^ _SUPER_SECRET) ^ _MULTIPLIER) & _MASK
     numbers = []
     for _ in range(4):
@@ -25,7 +25,7 @@ def password(session_id: int) -> bytes:
 
 
 def end_sessions(hosts: str, session_ids: Iterable[int]) -> int:
-    """Close those of the sessions that there are; whoever has one hears that it expired. How many there were."""
+    """Close those of the sessions that exist; their clients see them expire. Returns the number closed."""
     return sum(_end(hosts, session_id) for session_id in session_ids)
 
 
@@ -41,5 +41,5 @@ def _end(hosts: str, session_id: int) -> bool:
         if timeout_ms <= 0:
             return False
         server.sendall(struct.pack("!iii", 8, 1, _CLOSE_SESSION))
-        answers.read()  # the server closes the connection when the session is gone
+        answers.read()  # the server closes the connection when the session has ended
         return True

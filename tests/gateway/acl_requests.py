@@ -1,4 +1,4 @@
-"""ACL requests, and what Kafka answers without an authorizer; tests/conformance/test_acls.py asks Kafka itself."""
+"""ACL requests, and Kafka's responses without an authorizer; tests/conformance/test_acls.py compares with Kafka."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Answer = tuple[ErrorCode, str | None]
 
 
 def answers(client: Client, version: int) -> list[list[Answer]]:
-    """To a description, to two creations, to two deletions."""
+    """Responses to a description, to two creations, to two deletions."""
     described = client.ask(DESCRIBE, version, ACL_FILTER)
     assert described.resources == ()
     created = client.ask(CREATE, version, {"creations": [ACL, {**ACL, "operation": _ANY}]})

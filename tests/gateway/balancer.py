@@ -1,4 +1,4 @@
-"""A load balancer for one gateway: passes bytes on behind a PROXY protocol header with the address of its choice."""
+"""A load balancer for one gateway: forwards bytes after a PROXY protocol header with an address of its choice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from muster.gateway.listener.proxy_protocol import Source, write_header
 
 @asynccontextmanager
 async def balancer(to_port: int, client: Source) -> AsyncIterator[int]:
-    """The port on which it listens, for as long as the block runs; every client is told to be at ``client``."""
+    """The port on which it listens inside the block; it reports every client as being at ``client``."""
     running: set[asyncio.Task[None]] = set()
     header = write_header(client, Source("10.255.0.1" if "." in client.host else "2001:db8::ff", 9092))
 
@@ -24,7 +24,7 @@ async def balancer(to_port: int, client: Source) -> AsyncIterator[int]:
         try:
             await asyncio.gather(_pump(reader, there_writer), _pump(there_reader, writer))
         except asyncio.CancelledError:
-            pass  # the test is over; a cancelled handler would be logged as an error
+            pass  # the test has ended; asyncio would log a cancelled handler as an error
         finally:
             writer.close()
             there_writer.close()

@@ -1,4 +1,4 @@
-"""Requests that alter configs, and what Kafka 4 answers; tests/conformance/test_configs.py asks Kafka itself."""
+"""Requests that alter configs, and Kafka 4's responses; tests/conformance/test_configs.py compares with Kafka."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Change = tuple[str, int, str | None]
 def incremental(
     client: Client, *resources: tuple[int, str, Sequence[Change]], version: int = 1, **named: Any
 ) -> list[Any]:
-    """The answer to each resource."""
+    """The result for each resource."""
     asked = [
         {
             "resource_type": kind,
@@ -51,7 +51,7 @@ def replace(
 
 
 class Case(NamedTuple):
-    """``THE_TOPIC`` as name stands for one that exists."""
+    """The name ``THE_TOPIC`` is replaced by that of an existing topic."""
 
     kind: int
     name: str

@@ -1,4 +1,4 @@
-"""Where tests of faults start: a member that has joined, commits and what was committed, the fault API."""
+"""Setup for tests of faults: a joined member, commits and committed offsets, the fault API."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def joined(full: Serving, group: str, client_id: str = "a client", **member: Any
 
 
 def commit_body(group: str, topic: Topic, offset: int, partition: int = 0) -> dict[str, Any]:
-    """Of a commit without membership."""
+    """The body of a commit without membership."""
     return {
         "group_id": group,
         "generation_id_or_member_epoch": -1,
@@ -55,7 +55,7 @@ def answered_commit(client: Client) -> ErrorCode:
 
 
 def committed(full: Serving, group: str, topic: Topic) -> int:
-    """-1 for nothing."""
+    """The committed offset; -1 if there is none."""
     with full.connect("who looks") as client:
         ((_, offset, _, error),) = Member(client, group, version=8).committed([topic])
     assert error is ErrorCode.none
@@ -63,7 +63,7 @@ def committed(full: Serving, group: str, topic: Topic) -> int:
 
 
 def new_group(full: Serving, fresh: Fresh) -> str:
-    """A group whose coordinator is there."""
+    """A group whose coordinator has started."""
     group = fresh("g")
     find(full.client, 4, group)
     return group

@@ -1,4 +1,4 @@
-"""A member of a group that speaks any version, on a connection of its own, for tests of the group APIs."""
+"""A group member on its own connection, in any version, for tests of the group APIs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Fresh = Callable[[str], str]
 
 
 class Member:
-    """One member of a group on a connection of its own; every API in the version nearest to ``version``."""
+    """One group member on its own connection; every API in the version nearest to ``version``."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Member:
         return answer
 
     def join(self, **changes: Any) -> Any:
-        """Once more when the coordinator wants the member to come with its id (KIP-394)."""
+        """Join, twice if the coordinator requires a member id (KIP-394)."""
         self.request_join(**changes)
         answer = self.joined()
         if answer.error_code is ErrorCode.member_id_required:
@@ -95,7 +95,7 @@ class Member:
         return self.ask(LEAVE_GROUP, member_id=self.id, members=[me])
 
     def commit(self, *offsets: tuple[Topic, int, int], metadata: str = "here") -> list[tuple[Any, int, ErrorCode]]:
-        """(name or id, partition, error) of each."""
+        """(name or id, partition, error) of each offset."""
         me = self._me()
         topics = [
             {
@@ -121,7 +121,7 @@ class Member:
         ]
 
     def committed(self, topics: list[Topic] | None, partition: int = 0) -> list[tuple[Any, int, str | None, ErrorCode]]:
-        """(name or id, offset, metadata, error) of one partition of each topic; of all that there is for None."""
+        """(name or id, offset, metadata, error) of one partition of each topic; of all committed ones for None."""
         asked = (
             None
             if topics is None
@@ -140,7 +140,7 @@ class Member:
 
 
 def find(client: Client, version: int, *keys: str, key_type: int = 0) -> list[Any]:
-    """(key, node, error), also of the versions that ask for one."""
+    """(key, node, error), also for the versions that look up a single key."""
     if version >= 4:
         answer = client.ask(FIND_COORDINATOR, version, {"key_type": key_type, "coordinator_keys": keys})
         return [(item.key, item.node_id, item.error_code) for item in answer.coordinators]
@@ -164,7 +164,7 @@ def delete(client: Client, *groups: str, version: int = 2) -> list[tuple[str, Er
 
 @contextmanager
 def coordinators_down(full: Serving) -> Iterator[None]:
-    """Every offsets partition was started, and none is there now."""
+    """Every offsets partition was started, and none is available now."""
     controller = full.controller
     running, start = dict(controller.offsets), controller.start_offsets
     controller.offsets, controller.start_offsets = dict.fromkeys(range(3)), None

@@ -32,7 +32,7 @@ SECRET = b"the secret of the test cluster"
 
 
 class Changes:
-    """Where ZooKeeper's mapping would be written: all that was said."""
+    """In place of ZooKeeper's mapping: records all changes."""
 
     def __init__(self) -> None:
         self.said: list[Change] = []
@@ -41,12 +41,12 @@ class Changes:
         self.said += updates
 
     def of_group(self, group: str) -> list[Registration]:
-        """Registrations, in the order in which they were said."""
+        """The group's registrations, in the order of the changes."""
         return [one for one in self.said if isinstance(one, Registration) and one.group == group]
 
 
 class Actors:
-    """Two log actors; offsets partitions start when they are asked for. All methods are for the gateway's loop."""
+    """Two log actors; offsets partitions start on demand. All methods are for the gateway's loop."""
 
     def __init__(
         self,
@@ -61,20 +61,20 @@ class Actors:
         self._config = config
         self._controller = controller
         self._view = view
-        self._sockets = Path(tempfile.mkdtemp(prefix="muster-"))  # paths of Unix sockets are short
+        self._sockets = Path(tempfile.mkdtemp(prefix="muster-"))  # paths of Unix sockets must be short
         self._servers: list[Server] = []
         self.logs: dict[int, LogService] = {}
         self.log_servers: dict[int, LogServer] = {}
         self.offsets: dict[int, OffsetsPartition] = {}
         self.changes = Changes()
         self.sink: UpdateSink = self.changes
-        """Of offsets partitions that start from now on."""
+        """For offsets partitions that start from now on."""
         self.steps: dict[int, CommitSteps] = {}
-        """What they collect for the audit."""
+        """What the offsets partitions collect for the audit."""
         self.histories: dict[int, RebalanceHistory] = {}
         self.group_histories: dict[int, GroupHistory] = {}
         self._all_histories: list[RebalanceHistory | GroupHistory] = []
-        """Those of partitions that a test has started again, too: their tasks have to end."""
+        """Including those of partitions that a test has restarted: their tasks must end."""
         self._following: set[asyncio.Task[None]] = set()
         controller.start_offsets = self.start_offsets
         controller.publish = partial(self._publish, controller.publish)
@@ -130,7 +130,7 @@ class Actors:
         return await self._serve(core, f"offsets-{partition}")
 
     def _failed(self, partition: int) -> None:
-        """An actor would end its process here, which is that of the tests."""
+        """An actor would end its process here; in tests, that is the test process."""
         log.error("offsets-%d has failed, and would have ended", partition)
 
     def _publish(self, to_gateway: Callable[[ClusterView], None], view: ClusterView) -> None:
@@ -153,7 +153,7 @@ class Actors:
         return await server.start(node_id="n1", host="127.0.0.1", path=self._sockets / name)
 
     async def stop(self) -> None:
-        while self.offsets:  # one that a client asked for may still be starting
+        while self.offsets:  # a coordinator that a client requested may still be starting
             await self.offsets.popitem()[1].stop()
         for history in self._all_histories:
             await history.close()

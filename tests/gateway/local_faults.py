@@ -1,4 +1,4 @@
-"""The controller's part in faults, the real one, without Ray: its one gateway is told directly."""
+"""The controller's real part in faults, without Ray: it calls its one gateway directly."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class _Cluster:
         return []
 
     async def gather(self, paused: set[str]) -> None:
-        """The one gateway has reported before it asks."""
+        """Nothing to do: the one gateway reports before it queries."""
 
     async def run(self, node_id: str, work: Callable[..., Any], *arguments: Any) -> Any:
         assert node_id == NODE

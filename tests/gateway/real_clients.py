@@ -10,7 +10,7 @@ from tests.gateway.serving import Serving
 
 @contextmanager
 def reachable(full: Serving) -> Iterator[str]:
-    """Views have the gateway's real address within; it is what clients bootstrap from."""
+    """Views contain the gateway's real address inside the block; clients bootstrap from it."""
     brokers = full.controller.brokers
     bootstrap = full.reachable()
     try:

@@ -1,6 +1,6 @@
-"""A real gateway on a real socket over real topics in ZooKeeper, without Ray, and a client that speaks bytes.
+"""A real gateway on a real socket over real topics in ZooKeeper, without Ray, and a client that sends and reads bytes.
 
-With actors, groups and records too: the real ones behind real internal sockets, in the gateway's event loop.
+Optionally with actors, groups and records: the real ones behind real internal sockets, in the gateway's event loop.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _ERRORS = {
 class RegistryController:
     """The controller as a gateway sees it, without its actor: topics in ZooKeeper, and views of them.
 
-    ``away`` makes it a controller that is restarting; ``mute`` one whose views do not arrive.
+    With ``away`` it behaves like a restarting controller, with ``mute`` like one whose views do not arrive.
     """
 
     def __init__(self, zk: ZooKeeperClient, config: MusterConfig) -> None:
@@ -84,7 +84,7 @@ class RegistryController:
         self.offsets: dict[int, Endpoint | None] = {}
         self.leaders: Leaders = {}
         self.stores: dict[int, SampleStore] = {}
-        """Of the gateways, and what they collect for the audit."""
+        """The stores of the gateways, and what they collect for the audit."""
         self.sends: dict[int, Sends] = {}
         self.start_offsets: Callable[[int], Awaitable[Endpoint]] | None = None
         self._starting: dict[int, asyncio.Task[None]] = {}
@@ -131,7 +131,7 @@ class RegistryController:
         return await self._change([(each.name, partial(change, each)) for each in alterations])
 
     async def until_followed(self, timeout_s: float) -> bool:
-        """There is no other gateway."""
+        """True: there is no other gateway."""
         return True
 
     async def producer_ids(self) -> range:
@@ -140,7 +140,7 @@ class RegistryController:
         return await asyncio.to_thread(self.registry.next_producer_id_block)
 
     async def activate(self, offsets_partition: int) -> None:
-        """Start the partition's actor, once: several gateways may ask at the same time."""
+        """Start the partition's actor, once: several gateways may request it at the same time."""
         if self.start_offsets is None:
             raise ControllerUnavailable("there are no coordinators here")
         if offsets_partition not in self._starting:
@@ -173,7 +173,7 @@ def _outcome(name: str, change: Callable[[], Topic | None]) -> TopicOutcome:
 
 
 class Client:
-    """One connection; asks in any version, gets kio's entity of that version."""
+    """One connection; sends requests of any version, and returns kio's entity of that version."""
 
     def __init__(self, port: int, client_id: str | None = "a client", *, host: str = "127.0.0.1") -> None:
         self._socket = socket.create_connection((host, port), timeout=20)
@@ -186,17 +186,17 @@ class Client:
         return self.answer(api_key, version)
 
     def request(self, api_key: int, version: int, body: dict[str, Any]) -> None:
-        """Send, and leave the answer for later."""
+        """Send a request; its response is read later."""
         frame = codec.encode_request(api_key, version, self._asked[-1] + 1, self._client_id, body)
         self._asked.append(self._asked[-1] + 1)
         self.send(frame)
 
     def unanswered(self) -> None:
-        """The last request is one that gets no answer."""
+        """Expect no response to the last request."""
         self._asked.pop()
 
     def answer(self, api_key: int, version: int) -> Any:
-        """The next answer; it has to be the one to the oldest request."""
+        """The next response; it must be the one to the oldest request."""
         correlation_id, entity = codec.decode_response(api_key, version, self.receive())
         self._answered += 1
         assert correlation_id == self._asked[self._answered]
@@ -211,7 +211,7 @@ class Client:
         self._socket.sendall(data)
 
     def reset(self) -> None:
-        """Close it with RST: what is under way in either direction is lost."""
+        """Close with RST: data in flight in either direction is lost."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 
@@ -220,22 +220,22 @@ class Client:
 
     @property
     def port(self) -> int:
-        """The client's own."""
+        """The client's own port."""
         return int(self._socket.getsockname()[1])
 
     def is_closed(self) -> bool:
-        """Wait for what comes next: True if it is the end of the connection."""
+        """Wait for the next data: True if it is the end of the connection."""
         try:
             return not self._socket.recv(1)
         except ConnectionError:
             return True
 
     def has_nothing_for(self, duration_s: float) -> bool:
-        """Whether neither an answer nor the end of the connection comes within that time."""
+        """Whether neither a response nor the end of the connection comes within that time."""
         return not select.select([self._socket], [], [], duration_s)[0]
 
     def finish(self) -> None:
-        """Send no more, and say so."""
+        """Shut down the sending direction."""
         self._socket.shutdown(socket.SHUT_WR)
 
     def _exactly(self, size_bytes: int) -> bytes:
@@ -258,7 +258,7 @@ class Client:
 
 
 class Serving:
-    """A gateway that runs in a thread's event loop, and a client of it."""
+    """A gateway in the event loop of a thread, and a client of it."""
 
     def __init__(
         self, server: GatewayServer, controller: RegistryController, run: Callable[..., Any], port: int
@@ -272,21 +272,21 @@ class Serving:
         self._http: tuple[web.AppRunner, int] | None = None
 
     def connect(self, client_id: str | None = "a client") -> Client:
-        """Another connection."""
+        """Open another connection."""
         return Client(self.port, client_id)
 
     def ask(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
         return self.client.ask(api_key, version, body)
 
     def create(self, name: str, partitions: int = 1, *, internal: bool = False, **config: str) -> Topic:
-        """A topic that the gateway knows when this returns."""
+        """Create a topic; the gateway knows it when this returns."""
         named = {key.replace("_", "."): value for key, value in config.items()}
         topic = self.controller.registry.create(name, partitions, named, internal=internal)
         self.follow(self.controller.view())
         return topic
 
     def reachable(self) -> str:
-        """Bootstrap address for real clients, who are told this gateway alone from now on."""
+        """The bootstrap address for real clients; from now on, views name this gateway alone."""
         self.controller.brokers = (Broker(id=self.gateway.id, host="127.0.0.1", port=self.port, node_id="n1"),)
         self.follow(self.controller.view())
         return f"127.0.0.1:{self.port}"
@@ -295,7 +295,7 @@ class Serving:
         self.follow(replace(self.controller.view(), brokers=()))
 
     def flush_complaints(self) -> None:
-        """What the log was spared is in it; the next complaint of any kind is a first one."""
+        """Log the suppressed complaints; the next complaint of any kind counts as a first one."""
 
         async def flush() -> None:
             self.gateway.complaints.flush()
@@ -304,7 +304,7 @@ class Serving:
 
     @property
     def http_url(self) -> str:
-        """Of the gateway's HTTP side, which is started if it is not."""
+        """URL of the gateway's HTTP side, which is started if necessary."""
         if self._http is None:
             self._http = self.run(start_http(gateway_app(self.gateway), "127.0.0.1", 0))
         return f"http://127.0.0.1:{self._http[1]}"
@@ -336,7 +336,7 @@ def serving(
     zk: ZooKeeperClient, directory: Path, properties: dict[str, str], *, with_actors: bool = False
 ) -> Iterator[Serving]:
     """Serve with these properties until the block ends."""
-    loop = uvloop.new_event_loop()  # as Ray's actors have it
+    loop = uvloop.new_event_loop()  # as in Ray's actors
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
 
@@ -368,7 +368,7 @@ def serving(
 
 
 async def _end_tasks() -> None:
-    """What still runs when all has been stopped, as asyncio.run does: a coordinator that was just being started."""
+    """Cancel the remaining tasks, as asyncio.run does: for example of a coordinator that is just starting."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
@@ -391,7 +391,7 @@ async def _listen(
 async def new_gateway(
     number: int, directory: Path, config: MusterConfig, controller: RegistryController
 ) -> GatewayServer:
-    """A gateway of that id that does not listen yet."""
+    """A gateway with that id, not listening yet."""
     sends = controller.sends[number] = Sends(f"gateway-{number}")
     store = SampleStore(directory, number, flush_ms=60_000, now_ms=lambda: 0, observe=sends.add)
     controller.stores[number] = store

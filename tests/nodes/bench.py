@@ -1,4 +1,4 @@
-"""A Muster on several real Ray nodes of this machine: what the tests of this folder work with."""
+"""A Muster on several real Ray nodes of this machine, for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ HEALTH_CHECKS = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "5",
     "RAY_agent_register_timeout_ms": "100000",  # a machine that is busy with other tests starts slowly
 }
-"""A node whose raylet does not answer is dead to Ray after some 3 s instead of a minute."""
+"""To Ray, a node whose raylet does not respond is dead after some 3 s instead of a minute."""
 
 
 @dataclass(frozen=True, slots=True)
 class RayNode:
     node_id: str
     raylet: int
-    """Pid."""
+    """The raylet's pid."""
 
 
 @dataclass
 class RayNodes:
-    """``with RayNodes(folder) as nodes``: Ray nodes that come and go; the first one, the head, stays."""
+    """``with RayNodes(folder) as nodes``: Ray nodes that are added and removed; the first one, the head, stays."""
 
     folder: Path
     head: RayNode = field(init=False)
     address: str = field(init=False)
     nodes: dict[str, RayNode] = field(init=False, default_factory=dict)
-    """Those that live, by id."""
+    """The live nodes, by id."""
 
     def __enter__(self) -> RayNodes:
-        self.temp_dir = Path(tempfile.mkdtemp(prefix="muster-nodes-", dir="/tmp"))  # short: sockets are in it
+        self.temp_dir = Path(tempfile.mkdtemp(prefix="muster-nodes-", dir="/tmp"))  # short, for the sockets in it
         (self.temp_dir / "ray").mkdir()
         token = self.folder / "ray-token"
         token.write_text(secrets.token_hex(32))
@@ -98,18 +98,18 @@ class RayNodes:
         return node
 
     def view(self) -> ClusterView:
-        """What Muster's controller publishes now; endpoints have the cluster's secret."""
+        """The view that Muster's controller publishes now; its endpoints contain the cluster's secret."""
         found: ClusterView = pickle.loads(base64.b64decode(self._ask("view")))
         return found
 
     def kill(self, node: RayNode) -> None:
-        """SIGKILL to the raylet and its workers: the node is lost."""
+        """SIGKILL the raylet and its workers: the node is lost."""
         del self.nodes[node.node_id]
         self._ask("kill", node.node_id)
 
     @contextlib.contextmanager
     def paused(self, node: RayNode) -> Iterator[None]:
-        """The raylet stands still, its workers go on: what a cut network looks like to the rest of Ray."""
+        """The raylet is stopped and its workers continue: to the rest of Ray, this looks like a network partition."""
         os.kill(node.raylet, signal.SIGSTOP)
         try:
             yield
@@ -129,20 +129,20 @@ class RayNodes:
 
 @dataclass
 class Bench:
-    """Muster and the Ray nodes it runs on."""
+    """Muster and the Ray nodes on which it runs."""
 
     nodes: RayNodes
     muster: Muster
 
     def status(self) -> dict[str, Any]:
-        """As ``muster status --json``."""
+        """Output of ``muster status --json``."""
         found: dict[str, Any] = json.loads(self.muster.cli("status", "--json"))
         return found
 
     def until_settled(self) -> dict[str, str]:
-        """Wait until every actor serves, each on a node that lives, with one gateway on each; node ids by actor.
+        """Wait until every actor serves, each on a live node, with one gateway per node; return node ids by actor.
 
-        New clients begin with the gateways of then: those of one machine cannot all have the same port.
+        New clients start with the gateways of that moment: gateways of one machine cannot all have the same port.
         """
 
         def settled(status: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""One Muster on three Ray nodes for all tests of this folder; each leaves three nodes behind."""
+"""One Muster on three Ray nodes for all tests of this folder; each test leaves three nodes running."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One activation of ``log-0`` or ``offsets-0`` in a process of its own, so that a test can have two and pause one.
+"""One activation of ``log-0`` or ``offsets-0`` in its own process, so that a test can have two and pause one.
 
 ``python -m tests.nodes.copy KIND STORAGE ZOOKEEPER`` writes its internal endpoint as a line of JSON and serves. The
-parts are those of the Ray actors; only Ray is not there, which would end a paused process or make a new one.
+parts are those of the Ray actors. Only Ray is missing, which would end a paused process or start a new one.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ CONFIG = LogConfig(segment_bytes=20_000)
 
 class _Nowhere:
     def put(self, updates: tuple[RegistrationUpdate, ...]) -> None:
-        """The mapping in ZooKeeper is not looked at here."""
+        """The mapping in ZooKeeper is not tested here."""
 
 
 def offsets(storage: Path, zk: ZooKeeperClient) -> Handler:
-    """As ``OffsetsActor``: one leader epoch; the process ends when the log is another's."""
+    """Like ``OffsetsActor``: one leader epoch; the process ends when another activation owns the log."""
     topic = TopicRegistry(zk).load()[OFFSETS_TOPIC]
     epoch = next_epoch(zk, OFFSETS_TOPIC, 0, "offsets-0")
     folder = storage / "logs" / f"{OFFSETS_TOPIC}-0"
@@ -55,7 +55,7 @@ def offsets(storage: Path, zk: ZooKeeperClient) -> Handler:
 
 
 def log(storage: Path, zk: ZooKeeperClient) -> Handler:
-    """As ``LogActor``: leader epochs when they are needed, as long as this is the newest activation."""
+    """Like ``LogActor``: takes leader epochs on demand, as long as this is the newest activation."""
     mine = take_actor_epoch(zk, "log-0")
     view = ClusterView(
         cluster_id="two-copies",

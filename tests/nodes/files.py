@@ -1,4 +1,4 @@
-"""What the files of a partition say, whoever writes to them meanwhile."""
+"""The content of a partition's files, whichever process writes to them at the same time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Counted = Mapping[str, bytes]
 
 
 def counted(folder: Path) -> Counted:
-    """What the highest manifest makes the log, by file: closed segments up to their ends, and all of its epoch's."""
+    """The log according to the highest manifest, by file: closed segments up to their ends, and its epoch's files."""
     epoch, path = max(manifests(folder).items())
     manifest = Manifest.read(path, epoch)
     found = {path.name: path.read_bytes()}
@@ -31,5 +31,5 @@ def counted(folder: Path) -> Counted:
 
 
 def unchanged(before: Counted, after: Counted) -> bool:
-    """Whether everything that counted is there as it was; more may have come behind it."""
+    """Whether everything that counted is unchanged; there may be additions after it."""
     return all(after.get(name, b"").startswith(data) for name, data in before.items())

@@ -1,7 +1,7 @@
-"""A host of its own on this machine: own processes, network, /srv and home, without root or docker (namespaces).
+"""A separate host on this machine: own processes, network, /srv and home, without root or docker (namespaces).
 
-In it the start commands of cluster.yaml can be run as they are: fixed ports and `ray stop`, which ends whatever
-Ray it finds in the process table, touch nothing else. With it goes everything that was started in it.
+The start commands of cluster.yaml run in it unchanged: fixed ports and `ray stop`, which ends any Ray in the process
+table, affect nothing outside. When the host ends, so does everything that was started in it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ADDRESS = "10.77.0.10"
 _STOP_S = 30
 _PS = "ps -eo pid=,stat=,args="
 _UNSHARE = ["unshare", "--user", "--map-root-user", "--net", "--pid", "--mount", "--fork", "--kill-child"]
-# The shell is process 1 and reaps; Ray learns the host's address from the default route.
+# The shell is process 1 and reaps; Ray takes the host's address from the default route.
 _SET_UP = f"""
 set -e
 ip link set lo up
@@ -35,7 +35,7 @@ shift
 
 
 class LoneHost:
-    """``with LoneHost(folder) as host``: ``folder`` holds its home, its /srv and what Ray writes."""
+    """``with LoneHost(folder) as host``: ``folder`` holds its home, its /srv and Ray's files."""
 
     def __init__(self, folder: Path) -> None:
         self.home = folder / "home"
@@ -51,7 +51,7 @@ class LoneHost:
         token.write_text("0123456789abcdef" * 4)
         token.chmod(0o600)
         (self.home / "muster-venv").symlink_to(sys.prefix)
-        self._ray = tempfile.TemporaryDirectory(prefix="muster-host-", dir="/tmp")  # short: sockets are in it
+        self._ray = tempfile.TemporaryDirectory(prefix="muster-host-", dir="/tmp")  # short, for the sockets in it
         environment = {
             "HOME": str(self.home),
             "PATH": f"{sys.prefix}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -71,7 +71,7 @@ class LoneHost:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()  # and with it its process 1, and so all others
+        self._process.kill()  # its process 1 ends too, and with it all others
         self._process.wait(_STOP_S)
         self._ray.cleanup()
 
@@ -81,13 +81,13 @@ class LoneHost:
         return code, output
 
     def done(self, command: str) -> str:
-        """Output of a shell command that has to succeed."""
+        """Output of a shell command that must succeed."""
         code, output = self.run(command)
         assert code == 0, f"{command}: exit code {code}\n{output}"
         return output
 
     def processes(self) -> dict[int, str]:
-        """Command line of every process that was started here and lives, by pid."""
+        """Command lines of all live processes that were started here, by pid."""
         rows = [line.split(None, 2) for line in self.done(_PS).splitlines()]
         return {
             int(pid): args
@@ -106,7 +106,7 @@ class LoneHost:
 
 
 def _refused() -> str | None:
-    """Why there can be no such host; None if there can."""
+    """Why no such host is possible; None if it is."""
     try:
         tried = subprocess.run([*_UNSHARE, "ip", "link"], capture_output=True, text=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Requests on the internal socket of an actor, as a gateway sends them."""
+"""Requests on an actor's internal socket, as a gateway sends them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def _call(channel: Channel, api_key: int, version: int, body: dict[str, An
 
 
 async def commit(channel: Channel, group: str, offset: int) -> ErrorCode:
-    """An offset of partition 0 of ``t``, for a group without members. ChannelLost."""
+    """Commit an offset of partition 0 of ``t`` for a group without members. ChannelLost."""
     items = [{"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}]
     body = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": ""}
     answer = await _call(channel, 8, 7, {**body, "topics": [{"name": "t", "partitions": items}]})
@@ -27,7 +27,7 @@ async def commit(channel: Channel, group: str, offset: int) -> ErrorCode:
 
 
 async def produce(channel: Channel, topic: Topic, partition: int, value: bytes) -> ErrorCode:
-    """A batch of one record. ChannelLost."""
+    """Produce a batch of one record. ChannelLost."""
     part = {"index": partition, "records": client_batch(value=value)}
     topics = [{"topic_id": topic.topic_id, "partition_data": [part]}]
     answer = await _call(channel, 0, 13, {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": topics})

@@ -1,6 +1,6 @@
-"""Several Ray nodes on this machine, in a process of their own: a JSON command per line in, an answer per line out.
+"""Several Ray nodes on this machine in a separate process: reads a JSON command per line, writes a response per line.
 
-Apart from the tests' process because Ray reads its environment (health checks, token) once, when it is imported.
+Not in the tests' process because Ray reads its environment (health checks, token) once, when it is imported.
 Run as ``python -m tests.nodes.ray_host`` by :mod:`tests.nodes.bench`.
 """
 
@@ -32,7 +32,7 @@ class Host:
         return str(self._cluster.address)
 
     def add(self) -> dict[str, Any]:
-        """Start a node, the first one is the head; its id and the pid of its raylet, once Ray knows it."""
+        """Start a node (the first one is the head); return its id and the pid of its raylet, once Ray knows it."""
         node = self._cluster.add_node(
             num_cpus=2,
             include_dashboard=False,
@@ -49,7 +49,7 @@ class Host:
         return {"node_id": node_id, "raylet": _raylet(node).pid}
 
     def kill(self, node_id: str) -> None:
-        """SIGKILL to the node's raylet and workers at once; returns when they are gone."""
+        """SIGKILL the node's raylet and workers at once; returns when they have ended."""
         node = self._nodes.pop(node_id)
         family = [_raylet(node), *_raylet(node).children(recursive=True)]
         for process in family:
@@ -58,7 +58,7 @@ class Host:
         psutil.wait_procs(family, timeout=30)
 
     def view(self) -> str:
-        """The ClusterView that Muster's controller publishes, with the cluster's secret in it; base64 of a pickle."""
+        """The ClusterView that Muster's controller publishes, including the cluster's secret; base64 of a pickle."""
         with ray.init(self.address(), namespace="muster", log_to_driver=False):
             view = ray.get(ray.get_actor("controller").watch.remote(None), timeout=60)
         return base64.b64encode(pickle.dumps(view)).decode()
@@ -74,7 +74,7 @@ def _raylet(node: Any) -> psutil.Process:
 
 def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what Ray prints is no answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Ray's output must not mix with responses
     host = Host()
     try:
         for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""Records into a topic, and all of them out of it again: ``python -m tests.nodes.records write|read BOOTSTRAP N``."""
+"""Writes records to a topic, or reads all of them: ``python -m tests.nodes.records write|read BOOTSTRAP N``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WAIT_S = 60
 
 
 def write(bootstrap: str, first: int, count: int = 100) -> None:
-    """``count`` numbers from ``first`` on; returns when all are acknowledged."""
+    """Produce ``count`` numbers from ``first`` on; returns when all are acknowledged."""
     failed = []
     producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": _WAIT_S * 1000})
     for number in range(first, first + count):
@@ -22,7 +22,7 @@ def write(bootstrap: str, first: int, count: int = 100) -> None:
 
 
 def read(bootstrap: str, count: int) -> None:
-    """Fails unless the topic begins with ``count`` numbers in order."""
+    """Fail unless the topic begins with ``count`` numbers in order."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "auto.offset.reset": "earliest"})
     consumer.assign([TopicPartition(_TOPIC, 0, 0)])
     found: list[int] = []

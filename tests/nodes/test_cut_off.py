@@ -1,4 +1,4 @@
-"""Two copies of the actors of a node at once, as after a cut in the network. Run by ``make test-recovery``."""
+"""Two copies of a node's actors at once, as after a network partition. Run by ``make test-recovery``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.nodes.work import drain, work
 
 
 async def written_by_old(view: ClusterView, node_id: str, topic: Topic) -> list[ErrorCode | str]:
-    """What the actors that were on that node say to writes, asked without any gateway."""
+    """Responses of the actors that were on that node to writes, sent without a gateway."""
     told: list[ErrorCode | str] = []
     offsets_partitions = view.topics[OFFSETS_TOPIC].partitions
 
@@ -47,12 +47,12 @@ async def written_by_old(view: ClusterView, node_id: str, topic: Topic) -> list[
 
 
 def ended(pid: int) -> bool:
-    """Also if its raylet, which stands still, has not reaped it."""
+    """Whether the process has ended, including one that its stopped raylet has not reaped."""
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def to_be_cut_off(bench: Bench, homes: dict[str, str]) -> RayNode:
-    """Of those nodes that are not the head and have actors that write, the controller's if it is one."""
+    """A node other than the head with actors that write; preferably the controller's."""
     writing = [home for name, home in homes.items() if name.startswith(("log", "offsets"))]
     nodes = [node for node in bench.nodes.nodes.values() if node != bench.nodes.head and node.node_id in writing]
     return max(nodes, key=lambda node: (node.node_id == homes["controller"], writing.count(node.node_id)))
@@ -60,11 +60,11 @@ def to_be_cut_off(bench: Bench, homes: dict[str, str]) -> RayNode:
 
 @pytest.mark.timeout(240)
 def test_actors_of_a_node_that_is_cut_off_can_write_nothing(on_nodes: Bench, fresh: Callable[[str], str]) -> None:
-    """Its raylet stands still and its actors go on, mostly the controller among them, while Ray starts second ones."""
+    """Its raylet is stopped and its actors continue, mostly with the controller, while Ray starts second copies."""
     nodes = on_nodes.nodes
     with work(on_nodes, fresh) as clients:
         if on_nodes.until_settled()["controller"] == nodes.head.node_id:
-            for options in ([], ["--undo"]):  # the controller goes elsewhere
+            for options in ([], ["--undo"]):  # the controller moves to another node
                 assert drain(on_nodes, nodes.head.node_id, *options).returncode == 0
         before = on_nodes.until_settled()
         stable = clients.stability()

@@ -1,4 +1,4 @@
-"""A node is drained while real clients work; what they must not notice. Run by ``make test-recovery``."""
+"""A node is drained while real clients work, which must not notice. Run by ``make test-recovery``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def states(bench: Bench) -> dict[str, str]:
 
 @pytest.mark.timeout(240)
 def test_a_node_is_drained(on_nodes: Bench, fresh: Callable[[str], str]) -> None:
-    """That of the controller, which moves too."""
+    """The controller's node, so the controller moves too."""
     with work(on_nodes, fresh) as clients:
         before = on_nodes.until_settled()
         stable = clients.stability()

@@ -1,4 +1,4 @@
-"""Nodes that are lost and come while real clients work; what the clients must not notice."""
+"""Nodes are lost and added while real clients work; the clients must not notice."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_node_is_lost_and_another_comes(on_nodes: Bench, fresh: Callable[[str]
 
 @pytest.mark.timeout(240)
 def test_a_standby_that_hangs_is_replaced(on_nodes: Bench) -> None:
-    """Away from the controller, so that no other process of Muster can send its signals on that node: Ray ends it."""
+    """Not on the controller's node, so no other process of Muster can send signals there: Ray ends the standby."""
     homes = on_nodes.until_settled()
     standby = next(n for n, home in homes.items() if n.startswith("standby-") and home != homes["controller"])
     process = psutil.Process(pid_of(on_nodes, standby))
@@ -69,7 +69,7 @@ def test_a_standby_that_hangs_is_replaced(on_nodes: Bench) -> None:
 
 @pytest.mark.timeout(240)
 def test_faults_reach_actors_of_other_nodes(on_nodes: Bench) -> None:
-    """Of nodes on which the controller is not: the standby there sends the signals."""
+    """On nodes without the controller, the standby sends the signals."""
     homes = on_nodes.until_settled()
     elsewhere = [name for name, home in homes.items() if home != homes["controller"]]
     name = next(name for kind in ("log", "offsets", "gateway") for name in elsewhere if name.startswith(kind))
@@ -89,6 +89,6 @@ def test_faults_reach_actors_of_other_nodes(on_nodes: Bench) -> None:
 
 
 def pid_of(bench: Bench, name: str) -> int | None:
-    """Of the process of an actor that serves."""
+    """The pid of an actor that serves."""
     (actor,) = (actor for actor in bench.status()["actors"] if actor["name"] == name)
     return actor["pid"] if actor["state"] == "alive" else None

@@ -1,4 +1,4 @@
-"""The Ray that ``muster up`` starts for itself: nobody else reaches it, or finds it by accident."""
+"""The Ray that ``muster up`` starts for itself: no other host reaches it, and no other program finds it by accident."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAIT_S = 60
 
 
 def listening(host: LoneHost) -> set[str]:
-    """Addresses at which any process of the host listens for TCP."""
+    """Addresses on which any process of the host listens for TCP."""
     local = (line.split()[3] for line in host.done("ss -Hltn").splitlines())
     return {address.rpartition(":")[0].strip("[]").replace("*", "::").partition("%")[0] for address in local}
 

@@ -1,4 +1,4 @@
-"""What `ray up` and `ray down` do to the head, by the commands of cluster.yaml themselves, on a host of its own."""
+"""What `ray up` and `ray down` do to the head, with the commands of cluster.yaml themselves, on a separate host."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ ZOOKEEPER = "ZooKeeperServerMain"
 WAIT_S = 60
 ELSEWHERE = "runs on this Ray, on storage /srv/muster; stop it with muster down --storage /srv/muster"
 NO_ACTORS = ("ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent")
-"""Titles of a Ray that has nothing to do."""
+"""Process titles of an idle Ray."""
 OURS = re.compile(r" *\d+\.\d s  |muster ready |muster: ")
-"""What ``muster up`` writes."""
+"""Output of ``muster up``."""
 LISTENS = re.compile(r"LISTEN .*?:(\d+) .*? users:(.*)")
 """A line of ss: the port, and the processes."""
 
 
 class Head(LoneHost):
-    """With one node alone, and what `ray up` and `ray down` run there."""
+    """A single node, and the commands that `ray up` and `ray down` run on it."""
 
     @property
     def start_commands(self) -> list[str]:
-        """Those of a head without hosts; the autoscaler has nothing to do for it."""
+        """The start commands of a head without hosts; the autoscaler has nothing to do."""
         commands = yaml.safe_load((ROOT / "cluster.yaml").read_text())["head_start_ray_commands"]
         autoscaling = "--autoscaling-config=~/ray_bootstrap_config.yaml"
         return [command.replace("--nodes 3", "--nodes 1").replace(autoscaling, "") for command in commands]
 
     def ray_up(self, options: str = "") -> str:
-        """All start commands in order, each of which has to succeed; what the last one, with the options, says."""
+        """Run all start commands in order, each of which must succeed; the output of the last one, with the options."""
         *before, last = self.start_commands
         for command in before:
             self.done(command)
@@ -50,12 +50,12 @@ class Head(LoneHost):
         self.done("ray stop")
 
     def muster_up(self) -> int:
-        """Pid of the muster up that runs here."""
+        """The pid of the running muster up."""
         (pid,) = (pid for pid, line in self.processes().items() if "muster up" in line)
         return pid
 
     def ports_of_actors(self) -> dict[str, set[int]]:
-        """TCP ports at which each log and offsets actor listens: for gateways of other nodes, and Ray's own."""
+        """TCP ports of each log and offsets actor: those for gateways of other nodes, and Ray's own."""
         status = json.loads(self.done("muster status --storage /srv/muster --json"))
         listens = [LISTENS.fullmatch(line) for line in self.done("ss -Hltnp").splitlines()]
         return {
@@ -65,13 +65,13 @@ class Head(LoneHost):
         }
 
     def kill_muster_up(self) -> None:
-        """SIGKILL; returns when its ZooKeeper is gone, too."""
+        """SIGKILL; returns when its ZooKeeper has ended too."""
         self.done(f"kill -9 {self.muster_up()}")
         eventually(self.processes, lambda left: not any(ZOOKEEPER in line for line in left.values()), "ZooKeeper ends")
 
     @contextmanager
     def paused(self, title: str) -> Iterator[None]:
-        """Within, the process of that title stands still."""
+        """The process with that title is stopped inside the block."""
         (pid,) = (pid for pid, line in self.processes().items() if line.startswith(title))
         self.done(f"kill -STOP {pid}")
         try:
@@ -126,7 +126,7 @@ def test_ray_up_twice_and_ray_down_and_up(head: Head) -> None:
 
 @pytest.mark.timeout(900)
 def test_a_killed_muster_up_is_told_of_ended_and_taken_over(head: Head) -> None:
-    """Its actors serve on, without its ZooKeeper."""
+    """Its actors continue to serve, without its ZooKeeper."""
     head.ray_up()
     head.done(f"python -m tests.nodes.records write {BOOTSTRAP} 0")
     head.kill_muster_up()

@@ -1,7 +1,7 @@
 """The same actor twice: the old one is paused with SIGSTOP, replaced, and continued, with clients connected to both.
 
-It acknowledges nothing that is new, no byte that its successor counts on changes, and what it adds is never read. It
-may still answer what was durable under its claim when it was paused, which is in the log that its successor found.
+It acknowledges nothing new, no byte that its successor relies on changes, and what it appends is never read. It may
+still respond about what was durable under its claim when it was paused, which is in the log that its successor found.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["zk", "zk_hosts", "zookeeper"]
 
 ROUNDS = 3
 LOOPS = 6
-"""Requests that are under way on each connection."""
+"""Concurrent requests on each connection."""
 ENOUGH = 40
 WAIT_S = 60
 _numbers = itertools.count()
@@ -52,12 +52,12 @@ async def _produce(channel: Channel, topic: Topic, number: int) -> ErrorCode:
 
 
 Ask = Callable[[Channel, Topic, int], Awaitable[ErrorCode]]
-"""Write a record of its own for the number; the error code of the answer."""
+"""Write a record for that number; return the error code of the response."""
 KINDS: dict[str, tuple[str, Ask]] = {"offsets": (OFFSETS_TOPIC, _commit), "log": ("flights", _produce)}
 
 
 class Copy:
-    """A process that serves, and a connection to it with requests under way."""
+    """A serving process, and a connection to it with requests in flight."""
 
     def __init__(self, kind: str, storage: Path, hosts: str, topic: Topic) -> None:
         self._kind, self._topic = kind, topic
@@ -79,7 +79,7 @@ class Copy:
         self._channel = await connect(endpoint, "here", on_updates=None, on_lost=lambda: None)
 
     def load(self) -> None:
-        """Write without a pause until :meth:`rest`, or until the connection is lost."""
+        """Write continuously until :meth:`rest`, or until the connection is lost."""
         self._more.set()
         self._tasks = [asyncio.get_running_loop().create_task(self._write_on()) for _ in range(LOOPS)]
 
@@ -111,7 +111,7 @@ class Copy:
             await asyncio.sleep(0.01)
 
     async def rest(self) -> None:
-        """Begin no more requests, and wait for the answers to those that were begun."""
+        """Start no more requests, and wait for the responses to those in flight."""
         self._more.clear()
         await asyncio.gather(*self._tasks)
 
@@ -125,14 +125,14 @@ class Copy:
 
 @pytest.fixture
 def storage() -> Iterator[Path]:
-    """Short: Unix sockets are in it."""
+    """Short, for the Unix sockets in it."""
     made = Path(tempfile.mkdtemp(prefix="muster-", dir="/tmp"))
     yield made
     shutil.rmtree(made)
 
 
 def numbers_in(folder: Path, topic: Topic, epoch: int) -> set[int]:
-    """What a successor reads there."""
+    """The numbers that a successor reads there."""
     log = PartitionLog.open(folder, topic_id=topic.topic_id, epoch=epoch, config=CONFIG, now_ms=now_ms)
     records = list(log.replay())
     asyncio.run(log.close())
@@ -151,7 +151,7 @@ def test_an_old_copy_acknowledges_and_changes_nothing(
     acknowledged: set[int] = set()
 
     async def one_round(old: Copy) -> Copy:
-        """The old one is paused at any moment of its work, and continued when the next one has its place."""
+        """The old one is paused at a random moment of its work, and continued when the next one has taken over."""
         await old.until_acknowledged(ENOUGH)
         old.send(signal.SIGSTOP)
         new = Copy(kind, storage, zk_hosts, topic)

@@ -1,4 +1,4 @@
-"""Real clients at work on a Muster of several nodes, and the command that drains one of these."""
+"""Real clients on a Muster of several nodes, and the command that drains a node."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ MOVED = ("offsets", "log", "reconciler")
 
 @dataclass
 class Work:
-    """Clients that produce, consume and commit, and what they saw so far."""
+    """Clients that produce, consume and commit, and their observations so far."""
 
     bench: Bench
     producer: Producer
     members: list[ConfluentMember]
 
     def go_on(self) -> None:
-        """Send some more, have it acknowledged, read and committed by every group."""
+        """Send more records, and wait until they are acknowledged, read and committed by every group."""
         self.producer.send(COUNT, pause_s=0.002)
         self.producer.flush()
         for group in {member.group for member in self.members}:
             until_read([member for member in self.members if member.group == group], self.producer.sent)
 
     def stability(self) -> object:
-        """What a rebalance would change."""
+        """The state that a rebalance would change."""
         members = [(member.identity(), member.rebalances, frozenset(member.assigned)) for member in self.members]
         return members, [generation(self.bench.muster, member.group) for member in self.members]
 
     def check(self) -> None:
-        """Everything acknowledged is there once, where the producer was told; everybody read each record once."""
+        """Each acknowledged record is there once, at its acknowledged offset; each group has read every record once."""
         records = everything(self.bench.muster.bootstrap, self.producer.topic, PARTITIONS)
         assert {value: (partition, offset) for partition, offset, value in records} == self.producer.acknowledged
         assert len(records) == self.producer.sent
@@ -50,7 +50,7 @@ class Work:
 
 @contextmanager
 def work(bench: Bench, fresh: Callable[[str], str]) -> Iterator[Work]:
-    """Groups of two members and a producer that have begun."""
+    """Groups of two members and a producer, all started."""
     topic = fresh("t")
     create(bench.muster, topic)
     members = [ConfluentMember(bench.muster.bootstrap, topic, name) for name in _groups(fresh) for _ in range(2)]
@@ -79,12 +79,12 @@ def drain(bench: Bench, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def moved(homes: dict[str, str]) -> dict[str, str]:
-    """Of the actors that are moved between nodes."""
+    """The actors that can move between nodes."""
     return {name: home for name, home in homes.items() if name.partition("-")[0] in MOVED}
 
 
 def is_placed(homes: dict[str, str], nodes: Collection[str]) -> bool:
-    """Whether log actors are dealt out over the nodes, and the others where rendezvous hashing puts them."""
+    """Whether log actors are spread over the nodes, and the others are where rendezvous hashing places them."""
     logs = {name: home for name, home in moved(homes).items() if name.startswith("log-")}
     load = [list(logs.values()).count(node) for node in nodes]
     hashed = {name: home for name, home in moved(homes).items() if name not in logs}

@@ -1,7 +1,7 @@
-"""From a Kafka response to the text behind ``->``: every field but a throttle time of 0, made names for made ids.
+"""Renders a Kafka response as the text after ``->``: all fields but a throttle time of 0, with names for ids.
 
-Member ids, coordinators and topic ids differ from server to server and get names. Lists that Kafka answers in the
-order of a hash table are sorted (:data:`UNORDERED`). Nothing else is left out or changed.
+Member ids, coordinators and topic ids differ from server to server and get names. Lists that Kafka returns in the
+order of a hash table are sorted (:data:`UNORDERED`). Nothing else is omitted or changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_UUID = UUID(int=0)
 
 
 class MadeNames(Protocol):
-    """What the scenario calls what the world has made."""
+    """The scenario's names for what the world has generated."""
 
     def of_member(self, member_id: str) -> str: ...
 
@@ -40,7 +40,7 @@ class MadeNames(Protocol):
 
 
 def render(entity: Any, names: MadeNames, *, sort_topics: bool) -> str:
-    """The answer's text; ``sort_topics`` where the request named no topics, so that their order is the server's."""
+    """The response's text; ``sort_topics`` if the request named no topics, so their order is the server's choice."""
     fields = _Rendering(names, sort_topics).fields(entity)
     error = [said for name, said in fields if name == "error_code"]
     return _wrap([*error, *(_prefixed(f"{name}=", said) for name, said in fields if name != "error_code")])
@@ -152,7 +152,7 @@ class _Rendering:
 
 
 def _place(entity: Any, name: str, value: Any) -> str:
-    """A coordinator's node id, host and port: theirs if there is one, else what says that there is none."""
+    """A coordinator's node id, host and port: a name if there is a coordinator, else the value as it is."""
     found = entity.error_code is ErrorCode.none
     return f"<{name}>" if found and value not in (-1, "") else _text(value) if isinstance(value, str) else str(value)
 
@@ -168,7 +168,7 @@ def _is_padding(text: str) -> bool:
 
 
 def _bytes(name: str, data: bytes) -> str:
-    """As the scenario language writes it: by what the field holds, as text, or in hexadecimal digits."""
+    """Bytes as the scenario language writes them: decoded by field, as text, or in hexadecimal digits."""
     readable = _assignment(data) if name.endswith("assignment") else _subscription(data)
     if readable is not None:
         return readable
@@ -183,7 +183,7 @@ def _subscription(data: bytes) -> str | None:
 
 
 def _strings(data: bytes) -> list[str] | None:
-    """The topics of ConsumerProtocolSubscription v0, if that is what it is."""
+    """The topics of ConsumerProtocolSubscription v0; None for other data."""
     count, at, found = int.from_bytes(data[2:6], "big"), 6, []
     if count > len(data):
         return None
@@ -195,7 +195,7 @@ def _strings(data: bytes) -> list[str] | None:
 
 
 def _assignment(data: bytes) -> str | None:
-    """ConsumerProtocolAssignment v0 with one partition per entry, as scenarios make it."""
+    """ConsumerProtocolAssignment v0 with one partition per entry, as scenarios create it."""
     count, at, found = int.from_bytes(data[2:6], "big"), 6, []
     if not data or count > len(data):
         return None

@@ -1,4 +1,4 @@
-"""A bare coordinator core in virtual time: exact, quick, and with a log that can be held, broken and read."""
+"""A bare coordinator core in virtual time: exact, fast, and with a log that can be held, broken and read."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.scenarios.play import Answer
 from tests.scenarios.values import ScenarioError
 
 BROKER = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
-"""Of every scenario's broker, in every world."""
+"""Properties of every scenario's broker, in every world."""
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
 
 
 class _Driver(Driver):
-    """Member ids as in production: a name and a UUID."""
+    """Generates member ids as in production: a name and a UUID."""
 
     def _new_core(self) -> Coordinator:
         self.epoch += 1
@@ -95,7 +95,7 @@ class CoreWorld:
         self.driver.advance(end_ms - self.driver.now_ms)
 
     def disconnect(self, client: str) -> None:
-        """A core is not told."""
+        """A core gets no notice of it."""
 
     def topic_id(self, name: str) -> UUID:
         return uuid5(NAMESPACE_URL, name)

@@ -1,7 +1,7 @@
-"""Scenarios: readable transcripts of what clients ask a group coordinator and what they are answered.
+"""Scenarios: readable transcripts of requests to a group coordinator and its responses.
 
-See README.md beside this file for the language. A scenario is played in a world (a bare core in virtual time, a
-gateway, a real Kafka); the world's answers are written into the text, which must then be equal to the file.
+README.md in this folder describes the language. A scenario is played in a world (a bare core in virtual time, a
+gateway, a real Kafka); the world's responses are inserted into the text, which must then equal the file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CONTINUED = "      "
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A client asks. ``background``: its answer is awaited by a later step."""
+    """A client's request. ``background``: a later step waits for the response."""
 
     client: str
     api: str
@@ -33,7 +33,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Anything else: time passes, somebody waits, the world changes."""
+    """Anything else: time passes, a step waits, the world changes."""
 
     name: str
     args: tuple[str, ...]
@@ -41,30 +41,30 @@ class Command:
 
 @dataclass(slots=True)
 class Step:
-    """A line of the scenario, and what the file says comes of it."""
+    """A line of the scenario, and its result according to the file."""
 
     text: str
     action: Request | Command | None
     """None: a comment or an empty line."""
     answer: str | None = None
     musters: str | None = None
-    """What Muster answers where it differs from ``answer``, which is then Kafka's."""
+    """Muster's response where it differs from ``answer``, which is then Kafka's."""
     because: str | None = None
 
 
 @dataclass(slots=True)
 class Scenario:
-    """A whole file."""
+    """A complete file."""
 
     name: str
     title: str
     broker: dict[str, str]
-    """Properties that differ from those of every scenario's broker."""
+    """Properties that differ from the common ones of all scenarios' brokers."""
     steps: list[Step] = field(default_factory=list)
 
     @property
     def is_for_core_only(self) -> bool:
-        """Whether it does to the coordinator what no client can do."""
+        """Whether it does something to the coordinator that no client can do."""
         return any(isinstance(step.action, Command) and step.action.name in ("core", "log") for step in self.steps)
 
     def text(self) -> str:
@@ -82,7 +82,7 @@ class Scenario:
 
 
 def load(path: Path) -> Scenario:
-    """Read a file; ScenarioError names the line that cannot be read."""
+    """Read a file; ScenarioError names the invalid line."""
     scenario = Scenario(name=path.stem, title="", broker={})
     target = ""
     for number, line in enumerate(path.read_text().splitlines(), start=1):
@@ -96,7 +96,7 @@ def load(path: Path) -> Scenario:
 
 
 def _add(scenario: Scenario, line: str, target: str) -> str:
-    """Add a line; returns which part of the last step a continuation would belong to."""
+    """Add a line; returns the part of the last step to which a continuation would belong."""
     for mark, name in ((ANSWER, "answer"), (MUSTERS, "musters"), (BECAUSE, "because")):
         if line.startswith(mark.rstrip()) and line[: len(mark)].rstrip() == mark.rstrip():
             setattr(scenario.steps[-1], name, line[len(mark) :])

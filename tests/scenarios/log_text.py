@@ -1,4 +1,4 @@
-"""Records of ``__consumer_offsets`` as the scenario language shows them. Times are ms since the scenario began."""
+"""Records of ``__consumer_offsets`` in the scenario language. Times are ms since the start of the scenario."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from muster.actors.group.types import Record
 
 
 def describe(record: Record, began_ms: int) -> str:
-    """One line; the key first, then what the record says of it."""
+    """One line: the key first, then the content of the record."""
     key = decode_key(record.key)
     if isinstance(key, UnknownKey):
         return f"key of type {key.key_type}"

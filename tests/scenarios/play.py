@@ -1,4 +1,4 @@
-"""Play a scenario in a world and write down what comes of it."""
+"""Plays a scenario in a world and records the results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOPICS = {"t": 3, "u": 3}
 
 
 class Ticket(NamedTuple):
-    """A request that was sent."""
+    """A request that has been sent."""
 
     request: Request
     version: int
@@ -36,43 +36,43 @@ class Answer(NamedTuple):
     entity: Any
     """None: the server closed the connection instead."""
     after_ms: int
-    """Since the request was sent."""
+    """Time since the request was sent."""
 
 
 class World(Protocol):
     """A coordinator to play with. Times are its own: virtual or real."""
 
     early_ms: int
-    """By how much an answer may come earlier than the file says."""
+    """How much earlier than in the file a response may arrive."""
     late_ms: int
-    """By how much later."""
+    """How much later."""
 
     def send(self, client: str, api_key: int, version: int, body: Mapping[str, Any]) -> Any:
-        """Send; gives a handle."""
+        """Send a request; returns a handle."""
 
     def answer(self, handle: Any) -> Answer:
-        """Wait for it. ScenarioError if it never comes."""
+        """Wait for the response. ScenarioError if it never arrives."""
 
     def is_parked(self, handle: Any) -> bool:
-        """Whether there is no answer, and none comes at once."""
+        """Whether there is no response, and none arrives at once."""
 
     def sleep(self, ms: int) -> None: ...
 
     def disconnect(self, client: str) -> None:
-        """Close the client's connections; what it asks later comes over new ones."""
+        """Close the client's connections; its later requests use new ones."""
 
     def topic_id(self, name: str) -> UUID:
-        """Of a topic that exists; some id for one that does not."""
+        """The topic's id; for a topic that does not exist, some id."""
 
     def command(self, name: str, args: tuple[str, ...]) -> str | None:
-        """``topic``, ``delete`` and what only some worlds know; gives what there is to tell."""
+        """``topic``, ``delete`` and commands of single worlds; returns their output, if any."""
 
     def newest(self, api_key: int) -> int:
-        """The newest version of the API that is played when the scenario names none."""
+        """The newest version of the API, for requests of scenarios that name none."""
 
 
 class Namebook:
-    """Names for what the server makes, and a group namespace for each time that a scenario is played."""
+    """Names for what the server generates, and a group namespace for each time that a scenario is played."""
 
     def __init__(self, scenario: Scenario, world: World, time_played: int) -> None:
         self._prefix = f"{scenario.name}." if time_played == 1 else f"{scenario.name}.{time_played}."
@@ -89,7 +89,7 @@ class Namebook:
         return self._ids[ref]
 
     def of_member(self, member_id: str) -> str:
-        """The id's name. Any other text stands as it is, but for the namespace of groups in an error message."""
+        """The id's name. Other text is unchanged, except for the namespace of groups in an error message."""
         match = _MADE_ID.match(member_id)
         if match is None:
             return member_id.replace(self._prefix, "")
@@ -100,7 +100,7 @@ class Namebook:
         return str(self._refs[member_id])
 
     def in_text(self, text: str) -> str:
-        """A text with all that is made in it named."""
+        """The text, with names for everything generated in it."""
         named = _MADE_ID_IN_TEXT.sub(lambda match: self.of_member(match[0]), text)
         return named.replace(f" {self._prefix}", " ")
 
@@ -122,10 +122,10 @@ class Namebook:
 
 
 def play(scenario: Scenario, world: World, *, as_kafka: bool = False, time_played: int = 1) -> Scenario:
-    """The scenario with this world's answers.
+    """The scenario with this world's responses.
 
-    ``as_kafka`` says whose answers they are where the file has both; what the others answer stays as it is.
-    ``time_played`` counts on one server, which still has the groups of the time before.
+    ``as_kafka`` says which of the two responses this world's is, where the file has both; the other one is unchanged.
+    ``time_played`` counts repetitions on one server, which still has the groups of the previous ones.
     """
     return _Player(scenario, world, as_kafka, time_played).play()
 
@@ -218,7 +218,7 @@ class _Player:
         return f"after {said} {text}" if said else text
 
     def _nominal(self, after_ms: int, step: Step) -> int:
-        """How long the answer took; what the file says of that, if the two agree as far as this world can tell."""
+        """How long the response took; the file's figure, if the two agree to this world's precision."""
         recorded = step.musters if step.musters is not None and not self._as_kafka else step.answer
         match = _AFTER.match(recorded or "")
         nominal = int(match[1]) if match else 0

@@ -1,4 +1,4 @@
-"""Whether this process ran when it should have."""
+"""Detects whether this process was running when it should have been."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TICK_S = 0.02
 
 
 class Pulse:
-    """``with Pulse() as pulse``: a thread that notes how much later than asked for it wakes up."""
+    """``with Pulse() as pulse``: a thread that records how late each of its wake-ups was."""
 
     def __init__(self) -> None:
         self._late: list[tuple[float, float]] = []
@@ -27,7 +27,7 @@ class Pulse:
         self._thread.join()
 
     def late_s(self, since_s: float) -> float:
-        """How long nothing ran, all in all, since that time of ``time.monotonic``."""
+        """Total time without progress since that time of ``time.monotonic``."""
         return sum(late_s for at_s, late_s in list(self._late) if at_s >= since_s)
 
     def _beat(self) -> None:

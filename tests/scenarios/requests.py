@@ -1,6 +1,6 @@
-"""From a scenario's request to the body of a Kafka request: defaults, shorthands, names that become ids and bytes.
+"""Translates a scenario's request into the body of a Kafka request: defaults, shorthands, names for ids and bytes.
 
-Fields have kio's names. What a scenario does not say is what an ordinary consumer of group ``g`` would say.
+Fields have kio's names. Fields that a scenario omits have the values of an ordinary consumer of group ``g``.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _COMMIT_SHORT = {"offset": "committed_offset", "epoch": "committed_leader_epoch"
 
 
 class Names(Protocol):
-    """What the world calls what the scenario names."""
+    """The world's values for the names of the scenario."""
 
     def member(self, ref: Ref) -> str: ...
 
@@ -81,7 +81,7 @@ def body(request: Request, version: int, names: Names) -> dict[str, Any]:
 
 
 def _long(api: str, name: str) -> str:
-    """``generation`` and ``instance`` are short for what the schemas call them, which differs by API."""
+    """``generation`` and ``instance`` are short for names in the schemas, which differ by API."""
     if name == "generation":
         return "generation_id_or_member_epoch" if api == "OffsetCommit" else "generation_id"
     return "group_instance_id" if name == "instance" else name
@@ -130,7 +130,7 @@ class _Expansion:
         return plain
 
     def plain(self, value: Any) -> Any:
-        """A value as it stands, with references and calls resolved."""
+        """A plain value, with references and calls resolved."""
         if isinstance(value, Ref):
             return self._names.member(value)
         if isinstance(value, Called):
@@ -164,12 +164,12 @@ class _Expansion:
         return [self._group(group) for group in groups]
 
     def _protocols(self, protocols: Any) -> list[dict[str, Any]]:
-        """``{range: subscription(t)}``, or ``[[range, ...], ...]`` where a name comes twice."""
+        """``{range: subscription(t)}``, or ``[[range, ...], ...]`` for repeated names."""
         pairs = protocols.items() if isinstance(protocols, dict) else protocols
         return [{"name": self.plain(name), "metadata": self._bytes(data)} for name, data in pairs]
 
     def _assignments(self, assignments: Any) -> list[dict[str, Any]]:
-        """``{@A: assignment(t/0)}``, or ``[[@A, ...], ...]`` where a member comes twice."""
+        """``{@A: assignment(t/0)}``, or ``[[@A, ...], ...]`` for repeated members."""
         pairs = assignments.items() if isinstance(assignments, dict) else assignments
         return [{"member_id": self.plain(member), "assignment": self._bytes(data)} for member, data in pairs]
 

@@ -19,7 +19,7 @@ from tests.scenarios.values import ScenarioError
 
 REQUEST_TIMEOUT_S = 30.0
 AT_ONCE_S = 0.2
-"""What has not been answered by then is parked."""
+"""A request without a response after this time is parked."""
 METADATA, CREATE_TOPICS, DELETE_TOPICS, FIND_COORDINATOR, HEARTBEAT = 3, 19, 20, 10, 12
 _READY_S = 60.0
 
@@ -30,7 +30,7 @@ class _Frame(NamedTuple):
 
 
 class Connection:
-    """Sends frames; a thread receives, so that the time of an answer is known however late it is asked for."""
+    """Sends frames; a thread receives, so that the arrival time of a response is known, even if it is read later."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=REQUEST_TIMEOUT_S)
@@ -42,7 +42,7 @@ class Connection:
         self._reader.start()
 
     def send(self, frame: bytes) -> float:
-        """The time at which it was sent, of ``time.monotonic``."""
+        """Send, and return the time of ``time.monotonic``."""
         self.is_busy = True
         at_s = time.monotonic()
         self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
@@ -70,7 +70,7 @@ class Connection:
 
 @dataclass(slots=True)
 class Sent:
-    """A request on its way; ``frame`` once it is answered."""
+    """A request in flight; ``frame`` after the response."""
 
     connection: Connection
     api_key: int
@@ -79,7 +79,7 @@ class Sent:
     frame: _Frame | None = None
 
     def receive(self, wait_s: float) -> bool:
-        """Whether the answer is there within that time, or the server has hung up, which makes it an empty frame."""
+        """Whether the response arrives within that time. If the server closes the connection, it is an empty frame."""
         if self.frame is not None:
             return True
         try:
@@ -100,8 +100,8 @@ class Sent:
 
 @dataclass(slots=True)
 class SocketWorld:
-    """One scenario's clients. A client whose request is parked asks on another connection, as a broker that serves
-    one request of a connection at a time demands."""
+    """The clients of one scenario. While a client's request is parked, its next one uses another connection: a broker
+    processes one request of a connection at a time."""
 
     port: int
     early_ms: int = 50
@@ -181,7 +181,7 @@ class SocketWorld:
         self._until(lambda: topics.keys() <= self._known(), f"{', '.join(topics)} to appear")
 
     def delete(self, topics: tuple[str, ...]) -> None:
-        """Delete topics and wait until nobody is told of them."""
+        """Delete topics and wait until no response lists them."""
         names = [{"name": name, "topic_id": None} for name in topics]
         answer = self._admin(DELETE_TOPICS, {"topics": names, "topic_names": list(topics), "timeout": 20_000})
         failed = {topic.name: topic.error_code.name for topic in answer.responses if topic.error_code}
@@ -220,7 +220,7 @@ class SocketWorld:
             time.sleep(0.05)
 
     def prepare(self) -> None:
-        """Have the topics of every scenario, and a coordinator that serves on every offsets partition."""
+        """Create the topics of every scenario, and wait for a coordinator on every offsets partition."""
         groups = [f"warm-up-{number}" for number in range(40)]
         self._until(lambda: self._coordinators(groups) == {ErrorCode.none}, "coordinators")
         self._until(lambda: {self._heartbeat(group) for group in groups} == {ErrorCode.unknown_member_id}, "groups")

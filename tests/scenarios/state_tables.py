@@ -1,6 +1,6 @@
-"""The tables of docs/group-coordinator.md: what the code does, found out by playing.
+"""The tables of docs/group-coordinator.md: the behaviour of the code, determined by playing.
 
-``python -m tests.scenarios docs`` rewrites them; tests/scenarios/test_state_tables.py fails when they are behind.
+``python -m tests.scenarios docs`` rewrites them; tests/scenarios/test_state_tables.py fails when they are outdated.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _recorded() -> Iterator[set[Move]]:
 
 
 def moves() -> dict[Move, str]:
-    """Every move between states that the core's scenarios make, and the title of the shortest one that does."""
+    """Every move between states in the core's scenarios, with the title of the shortest scenario that makes it."""
     found: dict[Move, str] = {}
     for path in sorted(paths(CORE), key=lambda path: (path.stat().st_size, path.stem)):
         scenario = load(path)
@@ -55,12 +55,12 @@ def moves() -> dict[Move, str]:
 
 
 def legal_moves() -> set[Move]:
-    """What the state table allows."""
+    """The moves that the state table allows."""
     return {(before, after) for after, allowed in MAY_COME_FROM.items() for before in allowed}
 
 
 def transitions() -> str:
-    """From, to, and the scenario that shows it."""
+    """From, to, and the scenario that shows the move."""
     shown = moves()
     order = list(GroupState)
     rows = [
@@ -71,7 +71,7 @@ def transitions() -> str:
 
 
 def _group_in(state: GroupState) -> tuple[Driver, str, int]:
-    """A group in that state; its member (the last one, where none is left) and generation."""
+    """A group in that state; its member (the last one, if none remains) and generation."""
     driver = Driver()
     member = driver.stable()[0]
     generation = 1
@@ -123,7 +123,7 @@ def _name(error: ErrorCode) -> str:
 
 
 def answers() -> str:
-    """What the first answer to each kind of request is in each state, and the state that the request leads to."""
+    """For each kind of request and each state, the first response and the resulting state."""
     states = [state for state in GroupState if state is not GroupState.DEAD]
     rows = [(what, *(_answer(state, make) for state in states)) for what, make in _REQUESTS.items()]
     return table(("request", *(state.value for state in states)), rows)
@@ -136,7 +136,7 @@ def accepted_differences() -> str:
 
 
 def rendered(page: str) -> str:
-    """The page with all its tables as they are now."""
+    """The page with current tables."""
     makers = {"transitions": transitions, "answers": answers, "differences": accepted_differences}
     for name, (begin, end) in MARKS.items():
         before, rest = page.split(begin)

@@ -1,4 +1,4 @@
-"""The scenario files, and how a whole set of them is played at once."""
+"""The scenario files, and how a set of them is played concurrently."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.scenarios.socket_world import SocketWorld
 from tests.scenarios.values import ScenarioError
 
 CORE = Path(__file__).with_name("core")
-"""Played in a bare core in virtual time; their answers are Muster's own."""
+"""Played in a bare core in virtual time; their responses are Muster's own."""
 KAFKA = Path(__file__).with_name("kafka")
-"""Played on sockets in real time; their answers were recorded from a real Apache Kafka."""
+"""Played on sockets in real time; their responses were recorded from a real Apache Kafka."""
 SIDE_BY_SIDE = 20
 _LATE_S = 0.2
 _AGAIN = 3
@@ -32,7 +32,7 @@ def paths(folder: Path) -> list[Path]:
 
 
 def by_broker(scenarios: Iterable[Scenario]) -> Iterator[tuple[dict[str, str], list[Scenario]]]:
-    """Scenarios together with those that want the same broker properties."""
+    """Scenarios, grouped by their broker properties."""
 
     def properties(scenario: Scenario) -> list[tuple[str, str]]:
         return sorted(scenario.broker.items())
@@ -42,10 +42,10 @@ def by_broker(scenarios: Iterable[Scenario]) -> Iterator[tuple[dict[str, str], l
 
 
 def play_all(scenarios: Iterable[Scenario], port: int, *, as_kafka: bool) -> dict[str, Played]:
-    """Play them side by side on one server; by name, what came of each.
+    """Play them concurrently on one server; return the results by name.
 
-    They live in real time, in windows of half a second and more. What came out otherwise while this process, or the
-    machine, was suspended that long proves nothing: it is played again, alone.
+    They run in real time, with windows of half a second and more. If this process or the machine was suspended that
+    long, a different result proves nothing: the scenario is played again, alone.
     """
     with SocketWorld(port) as world:
         world.prepare()
@@ -78,7 +78,7 @@ def _is_as_told(scenario: Scenario, played: Played) -> bool:
 
 
 def difference(expected: str, got: str) -> str:
-    """The lines that differ, with what is around them; "" if the texts are equal."""
+    """The lines that differ, with context; "" if the texts are equal."""
     lines = difflib.unified_diff(expected.splitlines(), got.splitlines(), "the file", "played", lineterm="", n=4)
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""A scenario may be played again on the same server: what it left there the first time is not in its way."""
+"""A scenario may be played again on the same server: the remains of the first time do not interfere."""
 
 from __future__ import annotations
 

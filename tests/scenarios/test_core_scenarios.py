@@ -1,4 +1,4 @@
-"""Scenarios in a bare core: the whole transcript, and that the log alone gives the same state."""
+"""Scenarios in a bare core: the whole transcript matches, and the log alone gives the same state."""
 
 from pathlib import Path
 

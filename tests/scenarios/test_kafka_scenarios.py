@@ -1,4 +1,4 @@
-"""Muster, over real sockets, against the answers that were recorded from a real Apache Kafka."""
+"""Muster, over real sockets, compared with responses recorded from a real Apache Kafka."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ __all__ = ["zk", "zk_hosts", "zookeeper"]
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, Played]:
-    """What has been played."""
+    """Results of the scenarios played so far."""
     return {}
 
 
@@ -26,7 +26,7 @@ def results() -> dict[str, Played]:
 def played(
     results: dict[str, Played], zk: ZooKeeperClient, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Callable[[Scenario], Scenario]:
-    """Play a scenario, with all that are to run on the same kind of broker unless they have been played."""
+    """Play a scenario, together with all others for the same kind of broker, unless they have been played."""
     asked_for = {item.callspec.params["path"] for item in request.session.items if _is_scenario(item)}
 
     def give(scenario: Scenario) -> Scenario:

@@ -1,4 +1,4 @@
-"""Every transition is shown by a scenario, and docs/group-coordinator.md says what the code does."""
+"""Every transition is shown by a scenario, and docs/group-coordinator.md agrees with the code."""
 
 from tests.scenarios.state_tables import PAGE, legal_moves, moves, rendered
 

@@ -1,4 +1,4 @@
-"""Values of the scenario language: what stands right of ``=`` in a request, and right of ``->`` in an answer.
+"""Values of the scenario language: on the right of ``=`` in a request, and of ``->`` in a response.
 
 A value is ``null``, ``true``, ``false``, a whole number, a word, a ``"string"``, ``[a list, of values]``,
 ``{a: map, of: values}``, ``@A`` (the member id that was made for client or instance ``A``; ``@A.2`` is the second
@@ -29,12 +29,12 @@ _WORDS = {"null": None, "true": True, "false": False}
 
 
 class ScenarioError(ValueError):
-    """The scenario cannot be read or played: a mistake of its author."""
+    """The scenario cannot be read or played: an error in the scenario."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """The member id that a server made for a client or instance of that name, the ``number``-th, from 1."""
+    """The ``number``-th member id, from 1, that a server generated for a client or instance of that name."""
 
     name: str
     number: int = 1
@@ -45,7 +45,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """``name(args)``: bytes or an id that would be unreadable otherwise."""
+    """``name(args)``: bytes or an id, in readable form."""
 
     name: str
     args: tuple[str, ...]

@@ -14,7 +14,7 @@ from tests.simulation.processes import run as processes
 from tests.simulation.run import STEPS, replay_command, run, shorten
 
 PROGRESS = 250
-"""A line of progress every so many seeds."""
+"""Seeds between two lines of progress."""
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
-"""The shell around the coordinator, as actors/offsets/partition.py is one: it steps the core, writes, ticks, dies, and
-loads again.
+"""The shell around the coordinator, like actors/offsets/partition.py: it steps the core, writes, ticks, dies, and loads
+again.
 
-Every step of the core becomes a :class:`Step`, which the world looks at before the answers leave.
+Every step of the core becomes a :class:`Step`, which the world checks before the responses leave.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Asked:
     entity: object
     arrived_ms: int
     stalled_ms: int
-    """How long the actor had been paused, over its life, when the request was handled."""
+    """The total pause of the actor in its life, at the time of the request."""
     answer: Callable[[bytes | None], None]
     write: WriteId | None = None
-    """What the step of this request wrote."""
+    """The write of this request's step."""
     expected: ErrorCode | None = None
-    """What the protocol says its error must be, judged when it arrived; None: that is left open."""
+    """The error that the protocol requires, determined on arrival; None: not determined."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,23 +70,23 @@ class Step:
     before: Shots
     after: Shots
     changed: Shots
-    """Those of ``after`` that differ from ``before``, or were not there."""
+    """The entries of ``after`` that are new or differ from ``before``."""
     asked: Asked | None = None
-    """The request that was handled, in a step of that kind."""
+    """The request that this step handled, if any."""
     write: WriteId | None = None
-    """The write that is durable, or has failed."""
+    """The write that has become durable, or has failed."""
     topics: frozenset[str] = frozenset()
     answered: list[tuple[Asked, Response]] = field(default_factory=list)
     strays: list[Token] = field(default_factory=list)
-    """Tokens that were answered although nobody waited under them."""
+    """Tokens that got a response although no request waited under them."""
     loading: bool = False
     dying: bool = False
-    """The actor only says goodbye: what it holds and decides now is forgotten."""
+    """The actor is only shutting down: its state and decisions are lost."""
 
 
 @dataclass(slots=True)
 class Faults:
-    """How likely things go wrong, per write. All 0: nothing does."""
+    """Probabilities of faults, per write. All 0: no faults."""
 
     slow_write: float = 0.0
     stuck_write: float = 0.0
@@ -95,7 +95,7 @@ class Faults:
 
 
 class Actor:
-    """One offsets partition over all of its lives."""
+    """One offsets partition, over all of its lives."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Actor:
         self.life = 0
         self._deaths = 0
         self.stalled_ms = 0
-        """How long this life has been paused."""
+        """Total pause of this life."""
         self._observe = observe
         self._note = note
         self._skew_ms = 0
@@ -129,7 +129,7 @@ class Actor:
 
     @property
     def now_ms(self) -> int:
-        """The clock of the host that the actor runs on."""
+        """The clock of the actor's host."""
         return self.schedule.now_ms + self._skew_ms
 
     @property
@@ -170,7 +170,7 @@ class Actor:
         self._step(StepKind.REQUEST, lambda: core.step(asked.request, context, asked.token, self.now_ms), asked=asked)
 
     def _answer_while_down(self, asked: Asked) -> None:
-        """As the gateway does (gateway/apis/groups/forwarding.py): Kafka's words for loading."""
+        """Respond like the gateway (gateway/apis/groups/forwarding.py): with Kafka's error for loading."""
         error = {adapters.HEARTBEAT: E.none, adapters.SYNC_GROUP: E.not_coordinator}.get(
             asked.api_key, E.coordinator_load_in_progress
         )
@@ -180,7 +180,7 @@ class Actor:
     # Life and death.
 
     def start(self, config: GroupConfig | None = None) -> None:
-        """A new life: another host, whose clock is its own, loads the log. It serves a moment later."""
+        """A new life: another host with its own clock loads the log. It serves a moment later."""
         self.config = config or self.config
         self.life += 1
         self.stalled_ms = 0
@@ -199,7 +199,7 @@ class Actor:
         self._step(StepKind.LOADED, lambda: core.loaded(self.now_ms))
 
     def die(self, down_ms: int, config: GroupConfig | None = None) -> None:
-        """SIGKILL. The gateway tells whoever waits; what was on its way to the log may be there or not."""
+        """SIGKILL. The gateway answers waiting requests; writes in flight may or may not be in the log."""
         if self.core is None:
             return
         lost = self.log.tear(self.chance)
@@ -207,7 +207,7 @@ class Actor:
         self._gone(down_ms, config)
 
     def resign(self, down_ms: int, config: GroupConfig | None = None) -> None:
-        """An orderly end: whoever waits is answered, what is on its way is written."""
+        """An orderly end: waiting requests get a response, writes in flight are written."""
         core = self.core
         if core is None or not self.serves:
             return
@@ -217,7 +217,7 @@ class Actor:
         self._gone(down_ms, config)
 
     def _give_up(self, write: WriteId, error: ErrorCode) -> None:
-        """The log failed: memory may be ahead of it. Answer everybody, then die."""
+        """The log failed: memory may be ahead of it. Answer all requests, then die."""
         core = self.core
         assert core is not None
         self.log.doubt(write)
@@ -236,7 +236,7 @@ class Actor:
         self.schedule.after(down_ms, self._for_this_life(lambda: self.start(config)))
 
     def stall(self, ms: int) -> None:
-        """The process stands still, while the world goes on."""
+        """The process is paused, while the world continues."""
         self._stalled_until_ms = max(self._stalled_until_ms, self.schedule.now_ms + ms)
         self.stalled_ms += ms
         self._note("the actor stands still for %s ms", ms)
@@ -353,7 +353,7 @@ class Actor:
     # Time.
 
     def _for_this_life(self, do: Callable[[], None]) -> Callable[[], None]:
-        """Not done any more when the actor has died since; done later when it stands still."""
+        """Not executed if the actor has died since; executed later while it is paused."""
         deaths = self._deaths
 
         def run() -> None:

@@ -1,4 +1,4 @@
-"""Messages, records and events as short text, for a trace that somebody reads."""
+"""Messages, records and events as short text, for a readable trace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST = 40
 
 
 def brief(value: Any) -> str:
-    """The value without whatever has its usual default; bytes as the partitions that they assign."""
+    """The value without fields that have their usual default; bytes as the partitions that they assign."""
     match value:
         case Record():
             key = decode_key(value.key)

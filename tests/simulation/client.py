@@ -1,4 +1,4 @@
-"""What every client has: a name, a host, a clock that it may sleep through, and lives."""
+"""What all clients have: a name, a host, pauses during which they do nothing, and several lives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REQUEST_TIMEOUT_MS = 3_000
 
 
 class Rumours(Protocol):
-    """What goes around about a group: names that anybody may use, rightly or not."""
+    """Public knowledge about a group: names that any client may use, rightly or not."""
 
     member_ids: list[str]
     instance_ids: list[str]
@@ -22,7 +22,7 @@ class Rumours(Protocol):
 
 
 class Surroundings(Protocol):
-    """What clients see of the world."""
+    """The world as clients see it."""
 
     schedule: Schedule
     chance: random.Random
@@ -34,12 +34,12 @@ class Surroundings(Protocol):
     def rumours(self) -> Mapping[str, Any]: ...
 
     def next_offset(self) -> int:
-        """An offset that nobody has committed before."""
+        """An offset that was never committed before."""
         ...
 
 
 class Versions(NamedTuple):
-    """What versions of each API a client speaks."""
+    """The versions of each API that a client uses."""
 
     join: int
     sync: int
@@ -75,14 +75,14 @@ class Client:
         self._awake_ms = 0
 
     def pause(self, ms: int) -> None:
-        """Stand still (a long garbage collection), then go on as if nothing had happened."""
+        """Pause (a long garbage collection), then continue as if nothing had happened."""
         self._awake_ms = max(self._awake_ms, self.world.schedule.now_ms + ms)
 
     def wake(self) -> None:
         self._awake_ms = 0
 
     def later(self, ms: int, do: Callable[[], None]) -> None:
-        """Do it in this life, when awake."""
+        """Execute it in this life, when awake."""
         self.world.schedule.after(ms, self._alive(do))
 
     def ask(

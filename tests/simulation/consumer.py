@@ -1,7 +1,7 @@
-"""An honest consumer, as Kafka's own: it joins, assigns when it leads, heartbeats, commits what it has processed.
+"""An honest consumer, like Kafka's own: it joins, assigns as leader, heartbeats, commits what it has processed.
 
-It does what clients do about each error (ConsumerCoordinator and AbstractCoordinator of the Java client), whoever
-is to blame for it. Between two joins at most one JoinGroup or SyncGroup of it is under way.
+It reacts to each error as clients do (ConsumerCoordinator and AbstractCoordinator of the Java client), whatever the
+cause. Between two joins, at most one of its JoinGroup or SyncGroup requests is in flight.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Consumer(Client):
         self.heartbeat_ms = chance.choice([1_500, 2_500])
         self.poll_ms = chance.choice([1_500, 3_000])
         self.names_everybody = chance.random() < 0.5
-        """Whether its assignor mentions members that get nothing."""
+        """Whether its assignor mentions members without partitions."""
         self.commits_late = chance.random() < 0.3
         """Whether it commits between JoinGroup and SyncGroup, as commitAsync in a callback may."""
         self.stage = Stage.AWAY
@@ -84,7 +84,7 @@ class Consumer(Client):
         self.join()
 
     def crash(self, away_ms: int, *, remember: bool) -> None:
-        """SIGKILL; another process comes back, perhaps with the old member id."""
+        """SIGKILL; another process starts later, perhaps with the old member id."""
         self.life += 1
         self.wake()
         member_id = self.member_id
@@ -93,7 +93,7 @@ class Consumer(Client):
         self.later(away_ms, self.start)
 
     def stop(self, then_ms: int | None) -> None:
-        """Close: dynamic members say so, static ones do not. Back after that time, None: never."""
+        """Close: dynamic members leave the group, static ones do not. Restarts after that time, None: never."""
         if self.instance is None and self.member_id:
             left = {"member_id": self.member_id, "group_instance_id": None, "reason": "closed"}
             body = {"group_id": self.group, "member_id": self.member_id, "members": [left]}
@@ -161,7 +161,7 @@ class Consumer(Client):
         self._heartbeat_later()
 
     def _assign(self, members: Any) -> dict[str, bytes]:
-        """Every partition to one of those who want its topic, in turn; what cannot be read wants nothing."""
+        """Each partition to one of the members that want its topic, in turn; unreadable subscriptions want nothing."""
         wishes = {member.member_id: subscribed_topics(member.metadata) or frozenset() for member in members}
         shares: dict[str, list[tuple[str, int]]] = {member_id: [] for member_id in sorted(wishes)}
         turn = self.generation
@@ -237,14 +237,14 @@ class Consumer(Client):
             self._refused(answer.error_code)
 
     def _commit_then_join(self) -> None:
-        """As a consumer with enable.auto.commit: what was processed is committed before the partitions go."""
+        """Like a consumer with enable.auto.commit: commit what was processed before the partitions are revoked."""
         self._round += 1
         self._ask_in_round(OFFSET_COMMIT, self.speaks.commit, self._commit(), lambda answer: self.join(), 1_000)
 
     # Errors.
 
     def _refused(self, error: ErrorCode) -> None:
-        """Join again, in the way that the error asks for."""
+        """Rejoin in the way that the error requires."""
         self._round += 1
         self.stage = Stage.JOINING
         self.generation, self.owned = -1, []

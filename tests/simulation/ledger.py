@@ -1,4 +1,4 @@
-"""What the coordinator has promised: to members, about their sessions, their assignments and their registrations."""
+"""The coordinator's promises: to members, about their sessions, their assignments and their registrations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Incarnation = tuple[GroupId, int]
 
 @dataclass(slots=True)
 class Told:
-    """What members of one generation were told to consume."""
+    """The assignments returned to members of one generation."""
 
     shares: dict[str, bytes] = field(default_factory=dict)
     """By instance id, or by member id without one."""
@@ -37,9 +37,9 @@ class Watch:
     prepared_ms: int = 0
     completed_ms: int = 0
     synced: set[MemberId] = field(default_factory=set)
-    """Who has sent a good SyncGroup in this generation."""
+    """Members that have sent a valid SyncGroup in this generation."""
     alive_until_ms: dict[MemberId, int] = field(default_factory=dict)
-    """The earliest time when the member's session may end."""
+    """The earliest time at which the member's session may end."""
     added_ms: dict[MemberId, int] = field(default_factory=dict)
 
 
@@ -55,16 +55,16 @@ class Ledger:
         self.offsets = OffsetsLedger()
         self.told: dict[tuple[Incarnation, int], Told] = {}
         self.dishonest: set[tuple[Incarnation, int]] = set()
-        """Generations whose leader's assignment came from somebody who is no honest consumer."""
+        """Generations whose leader's assignment was not sent by an honest consumer."""
         self.longest_rebalance_ms: Counter[GroupId] = Counter()
         self.watches: defaultdict[GroupId, Watch] = defaultdict(Watch)
         self.registrations: dict[tuple[str, str], Registration] = {}
         self.rumours: defaultdict[str, Rumours] = defaultdict(Rumours)
 
     def before_checks(self, step: Step, snapshot: Callable[[], Iterable[Registration]]) -> None:
-        """Take down what the step says, for what must hold after it.
+        """Record what the step shows, for the checks of this step.
 
-        ``snapshot`` gives all registrations: gateways are told that way of a coordinator that has just loaded.
+        ``snapshot`` returns all registrations: gateways receive them this way from a coordinator that has just loaded.
         """
         self.offsets.note(step)
         request = step.asked.request if step.asked else None
@@ -82,7 +82,7 @@ class Ledger:
                 self.registrations[place] = update
 
     def after_checks(self, step: Step) -> None:
-        """Take down what the step promises, for what comes."""
+        """Record what the step promises, for later steps."""
         self._watch_request(step)
         for group_id, after in step.after.items():
             self._watch_group(step, group_id, step.before.get(group_id), after)
@@ -132,7 +132,7 @@ class Ledger:
                 watch.alive_until_ms[member_id] = step.now_ms + known[old_id].session_timeout_ms
 
     def _extend(self, step: Step, group_id: GroupId, member_id: MemberId) -> None:
-        """The member has a whole session from now."""
+        """The member's session restarts now."""
         group = step.after.get(group_id)
         if group is not None and (member := group.members.get(member_id)) is not None:
             self.watches[group_id].alive_until_ms[member_id] = step.now_ms + member.session_timeout_ms

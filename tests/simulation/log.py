@@ -18,9 +18,9 @@ class Batch:
 
 
 class SimulatedLog:
-    """What is durable, what is on its way, and what either would be as the last value of every key.
+    """What is durable, what is in flight, and the last value of every key in either state.
 
-    The last values are kept as bytes: the world must not learn from the core's own replay what replay gives.
+    The last values are kept as bytes: the world must not use the core's own replay to check replay.
     """
 
     def __init__(self) -> None:
@@ -30,14 +30,14 @@ class SimulatedLog:
         self.durable: dict[bytes, bytes] = {}
         self.live: dict[bytes, bytes] = {}
         self.deletions: Counter[GroupId] = Counter()
-        """Durable tombstones of the group itself: a group of the same name is another one afterwards."""
+        """Durable tombstones of the group itself: afterwards, a group of the same name is a different one."""
 
     def begin(self, write: WriteId, records: tuple[Record, ...]) -> None:
         self.pending.append(Batch(write, records))
         _apply(self.live, records)
 
     def finish(self, write: WriteId) -> None:
-        """That batch and all before it are durable."""
+        """That batch and all before it become durable."""
         while self.pending and self.pending[0].write <= write:
             self._store(self.pending.pop(0).records)
 
@@ -48,13 +48,13 @@ class SimulatedLog:
         self._forget_pending()
 
     def doubt(self, write: WriteId) -> None:
-        """Nobody knows of that batch and all after it whether they are written; their writer gives up on them."""
+        """It is unknown whether that batch and all after it are written; their writer gives up on them."""
         self._doubtful = [batch for batch in self.pending if batch.write >= write]
         self.pending = [batch for batch in self.pending if batch.write < write]
         self._forget_pending()
 
     def tear(self, chance: random.Random) -> int:
-        """The writer dies: some of what was on its way is in the log. The number of batches that are not.
+        """The writer dies: a part of the writes in flight is in the log. Returns the number of lost batches.
 
         A batch is atomic, except that tombstones may have been split over several.
         """
@@ -70,11 +70,11 @@ class SimulatedLog:
         return len(lost)
 
     def group(self, group: GroupId) -> GroupMetadata | None:
-        """The group's record, as the durable log has it."""
+        """The group's record in the durable log."""
         return _group(self.durable, group)
 
     def live_group(self, group: GroupId) -> GroupMetadata | None:
-        """The group's record, if everything on its way becomes durable."""
+        """The group's record, if all writes in flight become durable."""
         return _group(self.live, group)
 
     def _store(self, records: tuple[Record, ...]) -> None:
@@ -111,7 +111,7 @@ def _group(values: dict[bytes, bytes], group: GroupId) -> GroupMetadata | None:
 
 @lru_cache(maxsize=4_096)
 def decoded(key: bytes, value: bytes) -> tuple[Key, Value]:
-    """Key and value of a record that is no tombstone."""
+    """Key and value of a record other than a tombstone."""
     read = decode_key(key)
     assert not isinstance(read, UnknownKey)
     return read, decode_value(read, value)

@@ -1,4 +1,4 @@
-"""Between a client and the actor: bytes that take their time, come twice, or do not come at all."""
+"""Between a client and the actor: bytes that are delayed, duplicated, or lost."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.simulation.actor import Actor
 from tests.simulation.schedule import Schedule
 
 Then = Callable[[Any], None]
-"""Gets the response's entity; None if there was no answer in time or the connection broke."""
+"""Gets the response's entity; None if no response arrived in time or the connection broke."""
 
 
 @dataclass(slots=True)
 class Trouble:
-    """How likely things go wrong, per request. All 0: nothing does."""
+    """Probabilities of faults, per request. All 0: no faults."""
 
     lost_request: float = 0.0
     lost_reply: float = 0.0
@@ -44,7 +44,7 @@ class Network:
         then: Then,
         timeout_ms: int,
     ) -> None:
-        """Ask; ``then`` is called once. What one client sends arrives in order, but for what is sent again."""
+        """Send a request; ``then`` is called once. Requests of one client arrive in order, except for repeated ones."""
         frame = codec.encode_request(api_key, version, 0, sender, body)
         open_ = [True]
 

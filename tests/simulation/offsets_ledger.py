@@ -1,4 +1,4 @@
-"""What clients were told of committed offsets, and so what the coordinator may say of them."""
+"""What clients know about committed offsets, and so what the coordinator may return."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PERHAPS = {
     E.coordinator_load_in_progress,
     E.unknown_server_error,
 }
-"""Errors that leave open whether the write happened."""
+"""Errors that leave it open whether the write happened."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,10 +45,10 @@ NOTHING = Change(None, 0)
 
 
 class OffsetsLedger:
-    """Per partition of a group: the last change that is certain, then those that may have happened, in order.
+    """Per partition of a group: the last certain change, then the possible ones, in order.
 
-    An answer without error, and any answer that shows the value, makes a change certain. A refusal takes it out. A
-    change whose fate the client does not know stays until the next certain one.
+    A response without error, and any response that shows the value, makes a change certain. A refusal removes it. A
+    change with an outcome unknown to the client stays until the next certain one.
     """
 
     def __init__(self) -> None:
@@ -70,26 +70,26 @@ class OffsetsLedger:
             self._note_answer(asked, response)
 
     def allowed(self, key: Key) -> list[Change]:
-        """What may be the state of that partition now."""
+        """The possible current states of that partition."""
         return self.changes.get(key, [NOTHING])
 
     def settle(self, key: Key, offset: int | None) -> None:
-        """The value was seen: whatever came before the first change to it is over."""
+        """The value was seen: everything before the first change to it is obsolete."""
         changes = self.changes.get(key, [])
         at = next((index for index, change in enumerate(changes) if change.offset == offset), 0)
         del changes[:at]
 
     def settle_for_good(self, key: Key, offset: int | None) -> None:
-        """The value is known, and nothing else is under way."""
+        """The value is known, and no change is in flight."""
         self.settle(key, offset)
         del self.changes[key][1:]
 
     def expired(self, key: Key, now_ms: int) -> None:
-        """The offset is too old and was removed, in memory at least."""
+        """The offset expired and was removed, at least in memory."""
         self._add(key, Change(None, now_ms))
 
     def readable_then(self, asked: Asked, key: Key) -> list[Change]:
-        """What might be read when that OffsetFetch arrived."""
+        """The changes that were readable when that OffsetFetch arrived."""
         return self._readable.get(asked.token, {}).get(key, [NOTHING])
 
     def _note_asked(self, asked: Asked, now_ms: int) -> None:
@@ -142,7 +142,7 @@ class OffsetsLedger:
 
 
 def _errors(asked: Asked, response: Response) -> Iterator[tuple[Key, ErrorCode]]:
-    """Error per partition; that of a whole group under topic "" and partition -1."""
+    """Error per partition; the error of a whole group has topic "" and partition -1."""
     match response:
         case OffsetCommitResponse():
             group = asked.request.group_id  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Run a seed, and make a failing one shorter."""
+"""Runs a seed, and shortens a failing one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["STEPS", "Result", "replay_command", "run", "shorten"]
 class Result:
     broken: Broken | None
     faulty_steps: int
-    """Events that were asked for before the faults stop."""
+    """Number of events after which the faults stop."""
     steps: int
-    """Events that happened, up to the failure or the end."""
+    """Number of events until the failure or the end."""
     core_steps: int
     acknowledged: int
     events: dict[str, int]
@@ -42,7 +42,7 @@ def run(seed: int, steps: int = STEPS, *, trace_all: bool = False) -> Result:
 
 
 def shorten(seed: int, steps: int, invariant: str) -> int:
-    """Fewer faulty events after which the seed still breaks that invariant, by halving and quartering what is left."""
+    """Fewer faulty events after which the seed still breaks that invariant, by halving and quartering the rest."""
     for cut in (steps // 2, steps // 4, steps // 8):
         while steps > cut > 0 and _breaks(seed, steps - cut, invariant):
             steps -= cut

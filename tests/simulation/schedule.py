@@ -1,4 +1,4 @@
-"""Virtual time: what happens next, and when."""
+"""Virtual time: which event is next, and when."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Event:
-    """Something that will happen, unless it is cancelled."""
+    """An event that will happen unless it is cancelled."""
 
     __slots__ = ("do",)
 
@@ -19,7 +19,7 @@ class Event:
 
 
 class Schedule:
-    """Events by time; those of one millisecond in the order in which they were planned."""
+    """Events by time; those of the same millisecond in the order in which they were scheduled."""
 
     def __init__(self, start_ms: int) -> None:
         self.now_ms = start_ms
@@ -37,7 +37,7 @@ class Schedule:
         return event
 
     def step(self) -> bool:
-        """Let the next event happen. False if there is none."""
+        """Execute the next event. False if there is none."""
         while self._heap:
             time_ms, _, event = heapq.heappop(self._heap)
             if event.do is not None:

@@ -1,4 +1,4 @@
-"""What the coordinator's groups looked like at one moment, to compare with the next."""
+"""Snapshots of the coordinator's groups, to compare with the next one."""
 
 from __future__ import annotations
 

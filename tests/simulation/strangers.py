@@ -1,4 +1,4 @@
-"""Everybody else: liars, consumers without membership, and whoever administrates."""
+"""All other clients: liars, consumers without membership, and administrators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GARBAGE = b"\x00\x01\xff\xff"
 
 
 class Stranger(Client):
-    """Does something every now and then, and does not care for the answer."""
+    """Sends requests from time to time, and ignores the responses."""
 
     def __init__(self, world: Surroundings, name: str, groups: list[str], every_ms: int) -> None:
         super().__init__(world, name)
@@ -41,7 +41,7 @@ class Stranger(Client):
 
 
 class Liar(Stranger):
-    """Uses names that are not its own, or that nobody has; joins and vanishes; sends what makes no sense."""
+    """Uses names of others, or unknown ones; joins and disappears; sends nonsense."""
 
     def act(self, group: str) -> None:
         chance = self.world.chance
@@ -70,7 +70,7 @@ class Liar(Stranger):
         self.tell(adapters.SYNC_GROUP, chance.choice([0, 3, 5]), body)
 
     def _join(self, group: str) -> None:
-        """Sometimes for itself (and then it is silent for ever), sometimes in the place of another."""
+        """Sometimes for itself (and then it is silent forever), sometimes in the name of another."""
         chance = self.world.chance
         body = {
             "group_id": group,
@@ -101,7 +101,7 @@ class Liar(Stranger):
         self.tell(adapters.OFFSET_FETCH, version, fetch_body(version, group, None, stable=True))
 
     def _leave(self, group: str) -> None:
-        """Rarely for another; an id that nobody has, otherwise."""
+        """Rarely for another; otherwise with an unknown id."""
         member_id = self.member_id if self.world.chance.random() < 0.2 else "nobody"
         version = self.world.chance.choice([0, 3, 5])
         members = [{"member_id": member_id, "group_instance_id": None}] * 2
@@ -130,7 +130,7 @@ class Liar(Stranger):
 
 
 class SimpleConsumer(Stranger):
-    """Assigns partitions itself, and keeps its offsets in a group, its own or not."""
+    """Assigns partitions to itself, and keeps its offsets in a group, its own or not."""
 
     def act(self, group: str) -> None:
         chance = self.world.chance

@@ -1,4 +1,4 @@
-"""Any history, from a seed: nothing that must hold may break, and every group must get well in the end.
+"""Any history from a seed: no invariant may break, and every group must recover in the end.
 
 A failure prints the last steps and the command that replays the seed. More seeds: ``make simulate SEEDS=5000``.
 """
@@ -16,7 +16,7 @@ from tests.simulation.run import STEPS, replay_command, run
 
 SEEDS = 200
 TALLY: Counter[str] = Counter()
-"""What the seeds of this session have met, by kind of event."""
+"""What happened in the seeds of this session, by kind of event."""
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -29,7 +29,7 @@ def test_nothing_breaks(seed: int) -> None:
 
 
 def test_the_seeds_reach_what_matters() -> None:
-    """The worlds are worth their time only if groups become Stable, fail, shrink, expire and are deleted in them."""
+    """The simulation is worth its time only if groups become Stable, fail, shrink, expire and are deleted in it."""
     for seed in range(20 if TALLY["seeds"] < 20 else 0):
         result = run(seed)
         TALLY.update(result.events, seeds=1, acknowledged=result.acknowledged)
@@ -49,7 +49,7 @@ def test_the_seeds_reach_what_matters() -> None:
 
 
 def test_a_seed_is_one_history() -> None:
-    """The same in another process, whose strings have other hashes."""
+    """The history is the same in another process, whose strings have different hashes."""
     command = [sys.executable, "-m", "tests.simulation", "--seed", "3", "--steps", "400", "--trace"]
     traces = [
         subprocess.run(

@@ -1,4 +1,4 @@
-"""The world of one seed: who is in it, what goes wrong, and when."""
+"""The world of one seed: its clients, its faults, and their times."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ START_MS = 1_700_000_000_000
 STEPS = 1_500
 """Events before the faults stop."""
 HEALING_MS = 240_000
-"""After the faults have stopped everything is well within this time: dead members and their phases are over by then."""
+"""Time limit for the recovery after the faults have stopped: by then, dead members and their phases have ended."""
 TRACE = 60
 """Lines of the trace that are kept."""
 
@@ -100,7 +100,7 @@ class World:
         self._empty()
 
     def note(self, text: str, *args: Any) -> None:
-        """A line of the trace; it is put together only when somebody reads it."""
+        """Add a line to the trace; formatted only when it is read."""
         self.trace.append((self.schedule.now_ms - START_MS, text, args))
 
     def history(self) -> Iterator[str]:
@@ -108,7 +108,7 @@ class World:
             yield f"{at_ms:>8} ms  {text % tuple(brief(each) for each in args)}"
 
     def _observe(self, step: Step) -> None:
-        """Every step of the coordinator comes by here, before its answers leave."""
+        """Called for every step of the coordinator, before its responses leave."""
         self.core_steps += 1
         self._note_step(step)
         if step.asked is not None and not step.loading:
@@ -201,9 +201,9 @@ class World:
     # How it ends.
 
     def _heal(self) -> None:
-        """Nothing goes wrong any more and everybody is honest: then every group must get well.
+        """No more faults, and all clients are honest: now every group must recover.
 
-        What was sent before may still arrive, and dead members must expire first.
+        Requests sent before may still arrive, and dead members must expire first.
         """
         self.note("the faults stop")
         self._faulty = False
@@ -224,10 +224,10 @@ class World:
                 raise Broken(wrong, "groups_get_well")
 
     def _unwell(self) -> Iterator[str]:
-        """Every group that has living consumers is Stable, they are its members, and all partitions are theirs.
+        """Every group with live consumers is Stable, they are its members, and they own all partitions.
 
-        With more consumers than ``group.max.size`` some are turned away; static members that missed a rebalance may
-        come on top of that size, as in Kafka. What a liar assigned in the leader's name stays until the next rebalance.
+        Consumers beyond ``group.max.size`` are turned away; static members that missed a rebalance may exceed that
+        size, as in Kafka. What a liar assigned in the leader's name stays until the next rebalance.
         """
         if not self.actor.serves:
             yield "the actor is down"
@@ -250,7 +250,7 @@ class World:
                 yield f"{group_id} owns {owned}, should own {wanted}"
 
     def _empty(self) -> None:
-        """Everybody goes, and a last actor loads the log: nothing may be left but offsets."""
+        """All clients leave, and a last actor loads the log: only offsets may remain."""
         self.note("everybody goes")
         for consumer in self.consumers:
             consumer.stop(None)

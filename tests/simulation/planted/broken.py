@@ -1,4 +1,4 @@
-"""What is raised when the coordinator did what it must not do."""
+"""The exception for a coordinator that violates an invariant."""
 
 from __future__ import annotations
 

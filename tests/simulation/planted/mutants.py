@@ -1,6 +1,6 @@
-"""The coordinator, broken on purpose: what the simulation must notice.
+"""Deliberately broken coordinators that the simulation must detect.
 
-Each mutant replaces functions of actors/group for as long as its context lasts.
+Each mutant replaces functions of actors/group while its context is active.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Change = tuple[Any, str, Any]
 class Mutant:
     name: str
     caught_by: frozenset[str]
-    """Invariants that may notice it first."""
+    """Invariants that may detect it first."""
     changes: Callable[[], list[Change]]
-    """(module or class, name, what stands there instead)."""
+    """(module or class, name, replacement)."""
 
     @contextmanager
     def loose(self) -> Iterator[None]:
-        """The coordinator is broken inside."""
+        """The coordinator is broken inside the block."""
         patches = [patch.object(place, name, instead) for place, name, instead in self.changes()]
         for each in patches:
             each.start()

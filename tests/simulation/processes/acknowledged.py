@@ -1,4 +1,4 @@
-"""What the copies of the actor have promised, and what must hold of it."""
+"""What the copies of the actor have promised, and the checks of these promises."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Commit:
     number: int
     """In the order in which requests were handled; the log has the commits of an epoch in this order."""
     acknowledged: int | None = None
-    """After so many requests."""
+    """The number of requests before its acknowledgement."""
 
     @property
     def order(self) -> tuple[int, int]:
@@ -33,13 +33,13 @@ class Commit:
 
 @dataclass(slots=True, eq=False)
 class Handled:
-    """A request that a copy has begun to handle."""
+    """A request that a copy has started to handle."""
 
     epoch: int
     number: int
     api_key: int
     group: str
-    """As responses to OffsetFetch do not name it before version 8."""
+    """By request, since responses to OffsetFetch do not name the group before version 8."""
     commits: dict[Place, Commit]
 
 
@@ -100,7 +100,7 @@ class Acknowledged:
     # Requests and answers.
 
     def handled(self, epoch: int, api_key: int, entity: Any) -> Handled:
-        """A copy begins with the request."""
+        """A copy starts to handle the request."""
         self._number += 1
         commits = {}
         if api_key == OFFSET_COMMIT:
@@ -138,7 +138,7 @@ class Acknowledged:
                         self._check_fetched(request, place, int(partition.committed_offset))
 
     def _check_fetched(self, request: Handled, place: Place, offset: int) -> None:
-        """What an epoch shows is no older than what was acknowledged in it, or in one before it, until then."""
+        """An epoch shows nothing older than what had been acknowledged in it, or in an earlier one, by that time."""
         self.counts["fetched"] += 1
         known = [each for each in self.commits[place] if each.epoch <= request.epoch]
         promised = [
@@ -159,7 +159,7 @@ class Acknowledged:
 
 
 def _by_group(request: Handled, response: Any) -> list[tuple[str, Any]]:
-    """The topics of each group that was asked for."""
+    """The topics of each requested group."""
     if getattr(response, "groups", None):
         return [(str(group.group_id), group.topics) for group in response.groups]
     return [(request.group, getattr(response, "topics", ()))]

@@ -1,4 +1,4 @@
-"""What stands between clients and the copies: gateways that know who serves, sooner or later; and the controller."""
+"""What is between clients and copies: gateways, which learn sooner or later which copy serves, and the controller."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Peer:
         self._process = process
         self._acknowledged = acknowledged
         self.waiting: dict[int, tuple[Handled, int, int, Respond]] = {}
-        """By token: the request, its API key and version, and who waits."""
+        """By token: the request, its API key and version, and the callback for the response."""
         process.at_end.append(self.close)
 
     def __hash__(self) -> int:
@@ -50,7 +50,7 @@ class Peer:
             respond(frame)
 
     def send(self, *parts: bytes) -> None:
-        """Statements, for attribution."""
+        """Registration updates, for attribution."""
 
     def close(self) -> None:
         waiting, self.waiting = self.waiting, {}
@@ -59,7 +59,7 @@ class Peer:
 
 
 class Gateways:
-    """Each client uses one of them. ``targets``: whom each takes for the coordinator."""
+    """Each client uses one gateway. ``targets``: each gateway's current coordinator, as far as it knows."""
 
     def __init__(self, machine: Machine, acknowledged: Acknowledged, count: int) -> None:
         self.targets: list[Copy | None] = [None] * count
@@ -97,7 +97,7 @@ class Gateways:
 
     @staticmethod
     def _respond_while_down(header: codec.Header, entity: Any, respond: Respond) -> None:
-        """As the gateway does (gateway/apis/groups/forwarding.py)."""
+        """Like the gateway (gateway/apis/groups/forwarding.py)."""
         error = {adapters.HEARTBEAT: E.none, adapters.SYNC_GROUP: E.not_coordinator}.get(
             header.api_key, E.coordinator_load_in_progress
         )
@@ -106,7 +106,7 @@ class Gateways:
 
 
 class Controller(Process):
-    """Takes leader epochs for copies. There may be two controllers, of which one does not know of the other."""
+    """Takes leader epochs for copies. There may be two controllers, one of which does not know of the other."""
 
     def __init__(self, machine: Machine, name: str, ensemble: Ensemble, acknowledged: Acknowledged) -> None:
         super().__init__(machine, name)
@@ -122,7 +122,7 @@ class Controller(Process):
         self._zk.start_async()
 
     def take_epoch(self, owner: str, then: Callable[[int], None]) -> None:
-        """Call ``then`` with a new leader epoch, if one can be had now."""
+        """Call ``then`` with a new leader epoch, if one is available now."""
         if self.busy or self.superseded:
             return
         self.busy = True
@@ -147,7 +147,7 @@ class Controller(Process):
 
 
 class ReconcilerProcess(Process):
-    """The real reconciler. ``target``: whom it takes for the coordinator."""
+    """The real reconciler. ``target``: the coordinator, as far as it knows."""
 
     def __init__(self, machine: Machine, name: str) -> None:
         super().__init__(machine, name)

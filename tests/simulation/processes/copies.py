@@ -42,7 +42,7 @@ def settings_of(storage: Path, config: dict[str, Any]) -> ClusterSettings:
 
 
 class Copy(Process):
-    """One process that serves the partition, did, or will. It does not know of the others."""
+    """One process that serves the partition, served it, or will. It does not know of the others."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Copy(Process):
         acknowledged: Acknowledged,
         ends: bool,
     ) -> None:
-        """``ends``: whether the process ends with its log, as ``offsets-<p>`` does and a standby does not."""
+        """``ends``: whether the process ends with its log, like ``offsets-<p>`` and unlike a standby."""
         super().__init__(machine, f"copy{number}")
         self.number = number
         self.disk = SimulatedDisk(self, storage)
@@ -78,7 +78,7 @@ class Copy(Process):
 
     @property
     def core(self) -> OffsetsPartition | None:
-        """What serves here now."""
+        """The partition that is served here now."""
         started = self.host.started.get(PARTITION) if self.alive else None
         return None if started is None else self._cores[started.epoch]
 
@@ -104,7 +104,7 @@ class Copy(Process):
 
 
 class Handle:
-    """As Ray's handle of the actor: a call takes its time, and fails or hangs as the process does."""
+    """Like Ray's handle of the actor: a call takes time, and fails or hangs with the process."""
 
     def __init__(self, copy: Copy) -> None:
         self._copy = copy
@@ -128,7 +128,7 @@ class Handle:
 
 
 class WatchedLog(PartitionLog):
-    """The log of a copy; what it acknowledges is in the acknowledged."""
+    """The log of a copy, which records its acknowledgements."""
 
     @classmethod
     def open(cls, directory: Path, **how: Any) -> WatchedLog:
@@ -158,7 +158,7 @@ class WatchedLog(PartitionLog):
         writer.push, writer._settle = pushed, settled  # type: ignore[method-assign]
 
     def close_files(self) -> None:
-        """What the kernel does when the process ends."""
+        """Like the kernel at the end of the process."""
         for segment in self._writer.segments:
             segment.close()
         self._writer.append_times._close_file()

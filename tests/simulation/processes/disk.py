@@ -1,4 +1,4 @@
-"""The disk under a partition's log: real files, whose calls take their time, fail, and lose what was not synced."""
+"""The disk under a partition's log: real files, with calls that take time, fail, and lose unsynced data."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.simulation.processes.threads import Signal
 
 @dataclass(slots=True)
 class DiskTrouble:
-    """How likely things go wrong, per call. All 0: nothing does."""
+    """Probabilities of faults, per call. All 0: no faults."""
 
     slow: float = 0.0
     failed: float = 0.0
 
 
 class Storage:
-    """What all hosts share. ``synced`` is how many bytes of a file a power failure leaves in any case."""
+    """Shared by all hosts. ``synced`` is the number of bytes of a file that always survive a power failure."""
 
     def __init__(self, folder: Path, chance: random.Random) -> None:
         self.folder = folder
@@ -32,7 +32,7 @@ class Storage:
 
 
 class SimulatedDisk(Disk):
-    """As one process sees it. Other processes run before and after each write and sync."""
+    """The disk of one process. Other processes run before and after each write and sync."""
 
     def __init__(self, process: Process, storage: Storage) -> None:
         self._process = process
@@ -77,16 +77,16 @@ class SimulatedDisk(Disk):
         super().unlink(path)
 
     def replace_unsynced(self, path: Path, content: bytes, temporary_suffix: str) -> None:
-        """In one go: the suffix is the process id, which all processes of a simulation share."""
+        """Atomically: the suffix is the process id, which all processes of a simulation share."""
         self._check_alive()
         Disk().replace_unsynced(path, content, temporary_suffix)
 
     def synced_bytes(self, path: Path) -> int:
-        """How much of the file is safe."""
+        """The number of durable bytes of the file."""
         return self._storage.synced.get(path, 0)
 
     def lose_power(self) -> int:
-        """The host of the process is gone: of what it did not sync, any part. How many bytes."""
+        """The host of the process fails: any part of its unsynced data is lost. Returns the number of bytes."""
         lost = 0
         for path in sorted(self._segments):
             synced = self._storage.synced.get(path, 0)
@@ -120,11 +120,11 @@ def _path_of(fd: int) -> Path:
 
 
 def without_sync(directory: Path) -> None:
-    """In place of ``sync_directory``: names are not lost here."""
+    """Replaces ``sync_directory``: names are not lost here."""
 
 
 def written_at_once(path: Path, content: bytes, temporary_suffix: str) -> None:
-    """In place of ``write_atomically``."""
+    """Replaces ``write_atomically``."""
     temporary = path.with_name(f"{path.name}.{temporary_suffix}.tmp")
     temporary.write_bytes(content)
     temporary.replace(path)

@@ -1,7 +1,7 @@
 """Blocking code as coroutines: one fiber at a time runs until it would block.
 
-Each fiber has a thread of its own, since Python has no other way to stop a call in the middle. No two of them ever run
-at once: the one that resumes a fiber waits until it pauses or ends, so the order is that of the schedule alone.
+Each fiber has its own thread, since Python has no other way to suspend a call in the middle. Two of them never run at
+the same time: the thread that resumes a fiber waits until it pauses or ends, so the schedule alone sets the order.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Fiber:
             self._thread = None
 
     def pause(self) -> None:
-        """In the fiber: until the next ``resume``. Killed."""
+        """Inside the fiber: wait for the next ``resume``. Killed."""
         assert Fiber.current is self
         assert self._thread is not None
         if self.killed:

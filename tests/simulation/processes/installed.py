@@ -1,4 +1,4 @@
-"""Product modules on virtual time, as long as a simulated world lasts."""
+"""Runs product modules on virtual time for the duration of a simulated world."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.simulation.processes.zookeeper_client import Ensemble
 
 
 class _Quiet:
-    """In place of what is written for analysis: nothing waits for it or depends on it."""
+    """Replaces what is written for analysis: nothing waits for it or depends on it."""
 
     def __init__(self, *args: Any, **named: Any) -> None: ...
 
@@ -36,7 +36,7 @@ class _Quiet:
 
 @contextmanager
 def installed(machine: Machine, ensemble: Ensemble) -> Iterator[None]:
-    """Threads, clocks, random ids and the client of ZooKeeper are those of the simulation."""
+    """Inside, threads, clocks, random ids and the ZooKeeper client are those of the simulation."""
 
     def new_id() -> uuid.UUID:
         return uuid.UUID(int=machine.chance.getrandbits(128))

@@ -1,4 +1,4 @@
-"""A process of the simulated world: it has a clock, an event loop and threads, and it can be stopped and killed."""
+"""A process of the simulated world: it has a clock, an event loop and threads, and can be stopped and killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.simulation.schedule import Event, Schedule
 
 
 class Machine:
-    """What all processes of one world share: virtual time, chance, and what was found wrong."""
+    """Shared by all processes of a world: virtual time, random choices, and the violations found."""
 
     def __init__(self, schedule: Schedule, chance: random.Random, note: Callable[..., None]) -> None:
         self.schedule = schedule
@@ -26,11 +26,11 @@ class Machine:
         self.processes: list[Process] = []
 
     def found(self, broken: Broken) -> None:
-        """An invariant does not hold. Kept here: product code may catch whatever is raised inside of it."""
+        """An invariant does not hold. Kept here, since product code may catch an exception raised inside it."""
         self.broken = self.broken or broken
 
     def close(self) -> None:
-        """End every process, and let go of what it holds."""
+        """End every process and release its resources."""
         for process in self.processes:
             process.kill()
         for process in self.processes:
@@ -38,7 +38,7 @@ class Machine:
 
 
 class Process:
-    """Everything that runs in it runs in events of the schedule: none while it is stopped, none after it was killed."""
+    """Everything in it runs in events of the schedule: none while it is stopped, none after it was killed."""
 
     current: ClassVar[Process | None] = None
 
@@ -49,14 +49,14 @@ class Process:
         self.loop = ProcessLoop(self)  # type: ignore[abstract]
         self.skew_ms = machine.chance.randint(-300, 300)
         self.at_end: list[Callable[[], None]] = []
-        """Called when it is killed: what the kernel does for a process that ends."""
+        """Called when it is killed: the kernel's part in the end of a process."""
         self._stopped_until_ms = 0
         self._fibers: list[Fiber] = []
         machine.processes.append(self)
 
     @property
     def now_ms(self) -> int:
-        """By the clock of its host."""
+        """The time on its host's clock."""
         return self.machine.schedule.now_ms + self.skew_ms
 
     @property
@@ -68,7 +68,7 @@ class Process:
         self._stopped_until_ms = max(self._stopped_until_ms, self.machine.schedule.now_ms + ms)
 
     def go_on(self) -> None:
-        """SIGCONT now; what is deferred already stays where it is."""
+        """SIGCONT now; events that are already deferred stay deferred."""
         self._stopped_until_ms = 0
 
     def kill(self) -> None:
@@ -83,7 +83,7 @@ class Process:
             end()
 
     def after(self, ms: float, do: Callable[[], object]) -> Event:
-        """Have it done in this process."""
+        """Schedule it in this process."""
         return self.machine.schedule.after(max(0, math.ceil(ms - 1e-6)), lambda: self._run(do))
 
     def _run(self, do: Callable[[], object]) -> None:
@@ -103,7 +103,7 @@ class Process:
             Process.current = before
 
     def start_thread(self, work: Callable[[], None]) -> None:
-        """A thread that begins soon."""
+        """A thread that starts soon."""
         fiber = Fiber(work)
         self._fibers = [each for each in self._fibers if not each.done]
         self._fibers.append(fiber)
@@ -114,7 +114,7 @@ class Process:
 
 
 class ProcessLoop(asyncio.AbstractEventLoop):
-    """asyncio on the schedule: as much of an event loop as tasks, futures, timers and executors need."""
+    """asyncio on the schedule: the parts of an event loop that tasks, futures, timers and executors need."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -178,7 +178,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             handle._context.run(handle._callback, *handle._args)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Said of tasks that ended badly or are gone before their end, whenever garbage is collected: not used."""
+        """Reports tasks that failed or were destroyed early, at any garbage collection: not used."""
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
@@ -202,9 +202,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return future
 
     def dispose(self) -> None:
-        """Close the coroutines that never ended, which the process took with it."""
+        """Close the coroutines that did not finish before the process ended."""
         asyncio._set_running_loop(self)
-        while self._tasks:  # to close one may begin others
+        while self._tasks:  # closing one may start others
             task, coroutine = self._tasks.pop()
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             for _ in range(50):

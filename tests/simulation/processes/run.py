@@ -1,4 +1,4 @@
-"""Run a seed, and say what came of it."""
+"""Run a seed, and return the result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Result:
     broken: Broken | None
     steps: int
     counts: Counter[str]
-    """What the seed has met, by kind."""
+    """What happened in the seed, by kind."""
     history: tuple[str, ...]
 
 

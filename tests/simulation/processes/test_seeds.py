@@ -1,4 +1,4 @@
-"""Copies of an offsets actor, any history, from a seed: what they acknowledge is kept, and all gets well in the end.
+"""Copies of an offsets actor in any history from a seed: acknowledged data is kept, and everything recovers in the end.
 
 A failure prints the last steps and the command that replays the seed. More seeds: ``make simulate SEEDS=5000``.
 """
@@ -16,7 +16,7 @@ from tests.simulation.processes.run import STEPS, Result, replay_command, run
 
 SEEDS = 12
 TALLY: Counter[str] = Counter()
-"""What the seeds of this session have met, by kind."""
+"""What happened in the seeds of this session, by kind."""
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -28,7 +28,7 @@ def test_nothing_breaks(seed: int) -> None:
 
 
 def test_the_seeds_reach_what_matters() -> None:
-    """The worlds are worth their time only if copies are fenced and sessions expire while clients commit and fetch."""
+    """The simulation is worth its time only if copies are fenced and sessions expire while clients commit and fetch."""
     for seed in range(5 if TALLY["seeds"] < 5 else 0):
         _counted(seed)
     seeds = TALLY["seeds"]
@@ -40,7 +40,7 @@ def test_the_seeds_reach_what_matters() -> None:
 
 
 def test_a_seed_is_one_history() -> None:
-    """The same in another process, whose strings have other hashes."""
+    """The history is the same in another process, whose strings have different hashes."""
     command = [sys.executable, "-m", "tests.simulation", "--processes", "--seed", "3", "--steps", "2000", "--trace"]
     environment = {**os.environ, "PYTHONHASHSEED": "1"}
     there = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()

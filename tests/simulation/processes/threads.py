@@ -1,4 +1,4 @@
-"""What product code gets in place of the modules threading, time and queue: the same on virtual time."""
+"""Replacements for the modules threading, time and queue in product code: the same on virtual time."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tests.simulation.processes.process import Machine, Process
 
 
 def here() -> Process:
-    """The process that runs now."""
+    """The process that is running now."""
     assert Process.current is not None
     return Process.current
 
 
 class Signal:
-    """Wait to be woken up, or for some time to pass."""
+    """Wait for a wake-up or a timeout."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[Process, Fiber, list[bool]]] = []
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Whether it was woken up in time."""
+        """Whether the wake-up came in time."""
         process, fiber = here(), Fiber.current
         if fiber is None:
             raise RuntimeError("an event loop blocks")
@@ -147,7 +147,7 @@ QUEUE = SimpleNamespace(SimpleQueue=SimpleQueue, Empty=Empty)
 
 
 def time_of(machine: Machine) -> SimpleNamespace:
-    """The module ``time``; the clock of a host only for a process of that host."""
+    """The module ``time``; the clock of a host is available only to a process on that host."""
 
     def monotonic() -> float:
         return machine.schedule.now_ms / 1000

@@ -1,4 +1,4 @@
-"""The world of one seed: copies of an offsets actor, what is around them, what goes wrong, and how it ends."""
+"""The world of one seed: copies of an offsets actor, their surroundings, the faults, and the end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tests.simulation.world import START_MS
 STEPS = 4_000
 """Events before the faults stop."""
 HEALING_MS = 240_000
-"""After the faults have stopped everything is well within this time."""
+"""Time limit for the recovery after the faults have stopped."""
 TRACE = 80
 MAX_COPIES = 4
 _EVENTS = {CREATED: "creates", CHANGED: "changes", DELETED: "deletes"}
@@ -64,7 +64,7 @@ class World:
         self.network = Network(self.schedule, self.chance, self.gateways)  # type: ignore[arg-type]
         self.copies: list[Copy] = []
         self.serving: tuple[int, Copy] | None = None
-        """The highest epoch of which the controller heard that it serves, and the copy that said so."""
+        """The highest epoch reported to the controller as serving, and the copy that reported it."""
         self._faulty = True
         self._next_offset = 0
         self._config = self._new_config()
@@ -165,7 +165,7 @@ class World:
     # The controller's decisions.
 
     def _take_care(self) -> None:
-        """Every now and then the controller looks whether the partition is served."""
+        """From time to time the controller checks whether the partition is served."""
         if self.controller.superseded or not self.controller.alive:
             number = int(self.controller.name.removeprefix("controller")) + 1
             self.controller = Controller(self.machine, f"controller{number}", self.ensemble, self.acknowledged)
@@ -175,7 +175,7 @@ class World:
         self.schedule.after(1_500, self._take_care)
 
     def _fail_over(self, predecessor: Copy | None) -> None:
-        """Have another copy serve. ``predecessor`` is asked to hand over; None: it is taken for dead."""
+        """Have another copy serve. ``predecessor`` must hand over; None: it is considered dead."""
         if self.controller.busy:
             return
         current = self.serving[1] if self.serving is not None else None
@@ -194,7 +194,7 @@ class World:
         self.controller.take_epoch(copy.name, appoint)
 
     def _started(self, copy: Copy, epoch: int, ok: bool) -> None:
-        """The copy says that it serves, or cannot."""
+        """The copy reports that it serves, or cannot."""
         self.note("%s %s epoch %s", copy.name, "serves" if ok else "refuses", epoch)
         if not ok or (self.serving is not None and self.serving[0] > epoch):
             return
@@ -248,7 +248,7 @@ class World:
             self.note("%s dies, %s bytes are lost", copy.name, lost)
 
     def _copy_is_paused_and_replaced(self) -> None:
-        """It does not know; when it resumes, it serves clients that still come, until it learns that it is fenced."""
+        """The copy does not notice; when it resumes, it serves its clients until it learns that it is fenced."""
         if self.serving is not None and (copy := self.serving[1]).alive:
             ms = self.chance.choice([0, 20, 2_000, 8_000, 25_000])
             self.note("%s is paused for %s ms, and replaced", copy.name, ms)
@@ -256,7 +256,7 @@ class World:
             self._fail_over(None)
 
     def _nodes_are_read(self, process: Process) -> None:
-        """The worst moment to be paused: what is written next was decided by what was read."""
+        """The worst moment for a pause: the next write is based on what was read."""
         if self._faulty and self.serving is not None and self.serving[1] is process and self.chance.random() < 0.03:
             self._copy_is_paused_and_replaced()
         elif self._faulty and process is self.controller and self.chance.random() < 0.1:
@@ -278,7 +278,7 @@ class World:
             client.cut(ms)
 
     def _controller_is_replaced(self) -> None:
-        """The old one may be paused in the middle of what it does, and resume later."""
+        """The old one may be paused in the middle of an operation, and resume later."""
         self.controller.stop(self.chance.choice([0, 3_000, 12_000]))
         number = int(self.controller.name.removeprefix("controller")) + 1
         self.controller = Controller(self.machine, f"controller{number}", self.ensemble, self.acknowledged)
@@ -295,7 +295,7 @@ class World:
                 consumer.stop(self.chance.choice([500, 10_000]))
 
     def _node_changed(self, kind: int, path: str, before: bytes | None, after: bytes | None) -> None:
-        """Every change in ZooKeeper comes by here. The reconciler may be wrong for two rounds, a copy may not."""
+        """Called for every change in ZooKeeper. The reconciler may be wrong for two rounds, a copy may not."""
         writer = self.ensemble.writer
         self.note("ZooKeeper: %s %s by %s", _EVENTS[kind], path, writer.name if writer else "nobody")
         if before is None or after is None or not is_registration_path(path) or not isinstance(writer, Copy):
@@ -311,7 +311,7 @@ class World:
     # How it ends.
 
     def _heal(self) -> None:
-        """Nothing goes wrong any more: everything must get well, and nothing acknowledged may be missing."""
+        """No more faults: everything must recover, and nothing acknowledged may be missing."""
         self.note("the faults stop")
         self._faulty = False
         for stranger in self.strangers:
@@ -354,7 +354,7 @@ class World:
             yield f"ephemeral nodes of {found}, alive are {wanted}"
 
     def _fetch_everything(self) -> None:
-        """From a copy that loads the log anew: every response is held against what was acknowledged."""
+        """From a copy that loads the log anew: every response is compared with what was acknowledged."""
         assert self.serving is not None
         before, copy = self.serving
         copy.kill()

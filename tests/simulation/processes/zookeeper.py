@@ -41,7 +41,7 @@ class ZNode:
     czxid: int
     mzxid: int
     owner: int = 0
-    """The session of an ephemeral node; 0 of any other."""
+    """The session of an ephemeral node; 0 for other nodes."""
     version: int = 0
     children: dict[str, None] = field(default_factory=dict)
 
@@ -58,13 +58,13 @@ Changed = Callable[[int, str, bytes | None, bytes | None], None]
 
 
 class ZooKeeperServer:
-    """Carries out one request after the other; knows no network and no time of its own."""
+    """Executes one request after the other; has no network and no clock of its own."""
 
     def __init__(self, now_ms: Callable[[], int], changed: Changed) -> None:
         self.nodes: dict[str, ZNode] = {"/": ZNode(b"", 0, 0)}
         self.sessions: dict[int, Session] = {}
         self.watches: dict[tuple[object, str], Callable[[int, str], None]] = {}
-        """Recursive ones, by connection and root."""
+        """Recursive watches, by connection and root."""
         self._now_ms = now_ms
         self._changed = changed
         self._zxid = 0
@@ -78,14 +78,14 @@ class ZooKeeperServer:
         return self._session_ids
 
     def hear(self, session_id: int) -> bool:
-        """A sign of life. False if there is no such session any more."""
+        """Keep the session alive. False if it does not exist any more."""
         session = self.sessions.get(session_id)
         if session is not None:
             session.heard_ms = self._now_ms()
         return session is not None
 
     def expire(self) -> list[int]:
-        """End the sessions that were not heard of for too long; which."""
+        """End the sessions that have timed out, and return them."""
         ended = [each.id for each in self.sessions.values() if self._now_ms() - each.heard_ms > SESSION_MS]
         for session_id in ended:
             self.close_session(session_id)
@@ -100,7 +100,7 @@ class ZooKeeperServer:
     # Requests.
 
     def do(self, request: Any, session_id: int) -> Any:
-        """What the request gives. KazooException."""
+        """Execute the request and return its result. KazooException."""
         match request:
             case Transaction():
                 return self._transaction([*request.operations], session_id)
@@ -122,7 +122,7 @@ class ZooKeeperServer:
                 return self._write(request, session_id)
 
     def _transaction(self, operations: list[Any], session_id: int) -> list[Any]:
-        """All or none. Each is checked in the state that those before it would leave."""
+        """All or none. Each operation is checked in the state that the previous ones would leave."""
         copy = {path: _copied(node) for path, node in self.nodes.items()} if len(operations) > 1 else None
         said: list[tuple[int, str, bytes | None, bytes | None]] = []
         notify, self._changed = self._changed, lambda *change: said.append(change)
@@ -216,7 +216,7 @@ class ZooKeeperServer:
 
 
 def _operation(name: str, path: str, *arguments: Any) -> Any:
-    """One of muster.placement.zookeeper.multi, as kazoo has it."""
+    """An operation of muster.placement.zookeeper.multi, as in kazoo."""
     match name, arguments:
         case "create", (data,):
             return Create(path, data, None, 0)

@@ -1,6 +1,6 @@
-"""Muster's own client of ZooKeeper, with the simulated network in place of kazoo's socket and threads.
+"""Muster's own ZooKeeper client, with the simulated network in place of kazoo's socket and threads.
 
-Everything above kazoo's ``_call`` is the code that runs in production: retries, transactions, reads of many nodes.
+Everything above kazoo's ``_call`` is production code: retries, transactions, reads of many nodes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _QUIET = logging.getLogger("kazoo.quiet")
 
 @dataclass(slots=True)
 class Trouble:
-    """How likely things go wrong, per request. All 0: nothing does."""
+    """Probabilities of faults, per request. All 0: no faults."""
 
     lost_request: float = 0.0
     lost_response: float = 0.0
@@ -36,7 +36,7 @@ class Trouble:
 
 
 class Ensemble:
-    """The server, and the ways to it."""
+    """The server, and the network to it."""
 
     def __init__(self, machine: Machine, server: ZooKeeperServer) -> None:
         self.machine = machine
@@ -46,13 +46,13 @@ class Ensemble:
         self.down_until_ms = 0
         self.expired = 0
         self.writer: Process | None = None
-        """Whose request is carried out, or was last."""
+        """The process whose request is executed, or was last."""
         self.read: Callable[[Process], None] = lambda process: None
-        """Called when a process has read nodes, of which it may write some."""
+        """Called when a process has read nodes, some of which it may write."""
         self._expire()
 
     def client(self, hosts: str) -> SimulatedClient:
-        """In place of ``muster.placement.zookeeper.client.client``, for the process that runs now."""
+        """Replaces ``muster.placement.zookeeper.client.client`` in the process that is running."""
         client = SimulatedClient(hosts, self, here())
         self.clients.append(client)
         return client
@@ -136,13 +136,13 @@ class SimulatedClient(ZooKeeperClient):
         return not self._ensemble.is_down and self._machine.schedule.now_ms >= self._cut_until_ms
 
     def cut(self, ms: int) -> None:
-        """No way to the server for that time; it is noticed when the next request or ping is not answered."""
+        """Cut the network for that time; the client notices when its next request or ping has no response."""
         self._cut_until_ms = max(self._cut_until_ms, self._machine.schedule.now_ms + ms)
 
     def _arrives(self, request: Any, result: AsyncResult, connection: int) -> None:
         chance, trouble = self._machine.chance, self._ensemble.trouble
         if not self.process.alive or connection != self._connected_times:
-            if self._live.is_set() or chance.random() < 0.5:  # it was on its way when the connection was lost
+            if self._live.is_set() or chance.random() < 0.5:  # it was in flight when the connection was lost
                 return
             connection = -1
         if not self._reaches_server or chance.random() < trouble.lost_request:
@@ -169,7 +169,7 @@ class SimulatedClient(ZooKeeperClient):
         self._send_back(connection, lambda: self._respond(result, value))
 
     def _send_back(self, connection: int, receive: Callable[[], None]) -> None:
-        """In the order of sending; what comes of an old connection is dropped."""
+        """Responses arrive in the order of sending; those on an old connection are dropped."""
         now_ms = self._machine.schedule.now_ms
         self._received_ms = max(self._received_ms, now_ms + self._ensemble.latency_ms())
 
@@ -238,7 +238,7 @@ class SimulatedClient(ZooKeeperClient):
         self.process.after(_PING_MS, self._ping)
 
     def _process_ended(self) -> None:
-        """The kernel closes the socket; the session lives on until it expires."""
+        """The kernel closes the socket; the session remains until it expires."""
         self._live.clear()
         self._connected_times += 1
         for watch in [each for each in self._ensemble.server.watches if each[0] is self]:

@@ -1,4 +1,4 @@
-"""What must hold of requests that wait, and of answers."""
+"""Invariants of waiting requests and of responses."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tests.simulation.view import View
 
 E = ErrorCode
 SLACK_MS = 200
-"""Timers are armed by the millisecond, and one that nobody has met is armed again after 100 ms."""
+"""Timers have a resolution of 1 ms; one that did not fire is armed again after 100 ms."""
 
 
 def no_request_is_answered_twice(view: View, step: Step) -> None:
-    """A second answer would be taken for the answer to the client's next request."""
+    """A client would take a second response for the response to its next request."""
     if step.strays:
         raise Broken(f"{step.strays} are answered, but nobody waits under these tokens")
 
 
 def whoever_waits_has_somebody_to_wait_for(view: View, step: Step) -> None:
-    """A parked request without a timer, or a held answer without a write under way, would wait for ever."""
+    """A parked request without a timer, or a held response without a write in flight, would wait forever."""
     if step.kind is StepKind.RESIGNED:
         if view.actor.waiting:
             raise Broken(f"the coordinator has resigned and leaves {view.actor.waiting} waiting")
@@ -56,7 +56,7 @@ def whoever_waits_has_somebody_to_wait_for(view: View, step: Step) -> None:
 
 
 def nobody_waits_too_long(view: View, step: Step) -> None:
-    """JoinGroup waits for a join phase, SyncGroup for a sync phase, everything else for the log at most."""
+    """JoinGroup waits for a join phase, SyncGroup for a sync phase, everything else at most for the log."""
     due_ms = view.core.next_deadline_ms()
     if due_ms is None or due_ms <= step.now_ms:
         return
@@ -78,7 +78,7 @@ def _bound_ms(view: View, asked: Asked) -> int:
 
 
 def what_is_acknowledged_is_durable(view: View, step: Step) -> None:
-    """A client that was told "done" may forget: the log must have it, and everything decided before it."""
+    """A client may forget what was acknowledged: the log must have it, and everything decided before it."""
     for asked, response in step.answered:
         match response:
             case OffsetCommitResponse() | OffsetDeleteResponse():

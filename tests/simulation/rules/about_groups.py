@@ -1,4 +1,4 @@
-"""What must hold of groups: states, generations, sizes, assignments."""
+"""Invariants of groups: states, generations, sizes, assignments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ONE_STEP = {
     COMPLETING: {EMPTY, PREPARING, COMPLETING, STABLE},
     STABLE: {EMPTY, PREPARING, COMPLETING, STABLE},
 }
-"""Where a group may be after one step: the moves of MAY_COME_FROM, as often as one step can make them."""
+"""The possible states of a group after one step: the moves of MAY_COME_FROM, as many as one step can make."""
 
 
 def states_move_as_the_table_says(view: View, step: Step) -> None:
@@ -46,10 +46,10 @@ def states_move_as_the_table_says(view: View, step: Step) -> None:
 
 
 def generations_only_grow(view: View, step: Step) -> None:
-    """A generation fences the past. It grows by one when a join phase ends, and never goes back while the actor lives.
+    """A generation fences the past. It grows by one when a join phase ends, and never decreases while the actor lives.
 
-    Only a generation that is in the log survives the actor: one whose assignment was not written may be used again
-    after a crash, but what was written never goes back (until the group is deleted).
+    Only a generation in the log survives the actor: one whose assignment was not written may be used again after a
+    crash, but a written one never decreases (until the group is deleted).
     """
     for group_id, after in (step.after if step.outcome.records else step.changed).items():
         before = step.before.get(group_id)
@@ -65,9 +65,10 @@ def generations_only_grow(view: View, step: Step) -> None:
 
 
 def a_generation_is_told_alike(view: View, step: Step) -> None:
-    """All who join a generation must agree on its number, protocol and leader, and one of them must be the leader.
+    """All members of a new generation must agree on its number, protocol and leader, and one of them must be the
+    leader.
 
-    The leader alone gets the list of members, and all of them: whom it does not see gets no partitions.
+    Only the leader gets the list of members. It must be complete: a member missing from it gets no partitions.
     """
     joined: dict[str, list[JoinGroupResponse]] = {}
     for asked, response in step.answered:
@@ -87,7 +88,7 @@ def a_generation_is_told_alike(view: View, step: Step) -> None:
 
 
 def groups_have_at_most_max_size_joined(view: View, step: Step) -> None:
-    """``group.max.size`` bounds how many JoinGroups are accepted into one generation, also when it was lowered."""
+    """``group.max.size`` limits the JoinGroups accepted into one generation, also after it was lowered."""
     limit = view.actor.config.group_max_size
     for group_id, group in step.changed.items():
         if group.state is PREPARING and group.parked_joins() > limit:
@@ -98,7 +99,7 @@ def groups_have_at_most_max_size_joined(view: View, step: Step) -> None:
 
 
 def the_log_gets_what_the_leader_decided(view: View, step: Step) -> None:
-    """The assignment is the leader's alone: each member gets what the leader gave it, or nothing."""
+    """The assignment is the leader's decision alone: each member gets what the leader gave it, or nothing."""
     asked = step.asked
     if asked is None or not isinstance(asked.request, SyncGroup) or not step.outcome.records:
         return
@@ -116,7 +117,7 @@ def the_log_gets_what_the_leader_decided(view: View, step: Step) -> None:
 
 
 def assignments_are_durable_before_they_are_told(view: View, step: Step) -> None:
-    """Who was told its partitions must find them again after any crash: the log has them, in that generation."""
+    """A member that got its partitions must find them after any crash: the log has them, in that generation."""
     for asked, response in _synced(step):
         request = asked.request
         assert isinstance(request, SyncGroup)
@@ -129,7 +130,7 @@ def assignments_are_durable_before_they_are_told(view: View, step: Step) -> None
 
 
 def a_failed_sync_phase_leaves_no_assignment(view: View, step: Step) -> None:
-    """Nobody knows what was consumed under an assignment that was not told to all: it must not be shown or kept."""
+    """What was consumed under an assignment that not all members got is unknown: it must not be shown or kept."""
     for group_id, after in step.changed.items():
         before = step.before.get(group_id)
         if before is None or before.state is not COMPLETING or step.dying:
@@ -141,10 +142,10 @@ def a_failed_sync_phase_leaves_no_assignment(view: View, step: Step) -> None:
 
 
 def a_generation_has_one_assignment(view: View, step: Step) -> None:
-    """Two different assignments told under one generation of one group could not be told apart by anybody.
+    """Two different assignments under one generation of one group would be indistinguishable.
 
-    Whoever asks again, before or after a crash, under its old id or as the next process of its instance, gets the
-    same bytes.
+    A repeated request gets the same bytes, before or after a crash, under the old id or from the next process of the
+    instance.
     """
     for asked, response in _synced(step):
         told, slot = _told(view, step, asked)
@@ -153,7 +154,7 @@ def a_generation_has_one_assignment(view: View, step: Step) -> None:
 
 
 def a_partition_is_assigned_once(view: View, step: Step) -> None:
-    """Two consumers of one partition in one generation: the one thing that a group is there to prevent."""
+    """Two consumers of one partition in one generation: this is what a group must prevent."""
     for asked, response in _synced(step):
         request = asked.request
         assert isinstance(request, SyncGroup)
@@ -166,7 +167,7 @@ def a_partition_is_assigned_once(view: View, step: Step) -> None:
 
 
 def a_reload_gives_the_group_back(view: View, step: Step) -> None:
-    """Members, generation, leader and assignments are what the log says, and what members were told before."""
+    """Members, generation, leader and assignments agree with the log, and with earlier responses to members."""
     if step.kind is not StepKind.LOADED:
         return
     for group_id, group in step.after.items():
@@ -196,7 +197,7 @@ def _synced(step: Step) -> list[tuple[Asked, SyncGroupResponse]]:
 
 
 def _told(view: View, step: Step, asked: Asked) -> tuple[Told, str]:
-    """What that generation was told, and whose share the answer is: an instance's, or a member's."""
+    """The assignments of that generation, and the owner of this response's share: an instance or a member."""
     request = asked.request
     assert isinstance(request, SyncGroup)
     group: GroupShot = step.after[request.group_id]

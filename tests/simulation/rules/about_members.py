@@ -1,4 +1,4 @@
-"""What must hold of members: who is one, who may speak, who may be expelled."""
+"""Invariants of members: which clients are members, which requests they may send, and when they may be expelled."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ E = ErrorCode
 
 
 def only_members_speak_for_the_group(view: View, step: Step) -> None:
-    """A heartbeat, sync or commit is accepted exactly if its sender is of the group's present generation.
+    """A heartbeat, sync or commit is accepted exactly if its sender belongs to the group's current generation.
 
-    Accepting too much lets the past overwrite the present; refusing a member makes it stop for nothing.
+    Accepting too much lets the past overwrite the present; refusing a member makes it stop without reason.
     """
     for asked, response in step.answered:
         if asked.expected is None:
@@ -42,10 +42,10 @@ def only_members_speak_for_the_group(view: View, step: Step) -> None:
 
 
 def nobody_is_expelled_without_a_reason(view: View, step: Step) -> None:
-    """Whoever heartbeats, rejoins and syncs in time keeps its membership, and nobody joins without JoinGroup.
+    """A client that heartbeats, rejoins and syncs in time remains a member, and no client joins without JoinGroup.
 
-    Measured by what reached the coordinator: an id disappears because its session or its phase is over, because a
-    LeaveGroup names it, or because the next process of its instance takes its place.
+    This is based on what reached the coordinator: an id disappears because its session or its phase has ended, because
+    a LeaveGroup names it, or because the next process of its instance replaces it.
     """
     if step.kind in (StepKind.LOADED, StepKind.FAILED, StepKind.RESIGNED):
         return
@@ -87,9 +87,9 @@ def _check_left(step: Step, event: MemberLeft) -> None:
 
 
 def _check_expired(view: View, step: Step, event: MemberExpired) -> None:
-    """Each cause of removal, against what the member has done.
+    """Compare each cause of removal with the member's requests.
 
-    A new member that heartbeats (no client does, but a liar may in its name) has only a session from then, as in Kafka.
+    A new member that heartbeats (clients do not, but a liar may in its name) has only a session from then, as in Kafka.
     """
     watch = view.ledger.watches[event.group]
     group = step.before[event.group]
@@ -132,7 +132,7 @@ def _replaced(step: Step, member: MemberShot) -> bool:
 
 
 def an_instance_has_one_member(view: View, step: Step) -> None:
-    """A static member that was replaced is fenced: its instance id names its successor, and nobody else has it."""
+    """A static member that was replaced is fenced: its instance id belongs to its successor alone."""
     for group_id, group in step.changed.items():
         owners = {m.group_instance_id: i for i, m in group.members.items() if m.group_instance_id is not None}
         static = [member for member in group.members.values() if member.group_instance_id is not None]
@@ -145,7 +145,7 @@ def an_instance_has_one_member(view: View, step: Step) -> None:
 
 
 def whoever_is_silent_can_expire(view: View, step: Step) -> None:
-    """A member that waits for nothing has a session that ends; a group must not keep the dead."""
+    """A member without a pending request has a session that ends; a group must not keep dead members."""
     if step.kind is StepKind.RESIGNED:
         return
     now_ms, timers = step.now_ms, view.timers
@@ -185,5 +185,5 @@ def _errors(response: Response) -> set[ErrorCode]:
 
 
 def _of_the_partition(response: Response) -> set[ErrorCode]:
-    """Errors that concern one partition, whoever asks."""
+    """Errors that concern one partition, for any requester."""
     return {E.offset_metadata_too_large} if isinstance(response, OffsetCommitResponse) else set()

@@ -1,4 +1,4 @@
-"""What must hold of the coordinator's memory: it agrees with the log, with itself, and does not grow."""
+"""Invariants of the coordinator's memory: it agrees with the log and with itself, and does not grow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EMPTY, PREPARING, COMPLETING, STABLE, _DEAD = GroupState
 
 
 def replay_equals_live(view: View, step: Step) -> None:
-    """A successor knows what the log says and nothing else: memory must be the log's last values, key by key."""
+    """A successor knows only the log: memory must equal the log's last values, key by key."""
     if not step.outcome.records and step.kind not in (StepKind.FAILED, StepKind.LOADED):
         return
     hard = view.core.hard_state
@@ -40,7 +40,7 @@ def replay_equals_live(view: View, step: Step) -> None:
 
 
 def groups_in_memory_are_those_of_the_log(view: View, step: Step) -> None:
-    """A group is there if it has a record or offsets, and forgotten with them: nobody is served by a ghost.
+    """A group exists while it has a record or offsets, and is forgotten with them.
 
     A group that only stored offsets stays when the last one is deleted, until the next walk for expired ones; if
     members join before that, its first record is that of their assignment.
@@ -52,7 +52,7 @@ def groups_in_memory_are_those_of_the_log(view: View, step: Step) -> None:
 
 
 def timers_belong_to_somebody(view: View, step: Step) -> None:
-    """A timer of nobody is a leak, and may hit whoever comes next under that name."""
+    """A timer without an owner is a leak, and may affect a later owner of that name."""
     for name in view.timers._armed:
         group = step.after.get(GroupId(name.group))
         match name.kind:
@@ -73,7 +73,7 @@ def timers_belong_to_somebody(view: View, step: Step) -> None:
 
 
 def counters_agree_with_members(view: View, step: Step) -> None:
-    """What is counted along, so that a join costs the same in a large group, is what counting gives."""
+    """Counters, which keep a join equally cheap in large groups, equal the counted values."""
     for group_id in step.changed:
         group = view.core.groups[group_id]
         parked = sum(1 for member in group.members.values() if member.parked_join)
@@ -83,10 +83,10 @@ def counters_agree_with_members(view: View, step: Step) -> None:
 
 
 def registrations_agree_with_members(view: View, step: Step) -> None:
-    """Who fetches is attributed by registrations: members of the generation with their partitions, and nobody else.
+    """Attribution relies on registrations: exactly the members of the generation, with their partitions.
 
-    A new member, or the next process of an instance, is registered when its first generation begins; during a
-    rebalance members keep what they had. While a replacement is on its way to the log the old id stands for the new.
+    A new member, or the next process of an instance, is registered when its first generation begins; during a rebalance
+    members keep what they had. While a replacement is in flight to the log, the old id represents the new one.
     """
     if not step.changed and not step.outcome.updates and step.kind is StepKind.REQUEST:
         return
@@ -117,7 +117,7 @@ def _check_partitions(view: View, group_id: str, member_id: str, generation: int
 
 
 def updates_sum_up_to_registrations(view: View, step: Step) -> None:
-    """Gateways only hear updates: applied in order they must give what a new gateway is told at once."""
+    """Gateways receive updates only: applied in order, they must give what a new gateway receives at once."""
     if not step.outcome.updates and step.kind is not StepKind.LOADED:
         return
     summed = set(view.ledger.registrations.values())

@@ -1,4 +1,4 @@
-"""What must hold of committed offsets."""
+"""Invariants of committed offsets."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ E = ErrorCode
 
 
 def no_acknowledged_commit_is_lost(view: View, step: Step) -> None:
-    """A partition's offset is that of the last acknowledged change, or of one after it whose answer is open.
+    """A partition's offset is that of the last acknowledged change, or of a later one whose response is open.
 
-    So a commit never disappears or goes back by itself: only a later commit, a deletion that somebody asked for, the
-    deletion of its topic or its expiry changes what it says. A deletion that was acknowledged stays, too.
+    So a commit never disappears or decreases by itself: only a later commit, a requested deletion, the deletion of its
+    topic or its expiry changes it. An acknowledged deletion stays, too.
     """
     if not step.outcome.records and step.kind not in (StepKind.LOADED, StepKind.FAILED):
         return
@@ -44,9 +44,9 @@ def no_acknowledged_commit_is_lost(view: View, step: Step) -> None:
 
 
 def reads_show_what_is_durable(view: View, step: Step) -> None:
-    """A consumer that starts at an offset which a crash then takes back would skip what nobody has processed.
+    """A consumer that starts at an offset which a crash then reverts would skip unprocessed records.
 
-    A plain OffsetFetch gives what is durable now; one that requires stable offsets gives the newest, once durable.
+    A plain OffsetFetch returns what is durable now; one that requires stable offsets returns the newest, once durable.
     """
     for asked, response in step.answered:
         if not isinstance(response, OffsetFetchResponse) or not isinstance(asked.request, OffsetFetch):
@@ -58,7 +58,7 @@ def reads_show_what_is_durable(view: View, step: Step) -> None:
 
 
 def a_deleted_topic_leaves_no_offsets(view: View, step: Step) -> None:
-    """A topic that is created again under the name begins anew; old offsets would point nowhere."""
+    """A topic that is created again under the name starts afresh; old offsets would point nowhere."""
     if step.kind is not StepKind.TOPICS_DELETED:
         return
     hard = view.core.hard_state
@@ -68,7 +68,7 @@ def a_deleted_topic_leaves_no_offsets(view: View, step: Step) -> None:
 
 
 def offsets_expire_in_time(view: View, step: Step) -> None:
-    """After a walk nothing is left that should have expired, and no Empty group without offsets."""
+    """After a walk no offset is left that should have expired, and no Empty group without offsets."""
     if step.kind is not StepKind.TICK or view.expiry_walk_ms() == view.walk_due_ms:
         return
     for group_id, group in step.after.items():

@@ -45,15 +45,15 @@ INVARIANTS: tuple[Invariant, ...] = (
 
 OF_A_SURVIVOR = {about_offsets.no_acknowledged_commit_is_lost, about_members.whoever_is_silent_can_expire}
 OF_A_SURVIVOR |= {invariant for invariant in INVARIANTS if invariant.__module__ == about_memory.__name__}
-"""Not asked of an actor that is only saying goodbye, or has not read its log yet."""
+"""Not checked for an actor that is shutting down, or has not read its log yet."""
 
 
 OF_WAITING = tuple(invariant for invariant in INVARIANTS if invariant.__module__ == about_answers.__name__)
-"""What is asked of a tick that had nothing to do."""
+"""Checked for a tick that had nothing to do."""
 
 
 def check_all(view: View, step: Step) -> None:
-    """Raises Broken, with the name of the invariant that does not hold."""
+    """Raises Broken with the name of the violated invariant."""
     outcome = step.outcome
     idle = step.kind is StepKind.TICK and not (outcome.replies or outcome.records or outcome.updates or outcome.events)
     for invariant in OF_WAITING if idle else INVARIANTS:

@@ -1,6 +1,6 @@
-"""What the protocol says of a request, given what the group looks like: the tables of Kafka's classic protocol.
+"""The protocol's verdict on a request, given the state of the group: the tables of Kafka's classic protocol.
 
-Written apart from the coordinator's own checks, so that one may find the other wrong.
+Written independently of the coordinator's own checks, so that each can reveal errors in the other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EMPTY, PREPARING, COMPLETING, STABLE, _ = GroupState
 
 
 def verdict(request: Request, groups: Shots) -> ErrorCode | None:
-    """The error that the answer must carry; None if this is left open (it parks, or is judged elsewhere)."""
+    """The error that the response must carry; None if that is open (the request parks, or is judged elsewhere)."""
     match request:
         case Heartbeat():
             return _heartbeat(request, groups)

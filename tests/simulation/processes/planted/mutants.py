@@ -1,4 +1,4 @@
-"""The shell, the log and what writes to ZooKeeper, broken on purpose: what the simulation of processes must notice."""
+"""The shell, the log and writers to ZooKeeper, deliberately broken: the simulation of processes must detect each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulation of processes notices when one of them is broken: each mutant is caught by what it breaks."""
+"""The simulation of processes detects broken ones: each mutant is caught by what it breaks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.simulation.processes.planted.mutants import MUTANTS
 from tests.simulation.processes.run import run
 
 SEEDS = 25
-"""Within so many seeds a mutant must be caught."""
+"""A mutant must be caught within this number of seeds."""
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
