@@ -1,1 +1,1 @@
-"""Real clients under random faults, and a checker of what became of their records and commits (docs/chaos.md)."""
+"""Real clients under random faults, and a checker for their records and commits (docs/chaos.md)."""

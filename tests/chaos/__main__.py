@@ -38,7 +38,7 @@ def main(
     if show:
         click.echo("\n".join(map(str, wanted.faults)))
         return
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # what was started is ended
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # end the child processes
     place = folder or Path(tempfile.mkdtemp(prefix="muster-chaos-"))
     place.mkdir(parents=True, exist_ok=True)
     Run(wanted, place, tree, rate, lambda text: click.echo(f"chaos: {text}", err=True)).go()
@@ -60,7 +60,7 @@ def check_again(directory: Path) -> None:
 
 
 def _told(folder: Path, minutes: float) -> bool:
-    """Print the report; whether nothing is violated."""
+    """Print the report; return whether no rule is violated."""
     history = read_history(folder / "journals")
     violations = check(history)
     click.echo(report(history, violations, minutes))

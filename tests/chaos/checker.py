@@ -1,4 +1,4 @@
-"""All rules over one history. Pure: the same history gives the same answer, on any machine and any day."""
+"""All rules over one history. Pure: the same history gives the same result, on any machine and at any time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RULES: tuple[Callable[[History], Iterator[str]], ...] = (
 
 
 def check(history: History) -> list[Violation]:
-    """What violates a rule, by rule; of each the first ``MOST`` and then how many more."""
+    """Violations by rule; of each rule the first ``MOST``, and then the number of others."""
     found: list[Violation] = []
     for rule in RULES:
         texts = list(rule(history))

@@ -1,4 +1,4 @@
-"""``muster up`` of a tree, on ports that stay, in a folder of its own; killed and started again."""
+"""``muster up`` of a source tree, on fixed ports, in its own folder; killed and restarted."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ _MUSTER = (sys.executable, "-m", "muster.gateway.cli.main")
 
 
 class StartFailed(RuntimeError):
-    """Muster did not come up; the message ends with its log."""
+    """Muster did not start; the message ends with its log."""
 
 
 class Cluster:
-    """``with Cluster(folder, gateways=3, properties={...}) as cluster``: serves within; nothing is left behind."""
+    """``with Cluster(folder, gateways=3, properties={...}) as cluster``: serves inside; no process survives the
+    block."""
 
     def __init__(self, folder: Path, *, gateways: int, properties: dict[str, str], tree: Path = ROOT) -> None:
-        """``tree``: the checkout whose Muster runs."""
+        """``tree``: the checkout from which Muster runs."""
         self.storage = folder / "storage"
         self._tree = tree
         self._ready_file, self._log = folder / "ready.json", folder / "muster.log"
@@ -50,7 +51,7 @@ class Cluster:
         return self._process.pid
 
     def start(self) -> None:
-        """Until it serves. StartFailed."""
+        """Start, and wait until it serves. StartFailed."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 bound(self._command),
@@ -67,7 +68,7 @@ class Cluster:
             raise StartFailed(f"muster up failed:\n{self._log.read_text(errors='replace')[-2000:]}")
 
     def kill_everything(self) -> None:
-        """SIGKILL to ``muster up`` and to every process below it, at once."""
+        """SIGKILL ``muster up`` and all its descendants at once."""
         members = processes.family(self.pid)
         for process in members:
             with suppress(psutil.NoSuchProcess):
@@ -76,7 +77,7 @@ class Cluster:
         psutil.wait_procs(members[1:], timeout=_STOP_S)
 
     def status(self) -> dict[str, Any]:
-        """What ``muster status`` says."""
+        """Output of ``muster status``."""
         command = [*_MUSTER, "status", "--json", "--storage", str(self.storage)]
         done = subprocess.run(
             command, capture_output=True, check=True, cwd=self._tree, env=self._environment(), timeout=_STOP_S
@@ -85,11 +86,11 @@ class Cluster:
         return status
 
     def end(self) -> int | None:
-        """SIGTERM, and SIGKILL by pid for whatever is still there; the exit code, None if it did not end by itself."""
+        """SIGTERM; SIGKILL by pid for the processes that remain. The exit code, None if it did not end by itself."""
         members = processes.family(self.pid)
         with suppress(psutil.NoSuchProcess):
             for process in members:
-                process.send_signal(signal.SIGCONT)  # somebody may have left it paused
+                process.send_signal(signal.SIGCONT)  # it may have been left paused
         code = None
         self._process.terminate()
         try:
@@ -115,7 +116,7 @@ class Cluster:
 
 
 def free_ports(count: int) -> int:
-    """The first of so many ports in a row that nobody uses now, below those that the kernel hands out to clients."""
+    """The first of ``count`` consecutive unused ports, below those that the kernel assigns to clients."""
     while True:
         first = random.randrange(20_000, 32_000)
         with ExitStack() as held, suppress(OSError):

@@ -1,4 +1,4 @@
-"""The worker processes: started, killed, paused, told to leave, and started again under a new number."""
+"""The worker processes: they are started, killed, paused, stopped in order, and restarted under a new number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.chaos.workers.spec import Spec
 
 
 class Fleet:
-    """All workers of a plan. Every start and end is in the run's journal, by the process's name."""
+    """All workers of a plan. Every start and end is in the run's journal, under the process's name."""
 
     def __init__(self, plan: Plan, bootstrap: str, folder: Path, journal: Journal, records_per_s: int) -> None:
         self._workers: Mapping[str, Worker] = {worker.name: worker for worker in plan.workers}
@@ -30,7 +30,7 @@ class Fleet:
         return [name for name, worker in self._workers.items() if worker.role == role]
 
     def start(self, name: str) -> None:
-        """One more process of that worker; nothing if one runs."""
+        """Start another process of that worker; does nothing if one is running."""
         if name in self._running:
             return
         worker = self._workers[name]
@@ -53,7 +53,7 @@ class Fleet:
         spec.save(path)
         with (self._folder / f"{process_name}.log").open("wb") as log:
             self._running[name] = subprocess.Popen(
-                # SIGKILL: a worker that is left alone has nothing to tell to anybody, and may be paused.
+                # SIGKILL: a worker without its run has nothing to report, and may be paused.
                 bound([sys.executable, "-m", "tests.chaos.workers", str(path)], signal.SIGKILL),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -70,7 +70,7 @@ class Fleet:
             self._ended(name, died)
 
     def pause(self, name: str, until_s: float) -> None:
-        """SIGSTOP; :meth:`resume` is to follow at that time."""
+        """SIGSTOP; call :meth:`resume` at that time."""
         if process := self._running.get(name):
             self._journal.write("worker-paused", worker=self._process_name(name), until=until_s)
             process.send_signal(signal.SIGSTOP)
@@ -80,13 +80,13 @@ class Fleet:
             process.send_signal(signal.SIGCONT)
 
     def leave(self, name: str) -> None:
-        """SIGTERM: it ends in order, in its own time."""
+        """SIGTERM: the worker ends in order, in its own time."""
         if process := self._running.pop(name, None):
             process.send_signal(signal.SIGTERM)
             self._leaving[self._process_name(name)] = process
 
     def look(self) -> None:
-        """Take note of who has ended; whoever ended by itself is started again."""
+        """Record the workers that have ended; those that ended by themselves are restarted."""
         for process_name, process in list(self._leaving.items()):
             if process.poll() is not None:
                 del self._leaving[process_name]
@@ -98,12 +98,12 @@ class Fleet:
                 self.start(name)
 
     def gone(self) -> bool:
-        """Whether all who were told to leave have ended."""
+        """Whether all workers that got SIGTERM have ended."""
         self.look()
         return not self._leaving
 
     def end(self) -> None:
-        """SIGKILL to whatever is left."""
+        """SIGKILL the remaining ones."""
         for name in list(self._running):
             self.kill(name)
         for process_name, process in self._leaving.items():

@@ -1,4 +1,4 @@
-"""Does what the plan says: signals to processes, limits on their files, and the server's own fault injection."""
+"""Executes the plan: signals to processes, limits on their files, and the server's own fault injection."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _TRIES, _REQUEST_TIMEOUT_S = 3, 3.0
 
 
 class NobodyThere(RuntimeError):
-    """The target of a fault does not run at the moment."""
+    """The target of a fault is not running at the moment."""
 
 
 class Harm:
-    """Makes faults and ends them; :meth:`tick` is to be called often."""
+    """Makes faults and ends them; call :meth:`tick` often."""
 
     def __init__(self, cluster: Cluster, fleet: Fleet, journal: Journal) -> None:
         self._cluster, self._fleet, self._journal = cluster, fleet, journal
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self.down_s = 0.0
-        """For how long the cluster was gone, all in all."""
+        """Total time without the cluster."""
 
     def do(self, fault: Fault) -> None:
-        """Make it; a fault that cannot be made is told, and the run goes on."""
+        """Make the fault; if that fails, the failure is recorded and the run continues."""
         begin_s, failed = now_s(), ""
         try:
             self._make(fault)
@@ -47,12 +47,12 @@ class Harm:
         self._journal.write("fault", **told, begin=begin_s, failed=failed)
 
     def tick(self) -> None:
-        """End what is over."""
+        """End the faults whose time has passed."""
         while self._later and self._later[0][0] <= time.monotonic():
             heapq.heappop(self._later)[2]()
 
     def end_all(self) -> None:
-        """Whatever still lasts ends now, and no fault stays in the server."""
+        """End all faults that still last, including those in the server."""
         while self._later:
             heapq.heappop(self._later)[2]()
         with suppress(FaultError):
@@ -94,7 +94,7 @@ class Harm:
                 raise ValueError(kind)
 
     def _names(self, target: str) -> list[str]:
-        """Actors of that name, or of that kind, that run now."""
+        """Running actors of that name or kind."""
         running = processes.actors(self._cluster.pid)
         names = [target] if target in running else sorted(name for name in running if name.startswith(f"{target}-"))
         if not names:
@@ -106,7 +106,7 @@ class Harm:
             found = processes.zookeeper(self._cluster.pid)
         else:
             found = processes.actors(self._cluster.pid).get(self._names(target)[0], [])
-        if not found:  # it may have gone between two looks
+        if not found:  # it may have ended between two checks
             raise NobodyThere(target)
         return found
 
@@ -130,7 +130,7 @@ class Harm:
         self.down_s += now_s() - since_s
 
     def _ask(self, what: Callable[[FaultClient], object]) -> None:
-        """Of any gateway that answers. FaultError if none does."""
+        """Call any gateway that answers. FaultError if none does."""
         last: FaultError | None = None
         for url in self._cluster.http * _TRIES:
             try:
@@ -146,6 +146,6 @@ class Harm:
 
 
 def _quietly(call: Callable[..., object], *arguments: object) -> None:
-    """The process may be gone."""
+    """The process may have ended."""
     with suppress(psutil.Error):
         call(*arguments)

@@ -1,4 +1,4 @@
-"""What a run left in its journals, in the shape that the checker reads."""
+"""The content of a run's journals, in the form that the checker reads."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 Place = tuple[str, int]
 """Topic and partition."""
 Span = tuple[float, float]
-"""From and to, seconds of the journals' clock."""
+"""From and to, in seconds of the journals' clock."""
 
 
 class Sent(NamedTuple):
-    """Records ``<producer>:first`` to ``<producer>:last``; told before they were sent."""
+    """Records ``<producer>:first`` to ``<producer>:last``; written before they were sent."""
 
     producer: str
     place: Place
@@ -29,7 +29,7 @@ class Acked(NamedTuple):
     name: str
     place: Place
     offset: int
-    """-1: the library did not tell."""
+    """-1: the library did not report it."""
     at_s: float
 
 
@@ -53,12 +53,12 @@ class Commit(NamedTuple):
     """None: not known; -1: without membership."""
     begin_s: float
     end_s: float
-    """inf: nobody knows."""
+    """inf: not known."""
     acked: bool
 
 
 class Fetched(NamedTuple):
-    """An answer to OffsetFetch; offset -1: nothing is committed."""
+    """A response to OffsetFetch; offset -1: nothing is committed."""
 
     group: str
     place: Place
@@ -68,7 +68,7 @@ class Fetched(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """Everything that a member has after a rebalance."""
+    """All partitions of a member after a rebalance."""
 
     group: str
     generation: int
@@ -82,7 +82,7 @@ class Call(NamedTuple):
     name: str
     begin_s: float
     end_s: float
-    """inf: it never ended."""
+    """inf: it did not end."""
     timeout_s: float
 
 
@@ -98,14 +98,14 @@ class Sample(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A fault, as it was made."""
+    """A fault that was made."""
 
     kind: str
     target: str
     begin_s: float
     end_s: float
     failed: str
-    """Why it could not be made; empty: it was."""
+    """Why it could not be made; empty on success."""
 
 
 @dataclass(slots=True)
@@ -132,7 +132,7 @@ class Life:
 
 @dataclass(slots=True)
 class History:
-    """Everything that was told, each kind in the order of its journals."""
+    """All events, each kind in the order of its journals."""
 
     topics: dict[str, int] = field(default_factory=dict)
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -142,26 +142,26 @@ class History:
     acked: list[Acked] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     final: dict[Place, list[tuple[int, str]]] = field(default_factory=dict)
-    """Offset and record of everything that the partition holds at the end."""
+    """Offset and record of everything in the partition at the end."""
     commits: list[Commit] = field(default_factory=list)
     fetched: list[Fetched] = field(default_factory=list)
     assigned: list[Assigned] = field(default_factory=list)
     described: list[tuple[str, dict[str, list[Place]]]] = field(default_factory=list)
-    """Group, and what each member has, by DescribeGroups of a Stable group."""
+    """Group, and each member's partitions, from DescribeGroups of a Stable group."""
     samples: list[Sample] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     down: list[Span] = field(default_factory=list)
-    """When the whole cluster was not there."""
+    """When the whole cluster was down."""
     phases: dict[str, float] = field(default_factory=dict)
-    """warm, faults, quiet, end: when each began."""
+    """warm, faults, quiet, end: the start of each."""
     not_alive: list[str] = field(default_factory=list)
-    """Actors and processes that should run at the end, and how they are instead."""
+    """Actors and processes that should run at the end and do not, with their state."""
     drained: dict[str, bool] = field(default_factory=dict)
     """Group -> whether it had committed everything in time."""
 
 
 def read_history(folder: Path) -> History:
-    """Of all journals ``*.jsonl`` in the folder. A last line that was cut off by a SIGKILL is left out."""
+    """Read all journals ``*.jsonl`` in the folder. A last line that was cut off by a SIGKILL is ignored."""
     history = History()
     for path in sorted(folder.glob("*.jsonl")):
         events = list(_lines(path))
@@ -187,7 +187,7 @@ def _life(history: History, name: str) -> Life:
 
 
 def _lives(history: History, folder: Path) -> None:
-    """What the run says of its workers goes behind what they say of themselves."""
+    """What the run reports of its workers follows what they report themselves."""
     end_s = history.phases.get("end", inf)
     for event in _lines(folder / "run.jsonl") if (folder / "run.jsonl").exists() else ():
         life = history.lives.get(event.get("worker", ""))

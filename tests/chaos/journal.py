@@ -1,6 +1,6 @@
-"""What happened, as JSON lines, written the moment it happens: a process that is killed loses nothing it has told.
+"""Events as JSON lines, each written immediately: a process that is killed loses no event that it has written.
 
-Every line has ``t``, seconds of CLOCK_MONOTONIC (one clock for all processes of a machine), and ``e``, what it is.
+Every line has ``t``, seconds of CLOCK_MONOTONIC (one clock for all processes of a machine), and ``e``, the kind.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def now_s() -> float:
 
 
 class Journal:
-    """One file, made anew. May be used by several threads."""
+    """One new file. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o644)
@@ -30,13 +30,13 @@ class Journal:
 
     def write(self, event: str, **fields: Any) -> None:
         line = json.dumps({"t": now_s(), "e": event, **fields}, separators=(",", ":"))
-        os.write(self._fd, line.encode() + b"\n")  # one call: whole or not at all, and with the kernel
+        os.write(self._fd, line.encode() + b"\n")  # one call: written completely or not at all, and held by the kernel
 
     @contextmanager
     def call(self, name: str, timeout_s: float, **fields: Any) -> Iterator[int]:
-        """A call into a client library that ends within ``timeout_s`` if it keeps its word; gives the call's number.
+        """A call into a client library that should end within ``timeout_s``; yields the call's number.
 
-        What it raised is told, and goes on to the caller.
+        An exception is recorded, and propagates to the caller.
         """
         with self._lock:
             self._calls += 1

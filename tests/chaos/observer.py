@@ -1,4 +1,4 @@
-"""Looks on from outside: what groups have committed, who has which partition, and at the end the logs themselves."""
+"""Observes from outside: the groups' committed offsets, their assignments, and at the end the logs themselves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _QUIET = {"log_level": 0, "socket.timeout.ms": 8_000, "reconnect.backoff.max.ms"
 
 
 class Observer(threading.Thread):
-    """Asks for the offsets of all groups, round after round, until :meth:`stop`."""
+    """Fetches the offsets of all groups, round after round, until :meth:`stop`."""
 
     def __init__(
         self, bootstrap: str, topics: Mapping[str, int], groups: Mapping[str, tuple[str, ...]], journal: Journal
@@ -39,7 +39,7 @@ class Observer(threading.Thread):
         self._stopping = threading.Event()
 
     def create_topics(self, config: Mapping[str, str]) -> None:
-        """KafkaException if they cannot be made."""
+        """KafkaException if they cannot be created."""
         wanted = [NewTopic(topic, count, config=dict(config)) for topic, count in self._topics.items()]
         for made in self._admin.create_topics(wanted).values():
             made.result(_CREATE_S)
@@ -55,7 +55,7 @@ class Observer(threading.Thread):
         self.join()
 
     def fetch_offsets(self, group: str) -> dict[tuple[str, int], int]:
-        """What the group has committed, -1 for nothing; told to the journal. KafkaException."""
+        """The group's committed offsets, -1 for none; also written to the journal. KafkaException."""
         asked = [TopicPartition(topic, n) for topic in self._groups[group] for n in range(self._topics[topic])]
         begin_s = now_s()
         found = self._asking[group].committed(asked, _REQUEST_TIMEOUT_S)
@@ -78,7 +78,7 @@ class Observer(threading.Thread):
         return {place: asking.get_watermark_offsets(TopicPartition(*place), _REQUEST_TIMEOUT_S)[1] for place in places}
 
     def read_logs(self, within_s: float) -> bool:
-        """Everything that the partitions hold, told to the journal; whether that was all within the time."""
+        """Write all records of the partitions to the journal; return whether that finished in time."""
         consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": self._servers,
@@ -111,7 +111,7 @@ class Observer(threading.Thread):
 
 
 class Describer(threading.Thread):
-    """Asks who has what in all groups, round after round.
+    """Describes the assignments of all groups, round after round.
 
     With kafka-python: librdkafka's admin client aborts the process when a connection is lost at the wrong moment
     (confluentinc/librdkafka issue 4605).
@@ -132,10 +132,10 @@ class Describer(threading.Thread):
                 for group in self._groups:
                     self._tell(group, admin.describe_groups([group])[group])
             except (KafkaPythonError, OSError):
-                continue  # the next round asks again
+                continue  # the next round tries again
 
     def stop(self) -> None:
-        """It may be in a call that takes its time; it is not waited for."""
+        """Does not wait: it may be in a slow call."""
         self._stopping.set()
 
     def _tell(self, group: str, found: dict[str, Any]) -> None:

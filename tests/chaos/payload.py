@@ -1,4 +1,4 @@
-"""The values of records: who sent them and the how many-th they are, in text that shows when a byte is wrong."""
+"""The values of records: their sender and number, in text that reveals a wrong byte."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ _LONGEST = 240
 
 
 def value_of(producer: str, number: int) -> bytes:
-    """``<producer>:<number>|xxx``, of a length that depends on the number."""
+    """``<producer>:<number>|xxx``, with a length that depends on the number."""
     return f"{producer}:{number}|{'x' * (number * 37 % _LONGEST)}".encode()
 
 
 def name_of(value: bytes | None) -> str:
-    """``<producer>:<number>``; the whole value, which nobody has sent, if it is no value of ours."""
+    """``<producer>:<number>``; for a value that no producer sent, the whole value."""
     text = (value or b"").decode(errors="replace")
     name, bar, _ = text.partition("|")
     producer, colon, number = name.rpartition(":")

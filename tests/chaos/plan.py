@@ -1,6 +1,6 @@
-"""What a run will do, computed from its seed before it begins: the load, and when which fault meets whom.
+"""The plan of a run, computed from its seed before it starts: the load, and the time and target of each fault.
 
-The run itself is real: processes, sockets and clocks decide what the same plan leads to.
+The run itself is real: processes, sockets and clocks determine the effect of the plan.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ OFFSETS_PARTITIONS = 4
 LOG_ACTORS = 2
 GATEWAYS = 3
 WARM_S, QUIET_S = 8.0, 12.0
-"""Without faults, at the beginning and at the end."""
+"""Times without faults, at the beginning and at the end."""
 _REST_EVERY_S, _REST_S = 25.0, 6.0
-"""Now and then nothing new goes wrong for a while."""
+"""From time to time there are no new faults for a while."""
 
 KINDS = {
     "kill": 6,
@@ -33,7 +33,7 @@ KINDS = {
     "client-leave": 2,
     "everything": 1,
 }
-"""How many cards of each kind the deck has, from which faults are dealt."""
+"""Number of cards of each kind in the deck from which faults are dealt."""
 _ACTORS = {"offsets": 5, "log": 3, "gateway": 3, "controller": 1, "reconciler": 1, "standby": 1}
 _REQUESTS = {
     "error": ("Produce", "Fetch", "OffsetCommit", "OffsetFetch", "JoinGroup", "SyncGroup", "Heartbeat", "ListOffsets"),
@@ -42,7 +42,7 @@ _REQUESTS = {
     "delay": ("Produce", "Fetch", "OffsetCommit", "OffsetFetch", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"),
     "close": ("Produce", "Fetch", "OffsetCommit", "JoinGroup", "SyncGroup", "Heartbeat", "InitProducerId"),
 }
-"""Action -> APIs. Whoever waits for a JoinGroup or SyncGroup has librdkafka wait five minutes, so they are answered."""
+"""Action -> APIs. JoinGroup and SyncGroup get a response, since librdkafka would wait five minutes for one."""
 _ERRORS = {
     "Produce": ("NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT", "KAFKA_STORAGE_ERROR"),
     "Fetch": ("NOT_LEADER_OR_FOLLOWER", "KAFKA_STORAGE_ERROR"),
@@ -53,12 +53,12 @@ _ERRORS = {
     "SyncGroup": ("NOT_COORDINATOR", "REBALANCE_IN_PROGRESS"),
     "Heartbeat": ("NOT_COORDINATOR", "REBALANCE_IN_PROGRESS"),
 }
-"""Such as a broker in trouble gives; each is one that clients get over."""
+"""Errors that a broker in trouble returns; clients recover from each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A client that the run keeps alive, one process after the other."""
+    """A client that the run keeps alive, with one process after the other."""
 
     name: str
     role: str
@@ -72,7 +72,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """``target``: an actor, a worker, ``zookeeper``, ``everything``, or what kind of request."""
+    """``target``: an actor, a worker, ``zookeeper``, ``everything``, or a kind of request."""
 
     at_s: float
     """Since the load began. Time in which the whole cluster is down does not count."""
@@ -80,7 +80,7 @@ class Fault:
     target: str
     for_s: float = 0.0
     fields: dict[str, Any] = field(default_factory=dict)
-    """Of the request fault or of ``slow``, as the server's fault injection takes them."""
+    """Fields of the request fault or of ``slow``, as in the server's fault injection."""
 
     def __str__(self) -> str:
         lasts = f" for {self.for_s:.1f} s" if self.for_s else ""
@@ -109,7 +109,7 @@ class Plan:
 
 
 def make(seed: int, minutes: float) -> Plan:
-    """The plan of a seed; the same for ever, as long as this file is the same."""
+    """The plan of a seed; it is always the same for the same version of this file."""
     chance = random.Random(seed)
     topics = {"orders": 3, "clicks": 2, "audit": 1}
     workers = tuple(_load(chance))
@@ -119,7 +119,7 @@ def make(seed: int, minutes: float) -> Plan:
 
 
 def _load(chance: random.Random) -> Iterator[Worker]:
-    """All libraries, as producers of both kinds and as members of groups; seeds differ in who does what."""
+    """All libraries, as producers of both kinds and as members of groups; their roles depend on the seed."""
     libraries = ["confluent", "kafka-python", "aiokafka"]
     chance.shuffle(libraries)
     pairs = [("orders", "clicks"), ("clicks", "audit"), ("orders", "audit")]
@@ -193,7 +193,7 @@ def _fault(chance: random.Random, at_s: float, kind: str, workers: tuple[Worker,
 
 
 def _actor(chance: random.Random, busy: list[int]) -> str:
-    """One that has something to do: of the coordinators those that groups have."""
+    """An actor that is in use: a coordinator must have groups."""
     kind = chance.choices(list(_ACTORS), list(_ACTORS.values()))[0]
     match kind:
         case "offsets":

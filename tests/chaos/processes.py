@@ -1,4 +1,4 @@
-"""Processes of a running Muster: which actor is which process, and what each of them holds."""
+"""Processes of a running Muster: the processes of each actor, and the resources that they hold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LOG = re.compile(r".*/run/log/([^/]+?)\.log")
 
 
 def family(pid: int) -> list[psutil.Process]:
-    """The process and all below it; empty if it is gone."""
+    """The process and all its descendants; empty if it has ended."""
     try:
         parent = psutil.Process(pid)
         return [parent, *parent.children(recursive=True)]
@@ -21,9 +21,9 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def actors(pid: int) -> dict[str, list[psutil.Process]]:
-    """Actors below ``muster up``, oldest process first: each is known by the log file that it has open.
+    """Actors below ``muster up``, oldest process first: each is identified by its open log file.
 
-    That is cheaper than asking Ray, and it works while the controller is killed or paused.
+    That is cheaper than a query to Ray, and works while the controller is killed or paused.
     """
     found: dict[str, list[psutil.Process]] = {}
     for process in family(pid)[1:]:
@@ -42,7 +42,7 @@ def zookeeper(pid: int) -> list[psutil.Process]:
 
 
 def sample(pid: int) -> list[tuple[str, int, int, int, int]]:
-    """(role, pid, resident bytes, file descriptors, sockets) of every process below ``muster up``, and of itself."""
+    """(role, pid, resident bytes, file descriptors, sockets) of ``muster up`` and all its descendants."""
     roles = {process.pid: name for name, processes in actors(pid).items() for process in processes}
     roles |= {process.pid: "zookeeper" for process in zookeeper(pid)}
     figures = []

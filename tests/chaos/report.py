@@ -1,4 +1,4 @@
-"""What a run amounted to: how much of what, what was lost, and how long it took to go on after each fault."""
+"""Summary of a run: amounts, losses, and the time to recover from each fault."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BOUNDS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 
 
 def report(history: History, violations: Sequence[Violation], minutes: float) -> str:
-    """For people, a few dozen lines."""
+    """A few dozen lines for people."""
     return "\n".join(_lines(history, violations, minutes))
 
 
@@ -45,7 +45,7 @@ def _lines(history: History, violations: Sequence[Violation], minutes: float) ->
 
 
 def _histogram(history: History) -> Iterator[str]:
-    """By kind of fault and target: how often the recovery took up to 0.5 s, 1 s and so on."""
+    """By kind of fault and target: how many recoveries took up to 0.5 s, 1 s and so on."""
     successes = _successes(history)
     times: dict[str, list[float]] = defaultdict(list)
     for step in history.steps:
@@ -60,10 +60,10 @@ def _histogram(history: History) -> Iterator[str]:
 
 
 def recovery_s(lives: Iterable[Life], successes: Mapping[str, Sequence[Span]], step: Step) -> float | None:
-    """From the fault until each worker that it concerns had done something that it began after it. None: nobody did.
+    """Time from the fault until each affected worker has completed something that it started after it. None: none did.
 
-    Whom it concerns: for an offsets partition the members of its groups, for a log actor the producers, else everybody.
-    Of a pause that is the time with the pause.
+    Affected: for an offsets partition the members of its groups, for a log actor the producers, otherwise all workers.
+    For a pause, the time includes the pause.
     """
     took_s = []
     for life in lives:
@@ -86,7 +86,7 @@ def _concerns(step: Step, life: Life) -> bool:
 
 
 def _successes(history: History) -> dict[str, list[Span]]:
-    """By worker, when it began what was acknowledged and when that was; by begin."""
+    """By worker, start and acknowledgement of acknowledged operations; sorted by start."""
     spans: dict[str, list[Span]] = defaultdict(list)
     for commit in history.commits:
         if commit.acked:

@@ -1,4 +1,4 @@
-"""One run: the cluster, the clients, the faults of the plan, a quiet time in which all must come through, the check."""
+"""One run: the cluster, the clients, the plan's faults, a quiet time in which all must recover, the check."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ PROPERTIES = {
     "offsets.topic.segment.bytes": "65536",
 }
 TOPIC_CONFIG = {"segment.bytes": "65536"}
-"""Segments are small, so that faults meet logs that begin a new one."""
+"""Segments are small, so that faults meet logs that are starting a new one."""
 DRAIN_S = 90.0
-"""How long the quiet time may last until every group has committed everything."""
+"""Limit of the quiet time in which every group must commit everything."""
 _SAMPLE_EVERY_S = 2.0
 _TICK_S = 0.05
 
@@ -47,7 +47,7 @@ class Run:
     say: Callable[[str], None]
 
     def go(self) -> None:
-        """Leaves the journals in ``folder/journals``. StartFailed; whatever happens, nothing keeps running."""
+        """Leaves the journals in ``folder/journals``. StartFailed. In any case, no process keeps running."""
         journals = self.folder / "journals"
         journals.mkdir()
         (self.folder / "plan.json").write_text(self.plan.as_json())
@@ -89,7 +89,7 @@ class Run:
         journal.write("phase", name="end")
 
     def _harm(self, fleet: Fleet, harm: Harm, journal: Journal) -> None:
-        """The plan's faults, each at its time; time in which the cluster was gone is not counted."""
+        """The plan's faults, each at its time; time without the cluster is not counted."""
         began_s = time.monotonic()
 
         def until(at_s: float) -> None:
@@ -149,7 +149,7 @@ class _Sampler(threading.Thread):
         while not self._stopping.wait(_SAMPLE_EVERY_S):
             try:
                 self._journal.write("sample", processes=processes.sample(self._cluster.pid))
-            except psutil.Error as error:  # it went while we looked
+            except psutil.Error as error:  # it ended while it was read
                 print(f"chaos: no sample: {error}", file=sys.stderr)
 
     def stop(self) -> None:

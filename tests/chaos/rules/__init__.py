@@ -1,1 +1,1 @@
-"""The rules, each a pure function from a history to what violates it."""
+"""The rules, each a pure function from a history to its violations."""

@@ -1,4 +1,4 @@
-"""Clients: none hangs, and none is told anything that ends it."""
+"""Clients: none hangs, and none gets a response that ends it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from itertools import pairwise
 from tests.chaos.history import Call, History, Span
 
 BOUND_S = 30.0
-"""How much longer than its timeout a call may take: the machine is busy, and a library's own threads, too."""
+"""How much longer than its timeout a call may take: the machine is busy, and so are a library's own threads."""
 
 
 def nothing_hangs(history: History) -> Iterator[str]:
-    """A worker tells something at least every BOUND_S, or within the timeout of its call and BOUND_S.
+    """A worker writes an event at least every BOUND_S, or within the timeout of its call plus BOUND_S.
 
-    Time in which the worker itself was paused, or the whole cluster was gone, does not count.
+    Time in which the worker itself was paused, or the whole cluster was down, does not count.
     """
     for life in history.lives.values():
         excused = [*life.paused, *history.down]
@@ -48,7 +48,7 @@ def _overlap(span: Span, others: Sequence[Span]) -> float:
 
 
 def nobody_gives_up(history: History) -> Iterator[str]:
-    """No library meets an error that it takes as final; a worker ends because it was told to."""
+    """No library meets an error that it considers fatal; a worker ends only on request."""
     for life in history.lives.values():
         if life.fatal:
             yield f"{life.name} ({life.library}) gave up: {life.fatal}"

@@ -1,9 +1,9 @@
 """Committed offsets: a register for each group and partition.
 
-What a fetch finds is what the last commit wrote. Of a commit that was acknowledged we know that it took effect
-between its begin and its end; of another one only that it did not before its begin. So a value is legal if some commit
-of it may have taken effect after what was certainly there last. That is weaker than "it never goes back": a commit
-whose answer was lost on the way may take effect late, in Kafka as here. Where all was answered it is not weaker.
+A fetch returns what the last commit wrote. An acknowledged commit took effect between its begin and its end; any other
+one did not take effect before its begin. So a value is legal if some commit of it may have taken effect after what was
+certainly there last. That is weaker than "it never decreases": a commit whose response was lost may take effect late,
+in Kafka as here. Where all commits have a response, it is not weaker.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from math import inf
 from tests.chaos.history import Commit, Fetched, History, Place
 
 UNRESOLVED_S = 60.0
-"""A commit request without an answer is nowhere on its way after so long: longer than any fault and any timeout."""
+"""After this time an unanswered commit request is no longer in flight: it is longer than any fault and any timeout."""
 Key = tuple[str, Place]
 
 
 def commits_are_kept(history: History) -> Iterator[str]:
-    """What OffsetFetch finds is never older than what was acknowledged, or found, before it was asked."""
+    """What OffsetFetch returns is never older than what was acknowledged, or returned, before its request."""
     commits: dict[Key, list[Commit]] = defaultdict(list)
     for commit in _fenced(history):
         commits[commit.group, commit.place].append(commit)
@@ -48,7 +48,7 @@ def _register(key: Key, commits: list[Commit], answers: list[Fetched]) -> Iterat
                 known.add(seen[0].begin_s, seen[0].offset)
             seen.pop(0)
         floor_s, by = known.latest_other(answer.offset)
-        # A library that commits by itself commits the start, too, before it has read anything.
+        # A library that commits automatically also commits the start offset before it has read anything.
         legal = (answer.offset <= 0 and floor_s == -inf) or any(
             commit.begin_s < answer.end_s and commit.end_s >= floor_s for commit in by_value[answer.offset]
         )
@@ -62,7 +62,7 @@ def _register(key: Key, commits: list[Commit], answers: list[Fetched]) -> Iterat
 
 
 class _Latest:
-    """The value that was known to be there last, and the last one that was another."""
+    """The last value that was certainly there, and the last different one."""
 
     def __init__(self) -> None:
         self._last = self._other = (-inf, -1)
@@ -80,7 +80,7 @@ class _Latest:
 
 
 def _fenced(history: History) -> Iterator[Commit]:
-    """Commits with the time at which they can have taken effect at the latest.
+    """Commits with the latest time at which they can have taken effect.
 
     A commit of a generation ends with the first sign of a later one: coordinators refuse it from then on.
     """
@@ -103,7 +103,7 @@ def _fenced(history: History) -> Iterator[Commit]:
 
 
 def _first_after(signs: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
-    """Generations, ascending, and when the first sign of that one or of a later one was."""
+    """Generations, ascending, and the time of the first sign of that generation or a later one."""
     generations: list[int] = []
     times: list[float] = []
     earliest_s = inf
@@ -115,7 +115,7 @@ def _first_after(signs: list[tuple[int, float]]) -> tuple[list[int], list[float]
 
 
 def everything_is_committed(history: History) -> Iterator[str]:
-    """In the quiet time at the end each group commits all that its partitions hold."""
+    """In the quiet time at the end, each group commits everything in its partitions."""
     for group, drained in sorted(history.drained.items()):
         if not drained:
             yield f"{group} had not committed everything when the quiet time was over"

@@ -8,7 +8,7 @@ from tests.chaos.history import History, Place
 
 
 def one_owner(history: History) -> Iterator[str]:
-    """No two members were told that they have the same partition in the same generation."""
+    """No two members were assigned the same partition in the same generation."""
     owners: dict[tuple[str, int, Place], str] = {}
     for assigned in history.assigned:
         if assigned.generation < 0 or not assigned.member:
@@ -23,7 +23,7 @@ def one_owner(history: History) -> Iterator[str]:
 
 
 def one_owner_in_descriptions(history: History) -> Iterator[str]:
-    """Nor does DescribeGroups tell so."""
+    """The same holds for DescribeGroups."""
     for group, members in history.described:
         owners: dict[Place, str] = {}
         for member, places in members.items():

@@ -1,4 +1,4 @@
-"""Processes of the cluster: all are there at the end, and none grows."""
+"""Processes of the cluster: all are running at the end, and none grows."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from tests.chaos.history import History, Sample
 
 YOUNG_S = 5.0
-"""A process that is younger is not looked at: it is still loading, or not yet what it will be."""
+"""Younger processes are not checked: they are still loading, or not fully started."""
 _FIGURES: dict[str, tuple[Callable[[Sample], int], float, int]] = {
     "memory (bytes)": (lambda sample: sample.rss_bytes, 1.5, 150 << 20),
     "file descriptors": (lambda sample: sample.descriptors, 2.0, 100),
     "sockets": (lambda sample: sample.sockets, 2.0, 60),
 }
-"""What: figure, how many times the warm-up's, and how much on top of that."""
+"""Per figure: a factor for the warm-up's value, and an absolute addition."""
 
 
 def all_alive(history: History) -> Iterator[str]:
@@ -23,7 +23,7 @@ def all_alive(history: History) -> Iterator[str]:
 
 
 def nothing_grows(history: History) -> Iterator[str]:
-    """In the quiet time at the end no process has much more of anything than its kind had before the faults."""
+    """In the quiet time at the end, no process uses much more of anything than its kind did before the faults."""
     faults_s, quiet_s = history.phases.get("faults"), history.phases.get("quiet")
     if faults_s is None or quiet_s is None:
         return

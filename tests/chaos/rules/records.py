@@ -1,4 +1,4 @@
-"""Records: what was acknowledged stays where it is, reaches every group, and comes alone."""
+"""Records: acknowledged ones keep their place, reach every group, and nothing else appears."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.chaos.history import History, Place
 
 
 def acknowledged_is_kept(history: History) -> Iterator[str]:
-    """An acknowledged record is in the log at the end, at the offset that its producer was told."""
+    """An acknowledged record is in the log at the end, at the offset that its producer got."""
     at = {place: dict(records) for place, records in history.final.items()}
     names = {place: set(records.values()) for place, records in at.items()}
     for acked in history.acked:
@@ -23,7 +23,7 @@ def acknowledged_is_kept(history: History) -> Iterator[str]:
 
 
 def offsets_are_stable(history: History) -> Iterator[str]:
-    """Every reader, at any time, finds the same record at an offset."""
+    """Every reader finds the same record at an offset, at any time."""
     seen: dict[tuple[Place, int], str] = {
         (place, offset): name for place, records in history.final.items() for offset, name in records
     }
@@ -33,7 +33,7 @@ def offsets_are_stable(history: History) -> Iterator[str]:
 
 
 def nothing_else_appears(history: History) -> Iterator[str]:
-    """Each record that is read was sent, to that partition."""
+    """Each record that is read was sent to that partition."""
     sent: dict[tuple[str, Place], int] = {}
     for told in history.sent:
         sent[told.producer, told.place] = max(told.last, sent.get((told.producer, told.place), -1))
@@ -57,7 +57,7 @@ def every_group_reads_everything(history: History) -> Iterator[str]:
 
 
 def idempotent_order(history: History) -> Iterator[str]:
-    """Of an idempotent producer a partition holds each record at most once, in the order of sending."""
+    """A partition holds each record of an idempotent producer at most once, in the order of sending."""
     producers = {told.producer for told in history.sent if history.lives[_worker(told.producer)].idempotent}
     for place, records in sorted(history.final.items()):
         last: dict[str, int] = {}
@@ -71,7 +71,7 @@ def idempotent_order(history: History) -> Iterator[str]:
 
 
 def no_gaps(history: History) -> Iterator[str]:
-    """Offsets of a partition that is never shortened count up from 0 by one."""
+    """Offsets of a partition that is never shortened increase from 0 by one."""
     for place, records in sorted(history.final.items()):
         offsets = sorted(offset for offset, _ in records)
         for expected, offset in enumerate(offsets):

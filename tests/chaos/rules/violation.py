@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 MOST = 20
-"""Violations of one rule that are told; the rest is counted."""
+"""Violations of one rule that are listed; the others are counted."""
 
 
 class Violation(NamedTuple):

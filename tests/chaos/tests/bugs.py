@@ -1,4 +1,4 @@
-"""Bugs that are planted in a copy of the tree, for the checker to find."""
+"""Bugs planted in a copy of the tree, which the checker must find."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PACKAGES = ("muster", "actors", "gateway", "placement", "spark", "tests")
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """``old`` stands in the file exactly once, and ``new`` instead of it in the copy."""
+    """``old`` occurs exactly once in the file; the copy has ``new`` instead."""
 
     name: str
     file: str
@@ -44,7 +44,7 @@ EPOCH_NOT_CHECKED = Bug(
 
 
 def copy_of_the_tree(to: Path) -> Path:
-    """What a server needs, to be changed."""
+    """The files that a server needs, to be modified."""
     for package in _PACKAGES:
         no_cache = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / package, to / package, symlinks=True, ignore=no_cache)

@@ -1,7 +1,7 @@
 """A gateway with its log actors and coordinators in one process, without Ray: STORAGE ZOOKEEPER PORT as arguments.
 
-Its actors are the real ones, behind real sockets. Two of these on one storage directory are every actor twice; one that
-is killed with SIGKILL is all of them killed. It says ``serving`` on stdout, and ends when its stdin does.
+Its actors are the real ones, behind real sockets. Two servers on one storage directory duplicate every actor; SIGKILL
+kills all actors of a server. It writes ``serving`` to stdout, and ends when its stdin is closed.
 """
 
 from __future__ import annotations

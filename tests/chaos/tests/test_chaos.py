@@ -17,7 +17,7 @@ END_S = 400
 
 @pytest.mark.timeout(END_S + 60)
 def test_nothing_is_lost_in_a_minute_of_faults(tmp_path: Path) -> None:
-    """What it did is in the report, which a failure shows."""
+    """The report lists the run's actions; a failure shows it."""
     command = [sys.executable, "-m", "tests.chaos", "--seed", str(SEED), "--minutes", str(MINUTES)]
     folder = tmp_path / "chaos"
     done = subprocess.run(

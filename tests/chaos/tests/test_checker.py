@@ -1,4 +1,4 @@
-"""Each rule of the chaos checker with a history that keeps it and one that does not, written by hand."""
+"""Each rule of the chaos checker with a history that keeps it and one that violates it, written by hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.chaos.rules.violation import MOST
 
 T0 = ("t", 0)
 P = "p.1/t-0"
-"""What the producer p.1 numbers its records of T0 under."""
+"""The name under which the producer p.1 numbers its records of T0."""
 
 
 def sound() -> History:
@@ -142,12 +142,12 @@ def _back_at_the_start(history: History) -> None:
 
 
 def _found_and_lost(history: History) -> None:
-    """An observation counts as an acknowledgement does, even if the commit's own answer was lost."""
+    """An observation counts like an acknowledgement, even if the commit's own response was lost."""
     history.fetched[1:] = [Fetched("g", T0, 2, 4.5, 4.6), Fetched("g", T0, 1, 5.0, 5.1)]
 
 
 def _late_effect_of_an_old_generation(history: History) -> None:
-    """The unanswered commit of 2 is generation 1's, whose time is over once generation 2 is assigned."""
+    """The unanswered commit of 2 is of generation 1, which ends once generation 2 is assigned."""
     history.fetched[-1] = history.fetched[-1]._replace(offset=2)
 
 
@@ -270,7 +270,7 @@ def _unacknowledged_and_unread(history: History) -> None:
 
 
 def _late_effect_of_the_same_generation(history: History) -> None:
-    """It waited in a gateway that was paused, its client gave it up, and it took effect after a later one."""
+    """It waited in a paused gateway, its client gave up on it, and it took effect after a later one."""
     history.assigned.pop()
     history.commits[-1] = history.commits[-1]._replace(generation=1)
     history.fetched[-1] = history.fetched[-1]._replace(offset=2)
@@ -294,7 +294,7 @@ def _the_same_owner_again(history: History) -> None:
 
 
 def _left_the_group(history: History) -> None:
-    """librdkafka's generation -1: nothing is claimed."""
+    """librdkafka's generation -1: it makes no claim."""
     history.assigned += [Assigned("g", -1, "member-a", (T0,), "a.1", 9.0)]
 
 

@@ -1,6 +1,6 @@
 """The checker finds planted bugs: real clients, a server from a copy of the tree with the bug, a directed schedule.
 
-The same schedule on the tree as it is violates nothing.
+The same schedule on the unmodified tree violates nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Server:
 
 
 class Stage:
-    """One run: its folder, journals, servers and workers; everything is ended by :meth:`end`."""
+    """One run: its folder, journals, servers and workers; :meth:`end` ends all of them."""
 
     def __init__(self, folder: Path, tree: Path, hosts: str) -> None:
         self._tree, self._hosts = tree, hosts
@@ -86,7 +86,7 @@ class Stage:
         return Observer(server.bootstrap, {TOPIC: 2}, {GROUP: (TOPIC,)}, Journal(self.journals / f"{name}.jsonl"))
 
     def violated(self) -> set[str]:
-        """Rules, once everything has ended."""
+        """Violated rules, once everything has ended."""
         for fleet in self._fleets:
             fleet.end()
         self.journal.write("phase", name="end")
@@ -125,14 +125,14 @@ def acknowledged(running: Stage, worker: str) -> list[Acked]:
 
 
 def committed(running: Stage) -> int:
-    """How many records are committed by acknowledged commits."""
+    """Number of records committed by acknowledged commits."""
     ends = {commit.place: commit.offset for commit in read_history(running.journals).commits if commit.acked}
     return sum(ends.values())
 
 
 @pytest.mark.parametrize("bug", [None, COMMIT_BEFORE_DURABLE], ids=["sound", "planted"])
 def test_a_commit_that_was_acknowledged_too_early(bug: Bug | None, tmp_path: Path, zk_hosts: str) -> None:
-    """The members are killed right before their coordinator, so that no later commit hides what was lost."""
+    """The members are killed right before their coordinator, so that no later commit hides the loss."""
     with stage(tmp_path, bug, zk_hosts) as running:
         server = running.serve()
         observer = running.observer(server)
@@ -156,9 +156,10 @@ def test_a_commit_that_was_acknowledged_too_early(bug: Bug | None, tmp_path: Pat
 
 @pytest.mark.parametrize("bug", [None, EPOCH_NOT_CHECKED], ids=["sound", "planted"])
 def test_an_actor_that_goes_on_after_it_was_replaced(bug: Bug | None, tmp_path: Path, zk_hosts: str) -> None:
-    """Every actor twice, each copy with a gateway and a producer of its own; the older one was paused meanwhile.
+    """Every actor twice, each copy with its own gateway and producer; the older one was paused in between.
 
-    What counts is what a third one finds: the copies take over from each other, as neither knows that it is not meant.
+    What a third copy finds is decisive: the first two take over from each other, since neither knows that it should
+    not.
     """
     with stage(tmp_path, bug, zk_hosts) as running:
         old = running.serve()

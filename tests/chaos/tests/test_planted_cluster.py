@@ -1,6 +1,6 @@
-"""``make chaos-planted``: a whole Muster from a copy of the tree with a planted bug, and a directed plan that meets it.
+"""``make chaos-planted``: a whole Muster from a copy of the tree with a planted bug, and a directed plan that hits it.
 
-Not a part of ``make test``, as it starts clusters; test_planted_bugs.py is, which does the same without Ray.
+Not a part of ``make test``, since it starts clusters; test_planted_bugs.py does the same without Ray and is part of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AWAY_S = 8.0
 
 
 def directed() -> Plan:
-    """The members are killed right before their coordinator, so that no later commit hides what was lost."""
+    """The members are killed right before their coordinator, so that no later commit hides the loss."""
     kills = [Fault(at_s=WARM_S, kind="client-kill", target=name, for_s=_AWAY_S) for name in MEMBERS]
     coordinator = f"offsets-{partition_for(GROUP, OFFSETS_PARTITIONS)}"
     return Plan(

@@ -1,5 +1,5 @@
-"""``python -m tests.chaos.workers SPEC.json``. Exit code 0 after SIGTERM, 1 if the library gave up; the journal tells
-why.
+"""``python -m tests.chaos.workers SPEC.json``. Exit code 0 after SIGTERM, 1 if the library gave up; the journal has the
+reason.
 """
 
 from __future__ import annotations

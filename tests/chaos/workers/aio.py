@@ -56,7 +56,7 @@ class Producer(Producing):
             await asyncio.sleep(ROUND_S)
             self.tell()
         while self.in_flight:
-            with suppress(KafkaError, TimeoutError), self.journal.call("flush", CALL_S):  # told: not all in time
+            with suppress(KafkaError, TimeoutError), self.journal.call("flush", CALL_S):  # recorded: not all in time
                 await _within(producer.flush())
             self.tell()
         await _closed(self, producer)
@@ -98,7 +98,7 @@ class Consumer(Consuming, aiokafka.ConsumerRebalanceListener):  # type: ignore[m
         await _closed(self, self._consumer)
 
     def _made(self) -> Any:
-        self._consumer = consumer = aiokafka.AIOKafkaConsumer(  # its callbacks may come before it has started
+        self._consumer = consumer = aiokafka.AIOKafkaConsumer(  # its callbacks may run before it has started
             **_common(self.spec),
             group_id=self.spec.group,
             auto_offset_reset="earliest",
@@ -115,11 +115,11 @@ class Consumer(Consuming, aiokafka.ConsumerRebalanceListener):  # type: ignore[m
     async def _commit(self, offsets: Offsets) -> None:
         structs = {aiokafka.TopicPartition(*place): offset for place, offset in offsets.items()}
         try:
-            with self.committing(offsets, None):  # it may rejoin while it commits
+            with self.committing(offsets, None):  # it may rejoin during the commit
                 await _within(self._consumer.commit(structs))
         except (KafkaError, IllegalStateError, TimeoutError):
-            return  # told; the next round tries again
-        for place, offset in offsets.items():  # a rebalance may have begun meanwhile
+            return  # recorded; the next round tries again
+        for place, offset in offsets.items():  # a rebalance may have started in between
             if self.pending.get(place) == offset:
                 del self.pending[place]
 
@@ -133,19 +133,20 @@ class Consumer(Consuming, aiokafka.ConsumerRebalanceListener):  # type: ignore[m
 
 
 async def _within(call: Any) -> None:
-    """The library itself would go on for ever."""
+    """The library itself would continue forever."""
     async with asyncio.timeout(CALL_S):
         await call
 
 
 async def _closed(worker: Worker, client: Any) -> None:
-    """It waits for answers of brokers that may be gone; then it is given up, as by an application that ends."""
+    """It waits for responses of brokers that may have ended; then it is abandoned, as when an application ends."""
     with suppress(TimeoutError), worker.journal.call("close", CALL_S):
         await _within(client.stop())
 
 
 async def _started(worker: Worker, make: Callable[[], Any]) -> Any:
-    """A client that is connected. Nobody may answer for a while, and what failed to start cannot start again."""
+    """A connected client. Brokers may be unavailable for a while, and a client that failed to start cannot be
+    restarted."""
     while True:
         client = make()
         try:

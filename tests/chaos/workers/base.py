@@ -1,4 +1,4 @@
-"""What the workers of all libraries share: the order of what they do and what they tell about it."""
+"""What the workers of all libraries share: the order of their actions and their journal."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from tests.chaos.workers.spec import Spec
 Place = tuple[str, int]
 """Topic and partition."""
 Offsets = dict[Place, int]
-"""Next offset of each."""
+"""The next offset of each place."""
 
 ROUND_S = 0.1
 TICK_S = 1.0
 MAX_IN_FLIGHT = 500
-"""Records without an answer, with which a producer sends no more."""
+"""Unacknowledged records at which a producer stops sending."""
 REQUEST_TIMEOUT_MS = 8_000
-"""After which clients of all libraries take a broker for dead and try another."""
+"""Time after which clients of all libraries consider a broker dead and try another."""
 DELIVERY_TIMEOUT_MS = 180_000
-"""Longer than any fault: what a producer gives up early, nobody learns anything of."""
+"""Longer than any fault: the fate of a record that a producer gives up early is unknown."""
 CALL_S = 30.0
-"""What commit, flush and close are given."""
+"""Time limit of commit, flush and close."""
 SESSION_MS, HEARTBEAT_MS = 10_000, 1_000
 
 
 class Worker:
-    """A spec, a journal, and SIGTERM as the wish to end in order."""
+    """A spec, a journal, and SIGTERM as the request to end in order."""
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
         self.journal = Journal(Path(spec.journal))
         self.stopping = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: self.stopping.set())
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which then ends us
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the run, which then ends the worker
         self._ticked_s = 0.0
         fields = {"role": spec.role, "library": spec.library, "idempotent": spec.idempotent}
         self.journal.write("start", **fields, group=spec.group, mode=spec.mode)
 
     def tick(self) -> None:
-        """Say that it goes on, now and then."""
+        """Write a sign of life from time to time."""
         if now_s() - self._ticked_s >= TICK_S:
             self._ticked_s = now_s()
             self.journal.write("tick")
@@ -54,7 +54,7 @@ class Worker:
 
 
 class Producing(Worker):
-    """Numbers its records over all topics, and says what it sends before it does."""
+    """Numbers its records over all topics, and writes to the journal what it sends before it does."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__(spec)
@@ -66,7 +66,8 @@ class Producing(Worker):
         self.in_flight = 0
 
     def next_records(self) -> tuple[Place, list[tuple[str, bytes]]]:
-        """Records for the next partition in turn, each with its name; told to the journal. None while too many wait."""
+        """Named records for the next partition in turn; also written to the journal. None while too many are
+        unacknowledged."""
         if self.in_flight >= MAX_IN_FLIGHT:
             return self._places[0], []
         place = self._places[self._round % len(self._places)]
@@ -80,19 +81,19 @@ class Producing(Worker):
         return place, [(f"{producer}:{number}", value_of(producer, number)) for number in range(first, last)]
 
     def acked(self, name: str, place: Place, offset: int | None) -> None:
-        """Any thread. ``offset``: -1 or None if the library does not tell."""
+        """From any thread. ``offset``: -1 or None if the library does not report it."""
         with self._lock:
             self.in_flight -= 1
             self._acked.append((place[0], place[1], -1 if offset is None else offset, name))
 
     def failed(self, name: str, error: BaseException | str) -> None:
-        """Any thread."""
+        """From any thread."""
         with self._lock:
             self.in_flight -= 1
         self.refused(f"send {name}", error)
 
     def tell(self) -> None:
-        """What was acknowledged since the last time."""
+        """Write what was acknowledged since the last time."""
         with self._lock:
             acked, self._acked = self._acked, []
         if acked:
@@ -101,16 +102,16 @@ class Producing(Worker):
 
 
 class Consuming(Worker):
-    """Says what it has read before it commits it, and what it is going to commit before it does."""
+    """Writes to the journal what it has read before it commits it, and what it will commit before it does."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__(spec)
         self.owned: set[Place] = set()
         self.pending: Offsets = {}
-        """Read and not committed, of partitions that are still this member's."""
+        """Read and not committed, of partitions that the member still owns."""
 
     def read(self, records: Iterable[tuple[str, int, int, bytes | None]]) -> Offsets:
-        """Topic, partition, offset, value. What is to be committed now."""
+        """Topic, partition, offset, value. Returns what must be committed now."""
         by_place: dict[Place, list[tuple[int, str]]] = {}
         for topic, partition, offset, value in records:
             by_place.setdefault((topic, partition), []).append((offset, name_of(value)))
@@ -121,23 +122,23 @@ class Consuming(Worker):
         return dict(self.pending)
 
     def assigned(self, places: Iterable[Place], generation: int, member: str) -> None:
-        """All that it has now."""
+        """All partitions that it owns now."""
         self.owned = set(places)
         self.journal.write("assigned", generation=generation, member=member, partitions=sorted(self.owned))
 
     def revoked(self, places: Iterable[Place]) -> None:
-        """Their next owner goes on from what is committed: to commit them later would take that back."""
+        """The next owner continues from what is committed: a later commit of these would revert that."""
         gone = set(places)
         self.owned -= gone
         self.pending = {place: offset for place, offset in self.pending.items() if place not in gone}
         self.journal.write("revoked", partitions=sorted(gone))
 
     def committing(self, offsets: Offsets, generation: int | None) -> Any:
-        """Context of a commit. ``generation`` is the request's, None if nobody can say, -1 without membership."""
+        """Context of a commit. ``generation`` is the request's, None if it is unknown, -1 without membership."""
         return self.journal.call("commit", CALL_S, generation=generation, offsets=flat(offsets))
 
     def may_commit(self, offsets: Offsets) -> None:
-        """The library commits these at a time of its own, or not."""
+        """The library may commit these at a time of its own."""
         self.journal.write("may-commit", offsets=flat(offsets))
 
 

@@ -121,7 +121,7 @@ class Consumer(Consuming):
         self.revoked((partition.topic, partition.partition) for partition in partitions)
 
     def _membership(self) -> tuple[int, str]:
-        """Generation and member id, out of what librdkafka writes for producers in transactions."""
+        """Generation and member id, from what librdkafka writes for producers in transactions."""
         told = bytes(self._consumer.consumer_group_metadata()).removeprefix(_METADATA_HEADER)
         names = told[4:].split(b"\0")
         return int.from_bytes(told[:4], "little", signed=True), names[1].decode()
@@ -135,13 +135,13 @@ class Consumer(Consuming):
                     if partition.error is not None:
                         raise confluent_kafka.KafkaException(partition.error)
         except confluent_kafka.KafkaException:
-            return  # told; the next round tries again
+            return  # recorded; the next round tries again
         self.pending = {}
 
     def _store(self, offsets: Offsets) -> None:
         mine: Offsets = {place: offset for place, offset in offsets.items() if place in self.owned}
         self.may_commit(mine)
-        with contextlib.suppress(confluent_kafka.KafkaException):  # taken away meanwhile
+        with contextlib.suppress(confluent_kafka.KafkaException):  # revoked in between
             self._consumer.store_offsets(offsets=_partitions(mine))
         self.pending = {}
 

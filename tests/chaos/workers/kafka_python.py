@@ -56,7 +56,7 @@ class Producer(Producing):
                 with self.journal.call("flush", CALL_S):
                     producer.flush(CALL_S)
             except KafkaError:
-                pass  # told: not all in time
+                pass  # recorded: not all in time
             self.tell()
         with self.journal.call("close", CALL_S):
             producer.close(CALL_S)
@@ -93,14 +93,14 @@ class Consumer(Consuming, kafka.ConsumerRebalanceListener):  # type: ignore[misc
             except KafkaError as error:
                 if not error.retriable:
                     raise
-                self.refused("poll", error)  # nobody is there: it is the application that tries again
+                self.refused("poll", error)  # no broker is available: the application must retry
                 self.stopping.wait(ROUND_S)
                 continue
             offsets = self.read((r.topic, r.partition, r.offset, r.value) for some in found.values() for r in some)
             if not offsets:
                 continue
             if auto:
-                self.may_commit(offsets)  # the next poll does
+                self.may_commit(offsets)  # the next poll commits
                 self.pending = {}
             else:
                 self._commit(offsets)
@@ -115,7 +115,7 @@ class Consumer(Consuming, kafka.ConsumerRebalanceListener):  # type: ignore[misc
             with self.committing(offsets, self._membership()[0]):
                 self._consumer.commit(structs, timeout_ms=CALL_S * 1000)
         except KafkaError:
-            return  # told; the next round tries again
+            return  # recorded; the next round tries again
         self.pending = {}
 
     def _membership(self) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""What one worker process is to do."""
+"""The task of one worker process."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ LIBRARIES = ("confluent", "kafka-python", "aiokafka")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
     name: str
-    """Of this process: ``<worker>.<how many-th>``; also its client id."""
+    """Name of this process: ``<worker>.<number>``; also its client id."""
     role: str
     library: str
     bootstrap: str
     topics: dict[str, int]
     """Topic -> number of partitions."""
     journal: str
-    """The file that its events go to."""
+    """The file for its events."""
     idempotent: bool = True
     records_per_s: int = 50
     group: str = ""
