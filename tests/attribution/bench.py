@@ -1,4 +1,4 @@
-"""A coordinator that states registrations, and a gateway's books with their checks."""
+"""A coordinator that sends registrations, and a gateway's account with its checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Coordinator:
-    """States registrations as the coordinator of one offsets partition would."""
+    """Sends registrations as the coordinator of one offsets partition would."""
 
     def __init__(self, offsets_partition: int = 7, epoch: int = 1) -> None:
         self.offsets_partition = offsets_partition
@@ -62,7 +62,7 @@ class Coordinator:
         client_id: str | None = CLIENT,
         principal: str | None = ANONYMOUS,
     ) -> Position:
-        """An OffsetFetch of that client was answered with these offsets, by partition."""
+        """That client got these offsets, by partition, in a response to OffsetFetch."""
         self.sequence += 1
         return Position(
             group=group,
@@ -89,7 +89,7 @@ class Coordinator:
 
 
 class Sink:
-    """Remembers samples; settling one twice, or one that is not pending, is a KeyError."""
+    """Records samples; settling one twice, or one that is not pending, is a KeyError."""
 
     def __init__(self) -> None:
         self.final: list[Sample] = []
@@ -142,18 +142,18 @@ class Bench:
         client_id: str | None = CLIENT,
         topic: str = "t",
     ) -> None:
-        """A Fetch names these partitions and offsets."""
+        """A Fetch with these partitions and offsets."""
         places = {(topic, partition): offset for partition, offset in offsets.items()}
         self.account.fetching(connection, host, client_id, places, at_ms)
 
     def settle(self, at_ms: int) -> list[tuple[str | None, str, str | None]]:
-        """(group, evidence, reason) of all samples that are final then."""
+        """(group, evidence, reason) of all samples that are final by then."""
         self.account.settle(at_ms)
         self.check()
         return [(sample.group, sample.evidence, sample.reason) for sample in self.sink.final]
 
     def check(self) -> None:
-        """Conservation, of the books and of the samples."""
+        """Conservation, of the account and of the samples."""
         sent = {place: (amount.messages, amount.bytes) for place, amount in self.account.totals().items()}
         booked = dict.fromkeys(sent, (0, 0))
         parts = [((series[3], series[4]), amount) for series, amount in self.account.settled().items()]

@@ -1,7 +1,7 @@
-"""Many short-lived groups with one address, one client id and one topic, in virtual time; one gateway that is asked.
+"""Many short-lived groups with one address, one client id and one topic, in virtual time, seen by one gateway.
 
-Each client is of a group of its own, joins, fetches over a connection of its own and leaves, as ``subscribe()`` and
-``close()`` do. Its coordinator is elsewhere: the gateway hears updates and sees Fetch connections, nothing else.
+Each client belongs to a group of its own, joins, fetches over a connection of its own and leaves, as ``subscribe()``
+and ``close()`` do. Its coordinator is elsewhere: the gateway sees only updates and Fetch connections.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from tests.attribution.bench import CLIENT, HOST, NOW_MS, Bench, Coordinator, Si
 
 PARTITIONS = (0, 1, 2)
 _TAG = 1_000_000
-"""First offsets of samples tell whose they are: the client's number times this."""
+"""A sample's first offset identifies its client: the client's number times this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Bounds of what is drawn by lot, in ms."""
+    """Bounds of the random choices, in ms."""
 
     life: tuple[int, int] = (1_500, 8_000)
-    """From the first Fetch to the last."""
+    """From the first to the last Fetch."""
     gap: tuple[int, int] = (0, 2_000)
     """Between a client of a lane and the next one."""
     begin: tuple[int, int] = (5, 60)
     """From the assignment to the first Fetch."""
     way: tuple[int, int] = (0, 3)
-    """Of an update, to the gateway."""
+    """Delay of an update to the gateway."""
     poll: tuple[int, int] = (90, 130)
 
 
@@ -47,7 +47,7 @@ class Client:
     fetches: bool = False
     assigned_ms: int = 0
     began_ms: int = 0
-    """To fetch from this gateway, as it knows."""
+    """The partitions to fetch from this gateway, as the client knows them."""
     left_ms: int = 0
 
     @property
@@ -64,7 +64,7 @@ class Churn:
     clients: int = 6
     timing: Timing = field(default_factory=Timing)
     leaves: bool = True
-    """LeaveGroup is sent; if not, the session ends later."""
+    """Whether LeaveGroup is sent; otherwise the session ends later."""
     pending_ms: int = 60_000
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ class Churn:
         self._open_books()
 
     def run(self, *, restart_ms: int | None = None) -> None:
-        """Until everybody has gone and nothing waits. The gateway is killed and started anew at that time."""
+        """Until all clients have left and nothing is pending. The gateway is killed and restarted at that time."""
         for _ in range(self.lanes):
             self._in(self._random.randint(0, 3_000), lambda: self._come(self.clients))
         if restart_ms is not None:
@@ -99,7 +99,7 @@ class Churn:
         return sum(count for (group, label, _), count in self.labels.items() if group == label)
 
     def alike(self) -> set[str]:
-        """Groups that began when another one might have, and left with it: no order tells them apart."""
+        """Groups that may have started with another one and left with it: no order distinguishes them."""
         return {
             one.group
             for one in self._clients
@@ -143,7 +143,7 @@ class Churn:
         self._tell(0, lambda: account.updates([update], self.now_ms))
 
     def _tell(self, after_ms: int, act: Callable[[], None]) -> None:
-        """What the coordinator says arrives in the order in which it is said."""
+        """The coordinator's updates arrive in the order of sending."""
         self._told_ms = max(self._told_ms, self.now_ms + after_ms + self._lot(self.timing.way))
         self._in(self._told_ms - self.now_ms, act)
 

@@ -1,4 +1,4 @@
-"""The books balance at any time, and bytes that came before their evidence are settled by it."""
+"""The account balances at any time, and bytes that precede their evidence are settled by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arithmetic of ``python -m benchmarks.attribution``: it must see every kind of wrong count."""
+"""The arithmetic of ``python -m benchmarks.attribution``: it must detect every kind of wrong count."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RECEIVED: Counter[tuple[Group, Place]] = Counter({("a", PLACE): 600, ("b", PLACE
 
 
 def books(*groups: tuple[str, Place, int], **reasons: int) -> Books:
-    """Amounts by group and partition; by reason, on the partition that somebody without a group reads."""
+    """Amounts by group and partition; by reason, on the partition that a consumer without a group reads."""
     return Books(
         groups=Counter({(group, place): size for group, place, size in groups}),
         reasons=Counter({(reason, OTHER): size for reason, size in reasons.items()}),

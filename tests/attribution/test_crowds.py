@@ -16,7 +16,7 @@ COUNT = 80
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often candidates are looked through, and bytes are judged."""
+    """How often candidates are searched, and bytes are judged."""
     counts = Counter[str]()
 
     def counted(owner: type, name: str) -> None:
@@ -40,7 +40,7 @@ def says() -> Coordinator:
 
 @pytest.fixture
 def connections(bench: Bench, says: Coordinator) -> list[ConnectionState]:
-    """One for each of many groups that all own partitions 0 and 1, by nothing told apart."""
+    """One for each of many groups that all own partitions 0 and 1, with nothing to distinguish them."""
     groups = [says.register(f"g{number}", f"m{number}", 0, 1) for number in range(COUNT)]
     bench.account.updates(groups, NOW_MS - 60_000)
     return [ConnectionState(opened_ms=NOW_MS) for _ in groups]
@@ -65,7 +65,7 @@ def test_what_nothing_tells_apart_costs_little_time(
 
 
 def test_everybody_has_a_turn(bench: Bench, says: Coordinator, connections: list[ConnectionState]) -> None:
-    """When all groups but one have left, it is found though what waits is looked at in parts."""
+    """When all groups but one have left, it is found, though what is pending is examined in parts."""
     fetch(bench, connections, NOW_MS)
     fetch(bench, connections, NOW_MS + 1_000)
     bench.account.updates([says.withdraw(f"g{number}", f"m{number}", left=True) for number in range(1, COUNT)],

@@ -1,4 +1,4 @@
-"""Groups one after another, and side by side, with one client id: who can have fetched what, by the order of events."""
+"""Groups one after another, and side by side, with one client id: possible fetchers, by the order of events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def says() -> Coordinator:
 
 
 def run(bench: Bench, connections: list[ConnectionState], from_ms: int, to_ms: int) -> None:
-    """Every connection goes on fetching partitions 0 and 1, and is sent records of 0."""
+    """Every connection continues to fetch partitions 0 and 1, and gets records of 0."""
     for at_ms in range(from_ms, to_ms, 250):
         for connection in connections:
             bench.fetching(connection, {0: 0, 1: 0}, at_ms=at_ms)
@@ -27,7 +27,7 @@ def run(bench: Bench, connections: list[ConnectionState], from_ms: int, to_ms: i
 
 
 def test_groups_one_after_another_are_told_apart_at_once(bench: Bench, says: Coordinator) -> None:
-    """Each connection was opened after the members before had left, so it is not theirs; there is no gap at all."""
+    """Each connection was opened after the previous members had left, so it is not theirs; there is no gap at all."""
     at_ms = NOW_MS
     for number in range(6):
         group = f"job-{number}"
@@ -43,7 +43,8 @@ def test_groups_one_after_another_are_told_apart_at_once(bench: Bench, says: Coo
 
 
 def test_who_was_expelled_may_come_back_on_a_new_connection(bench: Bench, says: Coordinator) -> None:
-    """A session timeout is not the client's word: it may not know of it, and its connections may have been cut."""
+    """A session timeout is not an action of the client: it may not know of it, and its connections may have been
+    cut."""
     bench.account.updates([says.register("a", "ma", 0, 1)], NOW_MS - 60_000)
     bench.account.updates([says.withdraw("a", "ma"), says.register("b", "mb", 0, 1)], NOW_MS)
     run(bench, [ConnectionState(opened_ms=NOW_MS + 1)], NOW_MS + 1, NOW_MS + GRACE_MS)
@@ -52,12 +53,12 @@ def test_who_was_expelled_may_come_back_on_a_new_connection(bench: Bench, says: 
 
 @pytest.mark.parametrize("opened_ms", [0, NOW_MS - 60_000, NOW_MS])
 def test_a_connection_from_before_a_member_left_may_be_its(bench: Bench, says: Coordinator, opened_ms: int) -> None:
-    """Until a Fetch was sent on it that its member would have had to send after it had left."""
+    """Until a Fetch was sent on it that its member would have had to send after leaving."""
     bench.account.updates([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 1)], NOW_MS - 60_000)
     connection = ConnectionState(opened_ms=opened_ms)
     run(bench, [connection], NOW_MS - 10_000, NOW_MS)
     bench.account.updates([says.withdraw("a", "ma", left=True)], NOW_MS)
-    bench.fetching(connection, {0: 0, 1: 0}, at_ms=NOW_MS + 1)  # may have been under way
+    bench.fetching(connection, {0: 0, 1: 0}, at_ms=NOW_MS + 1)  # may have been in flight
     assert bench.settle(NOW_MS + 2_001) == []
     bench.fetching(connection, {0: 0, 1: 0}, at_ms=NOW_MS + 3_000)
     assert set(bench.settle(NOW_MS + 3_001)) == {("b", "session", None)}
@@ -84,7 +85,7 @@ def test_a_partition_that_a_member_had_before_it_left_is_not_its_on_a_new_connec
 
 
 def test_who_began_before_a_group_was_told_of_is_not_that_groups(bench: Bench, says: Coordinator) -> None:
-    """All coordinators had been heard in between. The other connection is then the new group's."""
+    """All coordinators had been queried in between. The other connection then belongs to the new group."""
     bench.account.updates([says.register("a", "ma", 0, 1)], NOW_MS)
     of_a, of_b = ConnectionState(opened_ms=NOW_MS), ConnectionState(opened_ms=NOW_MS + 200)
     run(bench, [of_a], NOW_MS + 10, NOW_MS + 11)
@@ -100,7 +101,7 @@ def test_who_began_before_a_group_was_told_of_is_not_that_groups(bench: Bench, s
 
 
 def test_a_label_waits_until_coordinators_were_heard(bench: Bench, says: Coordinator) -> None:
-    """However often others begin meanwhile; and no longer than 2 s, if one of them does not answer."""
+    """However often others start in between; and no longer than 2 s, if one of them does not respond."""
     asked: list[None] = []
     bench.account.on_begun = lambda: asked.append(None)
     bench.account.updates([says.register("a", "ma", 0, 1)], NOW_MS)
@@ -117,7 +118,7 @@ def test_a_label_waits_until_coordinators_were_heard(bench: Bench, says: Coordin
 
 
 def test_a_group_of_which_may_be_told_late_may_have_begun_before(bench: Bench, says: Coordinator) -> None:
-    """Nobody was asked, so it takes LAG_MS to be certain."""
+    """No coordinator was queried, so certainty takes LAG_MS."""
     bench.account.updates([says.register("a", "ma", 0, 1)], NOW_MS)
     connection = ConnectionState(opened_ms=NOW_MS)
     run(bench, [connection], NOW_MS + 10, NOW_MS + 11)
@@ -163,7 +164,7 @@ def test_streams_go_on_where_they_ended_before_a_restart(bench: Bench, says: Coo
 
 
 def test_where_only_one_stream_is_known_to_have_ended_another_one_may_have_too(bench: Bench, says: Coordinator) -> None:
-    """b, which had read everything as well, comes back first; its bytes of before the restart had no group yet."""
+    """b, which had read everything as well, reconnects first; its bytes of before the restart had no group yet."""
     bench.account.resumes([End("a", "m", "10.0.0.1", "rdkafka", "t", 0, 70)], NOW_MS)
     bench.account.replace(7, 1, [says.register("a", "ma", 0), says.register("b", "mb", 0)], NOW_MS)
     of_b = ConnectionState(opened_ms=NOW_MS + 1)
@@ -176,7 +177,7 @@ def test_where_only_one_stream_is_known_to_have_ended_another_one_may_have_too(b
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("lanes", [1, 10])
 def test_many_groups_that_come_and_go(seed: int, lanes: int) -> None:
-    """All of one topic, with one address and client id, and no position that tells them apart."""
+    """All of one topic, with one address and client id, and no position that distinguishes them."""
     churn = Churn(seed, lanes=lanes)
     churn.run()
     assert not churn.wrong()
@@ -185,7 +186,7 @@ def test_many_groups_that_come_and_go(seed: int, lanes: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_many_groups_that_come_and_go_over_a_kill_of_the_gateway(seed: int) -> None:
-    """What waited just then is in the samples without a group, and no more than that."""
+    """What was pending at that moment is in the samples without a group, and nothing else."""
     churn = Churn(seed, lanes=6)
     churn.run(restart_ms=12_000)
     assert not churn.wrong()

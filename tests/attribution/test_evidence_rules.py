@@ -53,7 +53,7 @@ def test_the_group_is_certain_where_the_member_is_not(bench: Bench) -> None:
 
 
 def test_two_groups_with_one_client_id_are_told_apart_by_assignment(bench: Bench) -> None:
-    """F4, F5: KoP gives both groups' bytes to whichever looked its coordinator up last."""
+    """F4, F5: KoP attributes both groups' bytes to the one that looked up its coordinator last."""
     says = Coordinator()
     bench.account.updates([says.register("a", "ma", 0), says.register("b", "mb", 1)], NOW_MS)
     bench.send(0)
@@ -97,7 +97,7 @@ def test_a_simple_consumer_matches_on_its_partitions_only(bench: Bench) -> None:
 
 
 def test_a_simple_consumer_had_fetched_what_it_commits(bench: Bench) -> None:
-    """F12: it is known by its first commit, seconds after its first Fetch; and so for each further partition."""
+    """F12: its first commit identifies it, seconds after its first Fetch; the same for each further partition."""
     says = Coordinator()
     bench.send(0)
     bench.send(1)
@@ -150,7 +150,7 @@ def test_one_connection_that_turns_out_to_be_shared_loses_its_evidence(bench: Be
 
 
 def test_after_a_rebalance_the_previous_owner_counts_for_the_grace_time(bench: Bench) -> None:
-    """F31: a Fetch that was under way is answered after the partition went to another member on another host."""
+    """F31: a Fetch in flight is answered after the partition has moved to another member on another host."""
     says = Coordinator()
     bench.account.updates([says.register("g", "m", 0)], NOW_MS)
     bench.account.updates([says.register("g", "m", 1), says.register("g", "n", 0, host="10.0.0.2")], NOW_MS + 1_000)
@@ -162,7 +162,7 @@ def test_after_a_rebalance_the_previous_owner_counts_for_the_grace_time(bench: B
 
 
 def test_a_client_that_changes_its_group_is_nobodys_while_both_may_be_meant(bench: Bench) -> None:
-    """F16: and the bytes of that time stay open, also when the old group is long gone as they are judged."""
+    """F16: the bytes of that time stay open, also if the old group was removed long before they are judged."""
     says = Coordinator()
     bench.account.updates([says.register("old", "m", 0)], NOW_MS)
     bench.account.updates([says.withdraw("old", "m"), says.register("new", "n", 0)], NOW_MS + 1_000)
@@ -174,7 +174,7 @@ def test_a_client_that_changes_its_group_is_nobodys_while_both_may_be_meant(benc
 
 
 def test_bytes_from_before_a_rebalance_are_not_given_to_the_new_owner(bench: Bench) -> None:
-    """A lone candidate that contradicted its assignment does not come to own the bytes by a later assignment."""
+    """A lone candidate that contradicted its assignment does not get the bytes through a later assignment."""
     says = Coordinator()
     bench.account.updates([says.register("g", "m", 1)], NOW_MS)
     bench.send(0, at_ms=NOW_MS + 1_000)
@@ -185,7 +185,7 @@ def test_bytes_from_before_a_rebalance_are_not_given_to_the_new_owner(bench: Ben
 
 
 def test_a_member_does_not_get_bytes_from_long_before_it_joined(bench: Bench) -> None:
-    """Unlike a simple consumer, a member is known before it fetches, give or take the way of the update."""
+    """Unlike a simple consumer, a member is known before it fetches, apart from the delay of the update."""
     bench.send(0)
     bench.send(0, at_ms=NOW_MS + 15_000)
     bench.account.updates([Coordinator().register("g", "m", 0)], NOW_MS + 20_000)
@@ -211,7 +211,7 @@ def test_a_connection_keeps_its_group_when_a_rival_comes_later(bench: Bench) -> 
 
 
 def test_a_binding_does_not_hold_against_a_rival_that_may_have_come_before_it(bench: Bench) -> None:
-    """The first Fetch of b's member may overtake its registration: that connection must not stay a's for ever."""
+    """The first Fetch of b's member may overtake its registration: that connection must not stay a's forever."""
     says = Coordinator()
     bench.account.updates([says.register("a", "ma", 0)], NOW_MS - 100_000)
     connection = bench.send(0)
@@ -221,7 +221,7 @@ def test_a_binding_does_not_hold_against_a_rival_that_may_have_come_before_it(be
 
 
 def test_a_binding_does_not_hold_against_a_rival_of_a_snapshot(bench: Bench) -> None:
-    """A snapshot says who is there, not since when."""
+    """A snapshot lists the members, not since when."""
     bench.account.updates([Coordinator(7).register("a", "ma", 0)], NOW_MS)
     connection = bench.send(0)
     bench.account.replace(8, 1, [Coordinator(8).register("b", "mb", 0)], NOW_MS + 50_000)
@@ -265,7 +265,7 @@ def test_hosts_and_client_ids_do_not_leak_into_each_other(bench: Bench) -> None:
 
 
 def test_two_principals_behind_one_address_are_two_clients(bench: Bench) -> None:
-    """F22, F23: nobody relabels another tenant's traffic by using its client id behind the same address."""
+    """F22, F23: no client relabels another tenant's traffic by using its client id behind the same address."""
     says = Coordinator()
     bench.account.updates(
         [says.register("a", "ma", 0, principal="User:a"), says.register("b", "mb", 0, principal="User:b")], NOW_MS
@@ -292,7 +292,7 @@ def test_a_member_without_a_known_principal_may_be_anybodys(bench: Bench) -> Non
 
 
 def two_groups_and_a_connection_of_a(bench: Bench) -> tuple[Coordinator, ConnectionState]:
-    """Both own partition 0; the connection was a's before b came."""
+    """Both own partition 0; the connection was a's before b started."""
     says = Coordinator()
     bench.account.updates([says.register("a", "ma", 0)], NOW_MS - 60_000)
     connection = bench.send(0, at_ms=NOW_MS - 30_000)

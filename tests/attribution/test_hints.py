@@ -1,4 +1,4 @@
-"""What is tried for bytes that have waited in vain, and Muster's own readers."""
+"""The fallbacks for bytes that have waited in vain, and Muster's own readers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_hint_says_nothing_against_a_candidate(bench: Bench) -> None:
 
 
 def test_a_hint_names_no_other_principals_group(bench: Bench) -> None:
-    """F23: a client id is free to choose."""
+    """F23: a client may choose any client id."""
     bench.account.updates([Coordinator().register("orders", "m", 0, principal="User:a")], NOW_MS)
     for principal in ("User:a", "User:b"):
         bench.send(0, client_id="consumer-orders-1", connection=ConnectionState(principal))

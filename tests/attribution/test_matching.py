@@ -1,4 +1,4 @@
-"""One group to one connection: which pairs are possible, and which choice is made where any would do."""
+"""One group to one connection: the possible pairs, and the choice among equal ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPTIONS = st.lists(st.sets(st.sampled_from(GROUPS)), max_size=len(GROUPS))
 
 
 def choices(options: list[set[str]]) -> list[tuple[str, ...]]:
-    """All there are, by trying."""
+    """All matchings, by exhaustive search."""
     return [
         chosen
         for chosen in permutations(GROUPS, len(options))

@@ -1,4 +1,4 @@
-"""Readers that nobody knows, with the address and client id of a group's member: the group gets none of their bytes."""
+"""Unknown readers with the address and client id of a group's member: the group gets none of their bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ PENDING_MS = 60_000
 
 
 def run(bench: Bench, connections: list[ConnectionState], from_ms: int, to_ms: int, *, offset: int = 0) -> None:
-    """Each goes on fetching partition 0, four times a second, and is sent records; the books are settled meanwhile."""
+    """Each continues to fetch partition 0, four times a second, and gets records; pending bytes are settled at the same
+    time."""
     for at_ms in range(from_ms, to_ms, 250):
         for connection in connections:
             bench.fetching(connection, {0: offset}, at_ms=at_ms)
@@ -21,7 +22,7 @@ def run(bench: Bench, connections: list[ConnectionState], from_ms: int, to_ms: i
 
 
 def counts(bench: Bench) -> dict[tuple[str | None, str | None], int]:
-    """Sends by group and reason, when nothing waits any more."""
+    """Sends by group and reason, when nothing is pending any more."""
     bench.account.close()
     found: dict[tuple[str | None, str | None], int] = {}
     for sample in bench.sink.final:
@@ -50,7 +51,7 @@ def test_a_reader_that_is_gone_at_once_was_not_the_member_either(bench: Bench) -
 
 @pytest.mark.parametrize("before_ms", [2_000, 60_000])
 def test_a_reader_that_was_there_first_is_not_the_member(bench: Bench, before_ms: int) -> None:
-    """At most it has the label from the registration on until the member fetches beside it."""
+    """At most it has the label from the registration on until the member fetches as well."""
     says = Coordinator()
     member, reader = ConnectionState(), ConnectionState()
     run(bench, [reader], NOW_MS - before_ms, NOW_MS)
@@ -74,7 +75,7 @@ def test_a_members_new_connection_has_its_bytes_though_the_old_one_is_not_closed
 
 
 def test_a_member_that_was_told_where_to_begin_has_its_bytes_beside_one_that_was_known_before(bench: Bench) -> None:
-    """The member was away for a while, and the reader took for it."""
+    """The member did not fetch for a while, and the reader was taken for it."""
     says = Coordinator()
     bench.account.updates([says.register("g", "m", 0)], NOW_MS - 60_000)
     member, reader = ConnectionState(), ConnectionState()
@@ -103,7 +104,7 @@ def counts_of(
 
 
 def test_as_many_connections_as_owners_are_all_the_groups(bench: Bench) -> None:
-    """Who owned the partition until a moment ago may fetch it still."""
+    """The owner until a moment ago may still fetch the partition."""
     says = Coordinator()
     bench.account.updates([says.register("g", "m", 0)], NOW_MS)
     one, two, reader = ConnectionState(), ConnectionState(), ConnectionState()
@@ -121,7 +122,7 @@ def test_simple_consumers_of_one_group_may_read_the_same(bench: Bench) -> None:
 
 
 def test_a_reader_of_a_group_that_is_heard_of_later_gets_its_label(bench: Bench) -> None:
-    """It read beside another group's member; then its own first commit says whose it is."""
+    """It read next to another group's member; then its own first commit identifies its group."""
     says = Coordinator()
     bench.account.updates([says.register("g", "m", 0)], NOW_MS)
     member, reader = ConnectionState(), ConnectionState()
@@ -133,7 +134,7 @@ def test_a_reader_of_a_group_that_is_heard_of_later_gets_its_label(bench: Bench)
 
 
 def test_a_member_stays_the_member_after_a_rebalance_that_left_it_its_partition(bench: Bench) -> None:
-    """A reader that came soon after that began closer to it than the member, who was there before."""
+    """A reader that started soon after that was closer to it than the member, which was there before."""
     says = Coordinator()
     bench.account.updates([says.register("g", "m", 0)], NOW_MS)
     member, reader = ConnectionState(), ConnectionState()
@@ -145,7 +146,7 @@ def test_a_member_stays_the_member_after_a_rebalance_that_left_it_its_partition(
 
 
 def test_a_client_that_fetched_before_its_registration_has_its_label_when_nobody_else_comes(bench: Bench) -> None:
-    """Its session expired, and it went on fetching until it had joined again."""
+    """Its session expired, and it continued to fetch until it had rejoined."""
     connection = ConnectionState()
     run(bench, [connection], NOW_MS - 20_000, NOW_MS)
     bench.account.updates([Coordinator().register("g", "m", 0)], NOW_MS)
@@ -178,7 +179,8 @@ def test_a_member_that_connects_again_beside_an_outsider_has_its_bytes(bench: Be
 
 
 def test_a_member_that_was_silent_for_a_while_is_the_one_that_was_known_first(bench: Bench) -> None:
-    """Until its records were worked off it fetched something else, and the reader was taken for it meanwhile."""
+    """Until it had processed its records it fetched something else, and the reader was taken for it during that
+    time."""
     bench.account.updates([Coordinator().register("g", "m", 0, 1)], NOW_MS)
     member, reader = ConnectionState(), ConnectionState()
     run(bench, [member], NOW_MS, NOW_MS + 10_000)
@@ -189,7 +191,7 @@ def test_a_member_that_was_silent_for_a_while_is_the_one_that_was_known_first(be
 
 
 def test_who_came_first_after_a_start_is_no_evidence(bench: Bench) -> None:
-    """The gateway heard of the member in a snapshot; it gets its label when the reader has gone."""
+    """The gateway learned of the member from a snapshot; it gets its label when the reader has disconnected."""
     bench.account.replace(7, 1, [Coordinator().register("g", "m", 0)], NOW_MS)
     member, reader = ConnectionState(), ConnectionState()
     run(bench, [reader], NOW_MS, NOW_MS + 250)

@@ -1,4 +1,4 @@
-"""Rung 6: a connection that begins where a client of one group was told to is that group's."""
+"""Rung 6: a connection that starts at the offset that a client of one group got is that group's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.attribution.bench import NOW_MS, Bench, Coordinator
 def begin(
     bench: Bench, offset: int, *, partition: int = 0, at_ms: int = NOW_MS, connection: ConnectionState | None = None
 ) -> ConnectionState:
-    """A connection's first Fetch of a partition, and the records that it is answered with."""
+    """A connection's first Fetch of a partition, and the records in its response."""
     connection = connection or ConnectionState()
     bench.fetching(connection, {partition: offset}, at_ms=at_ms)
     bench.send(partition, at_ms=at_ms, connection=connection)
@@ -20,7 +20,7 @@ def begin(
 
 @pytest.fixture
 def says(bench: Bench) -> Coordinator:
-    """Two groups that nothing else tells apart."""
+    """Two groups without any other difference."""
     says = Coordinator()
     bench.account.updates([says.register(group, f"m{group}", 0, 1) for group in "ab"], NOW_MS - 60_000)
     return says
@@ -59,7 +59,7 @@ def test_two_groups_at_one_position_say_nothing(bench: Bench, says: Coordinator)
 
 
 def test_two_connections_that_begin_at_one_position_are_not_both_its_groups(bench: Bench, says: Coordinator) -> None:
-    """b has no committed offset and begins at the first one, where a happens to be."""
+    """b has no committed offset and starts at the first one, where a happens to be."""
     bench.fetching(ConnectionState(), {0: 100})
     begin(bench, 100, at_ms=NOW_MS + 1)
     bench.account.updates([says.told("a", "ma", {0: 100})], NOW_MS + 2)

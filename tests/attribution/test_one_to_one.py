@@ -1,4 +1,4 @@
-"""Rung 7: as many connections as groups, and nothing tells them apart; each group gets one of them."""
+"""Rung 7: as many connections as groups without any difference; each group gets one of them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def hasty() -> Bench:
 
 
 def poll(bench: Bench, connections: list[ConnectionState], at_ms: int, *, offset: int = 0) -> None:
-    """Every connection fetches partition 0 and is sent records."""
+    """Every connection fetches partition 0 and gets records."""
     for connection in connections:
         bench.fetching(connection, {0: offset}, at_ms=at_ms)
         bench.send(0, at_ms=at_ms, connection=connection)
 
 
 def groups_of(bench: Bench, connections: list[ConnectionState], at_ms: int) -> list[str | None]:
-    """Whom the next records of each connection go to at once; None if they wait."""
+    """The group to which the next records of each connection go at once; None if they are pending."""
     found = []
     for connection in connections:
         before = len(bench.sink.final)
@@ -63,7 +63,7 @@ def test_connections_and_groups_are_paired_after_a_while(hasty: Bench) -> None:
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_another_number_of_connections_than_groups_says_nothing(bench: Bench, count: int) -> None:
-    """One group may not have come yet; an unknown consumer may be among them."""
+    """One group may not have started yet; an unknown consumer may be among them."""
     with_groups(bench, "a", "b")
     connections = [ConnectionState() for _ in range(count)]
     for second in range(30):
@@ -72,7 +72,7 @@ def test_another_number_of_connections_than_groups_says_nothing(bench: Bench, co
 
 
 def test_a_group_that_has_its_connection_is_not_the_others(bench: Bench) -> None:
-    """a came before b was there, so the other connection is b's; nothing is guessed."""
+    """a started before b was there, so the other connection is b's; this is no guess."""
     says = with_groups(bench, "a")
     of_a, of_b = ConnectionState(), ConnectionState()
     poll(bench, [of_a], NOW_MS)
@@ -125,7 +125,7 @@ def test_better_evidence_takes_the_place_of_a_pairing(hasty: Bench) -> None:
 
 
 def test_connections_that_began_at_different_offsets_are_not_paired(hasty: Bench) -> None:
-    """If they were crossed, the groups' totals would differ by all that is between."""
+    """If they were swapped, the groups' totals would differ by everything in between."""
     with_groups(hasty, "a", "b")
     connections = [ConnectionState(), ConnectionState()]
     for second in range(20):
@@ -148,7 +148,7 @@ def test_principals_are_paired_apart(hasty: Bench) -> None:
 
 @dataclass
 class Stream:
-    """One group's consumer: where it is, and the connection that it has just now."""
+    """One group's consumer: its position, and its current connection."""
 
     group: str
     offset: int
@@ -177,7 +177,7 @@ def test_under_any_order_of_events_no_two_connections_are_one_groups(
 ) -> None:
     """Identical assignments, one partition that all read to its end: totals differ by the positions, not by more.
 
-    But for one Fetch of a connection that was closed before another one could be seen to be beside it.
+    Except for one Fetch of a connection that was closed before another one could be seen next to it.
     """
     bench, says, now_ms = Bench(Account(sink := Sink(), Sample, pending_ms=PENDING_MS), sink), Coordinator(), NOW_MS
     bench.account.updates([says.register(group, f"m{group}", 0, kind=kind) for group in GROUPS], NOW_MS - 60_000)

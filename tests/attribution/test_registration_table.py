@@ -1,4 +1,4 @@
-"""RegistrationTable: of two statements about one member the later one is right, in whichever order they come."""
+"""RegistrationTable: of two updates about one member the later one is right, in either order of arrival."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_repeated_snapshot_changes_no_version() -> None:
 
 
 def test_every_change_of_a_version_is_a_change() -> None:
-    """Whoever has seen no change need not ask for any version."""
+    """A caller that has seen no change need not check any version."""
     table, says = RegistrationTable(), Coordinator()
     seen = [(table.changes, table.version(HOST, CLIENT))]
     for step in (

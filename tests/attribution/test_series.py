@@ -1,4 +1,4 @@
-"""Series are bounded, those of dead groups go, and every byte stays somewhere."""
+"""Series are bounded, those of removed groups are removed, and every byte stays counted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.attribution.bench import CLIENT, HOST, NOW_MS, Coordinator, Sink
 
 RETENTION_MS = 600_000
 GONE_MS = RETENTION_MS + RETENTION_MS // 8 + 2
-"""After that, whoever is gone has been noticed."""
+"""After this time, a missing client has been noticed."""
 
 
 def account_with(**bounds: int) -> Account[Sample]:
@@ -39,7 +39,7 @@ def send(
 
 
 def check(account: Account[Sample]) -> None:
-    """The equation of the books, of bytes, messages and (but for what waits) of batches."""
+    """The equation of the account, for bytes, messages and (except for pending ones) batches."""
     books = account.snapshot()
     for place, sent in books.sent.items():
         parts: list[Any] = [total for series, total in books.groups.items() if series[2:] == place]
@@ -110,7 +110,7 @@ def test_a_group_that_comes_back_begins_a_new_series() -> None:
 
 
 def test_a_connection_that_was_quiet_while_its_series_went_adds_to_the_new_one() -> None:
-    """What the connection remembers of its verdict must not lead to a series that is gone."""
+    """The connection's copy of its verdict must not lead to a removed series."""
     account, says = account_with(), Coordinator()
     account.updates([says.register("g", "m", 0)], NOW_MS)
     connection = send(account)

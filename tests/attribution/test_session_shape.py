@@ -1,4 +1,4 @@
-"""Rung 5: all that a connection fetches of late is one member's, so one partition tells for the others."""
+"""Rung 5: all recent fetches of a connection are one member's, so one partition identifies the group of the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SETTLED_MS = 2_000
 
 
 def fetch(bench: Bench, connection: ConnectionState, partitions: Iterable[int], at_ms: int) -> None:
-    """What a consumer does: it asks for all its partitions, and is sent records of partition 0."""
+    """A consumer's behaviour: it fetches all its partitions, and gets records of partition 0."""
     bench.fetching(connection, dict.fromkeys(partitions, 5), at_ms=at_ms)
     bench.send(0, at_ms=at_ms, connection=connection)
 
@@ -84,7 +84,7 @@ def test_a_member_that_has_not_synced_fits_everything(bench: Bench) -> None:
 
 
 def test_what_moved_a_moment_ago_says_nothing_yet(bench: Bench) -> None:
-    """The registration of a partition that b's member has just got may come after b's first Fetch of it."""
+    """The registration of a partition that b's member has just got may arrive after b's first Fetch of it."""
     says = Coordinator()
     bench.account.updates([says.register("a", "ma", 0, 1), says.register("b", "mb", 0, 2)], NOW_MS - 60_000)
     connection = ConnectionState()

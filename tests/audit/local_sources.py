@@ -1,4 +1,4 @@
-"""The audit of a gateway without Ray: the same sources, asked in its event loop instead of over Ray calls."""
+"""The audit of a gateway without Ray: the same sources, queried in its event loop instead of over Ray calls."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LocalSources:
 
 
 class LocalAudit:
-    """Rounds on demand, by a clock of its own."""
+    """Rounds on demand, with their own clock."""
 
     def __init__(self, full: Serving) -> None:
         self._full = full
@@ -65,7 +65,7 @@ class LocalAudit:
         return report
 
     def judged(self) -> Report:
-        """Attributions that are pending come to nothing, and gaps have waited long enough."""
+        """Pending attributions end without a result, and gaps have waited long enough."""
         self.round()
         self._full.run(self._settle())
         self.round()
@@ -76,6 +76,6 @@ class LocalAudit:
         self._full.gateway.account.settle(self._full.gateway.now_ms() + 3_600_000)
 
     def row(self, group: str) -> Row:
-        """Of the group's only partition."""
+        """The value of the group's only partition."""
         [row] = [row for row in self._full.gateway.audit_report.rows if row.group == group]
         return row

@@ -1,4 +1,4 @@
-"""Rounds of the audit whose sources are a script: who is heard, who was lost, and what is said of it."""
+"""Rounds of the audit with scripted sources: which responded, which were lost, and the findings."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Rounds:
         self._auditor = Auditor(script, interval_ms=1, wait_ms=WAIT_MS, now_ms=lambda: script.now_ms)
 
     def one(self) -> dict[Cause, int]:
-        """The drift after another round, in which everything that waits is old enough to be judged."""
+        """The drift after another round, in which everything pending is old enough to be judged."""
         self._script.now_ms += WAIT_MS
         report = asyncio.run(self._auditor.round())
         assert self._script.told[-1] is report
@@ -91,7 +91,7 @@ def script() -> Script:
 
 @pytest.fixture
 def rounds(script: Script) -> Rounds:
-    """The first, before anything is in the log, is over."""
+    """The first round has ended, before anything is in the log."""
     made = Rounds(script)
     made.one()
     script.end_offset = 100

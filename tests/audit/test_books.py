@@ -1,4 +1,4 @@
-"""Each cause by hand, and any history: whatever happens, the causes add up, and nothing is lost that was sent."""
+"""Each cause by hand, and any history: the causes always add up, and nothing that was sent is lost."""
 
 from __future__ import annotations
 
@@ -373,7 +373,7 @@ _ACTS = st.one_of(
 @given(st.lists(_ACTS, max_size=40))
 @settings(max_examples=150, deadline=None)
 def test_causes_add_up_in_any_history(acts: list[tuple[object, ...]]) -> None:
-    """While the log stays as it is, no rest is put down to retention, and more than that is never implied."""
+    """While the log is unchanged, no rest is attributed to retention, and no more than that is ever implied."""
     world = World(batches(10))
     for act in acts:
         match act:
@@ -405,7 +405,7 @@ _ANYTHING = st.one_of(
 @given(st.booleans(), st.lists(_ANYTHING, max_size=30))
 @settings(max_examples=150, deadline=None)
 def test_no_history_breaks_a_round(begun: bool, acts: list[tuple[object, ...]]) -> None:
-    """Sizes are requested wherever they are needed, and retention takes the rest."""
+    """Sizes are requested wherever they are needed, and retention explains the rest."""
     world = World(batches(10), begun=begun)
     for act in acts:
         match act:

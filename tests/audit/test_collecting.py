@@ -1,4 +1,4 @@
-"""Spans of offsets, the outbox that hands things over exactly once, and what commits and sends become in it."""
+"""Spans of offsets, the outbox that delivers exactly once, and its entries for commits and sends."""
 
 from __future__ import annotations
 

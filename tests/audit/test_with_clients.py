@@ -25,7 +25,7 @@ Fresh = Callable[[str], str]
 
 @pytest.fixture
 def audit(full: Serving) -> Iterator[LocalAudit]:
-    """One whose first round is over."""
+    """An audit that has completed its first round."""
     with reachable(full):
         made = LocalAudit(full)
         made.round()
@@ -50,7 +50,7 @@ def topic(full: Serving, bootstrap: str, fresh: Fresh) -> str:
 
 
 class Reader:
-    """A consumer that commits when it is told."""
+    """A consumer that commits on demand."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         self._consumer = Consumer(
@@ -70,7 +70,7 @@ class Reader:
         self._consumer.subscribe([topic])
 
     def read_to(self, offset: int) -> None:
-        """Until the message before that offset came."""
+        """Until the message before that offset has arrived."""
         while True:
             message = self._consumer.poll(WITHIN_S)
             assert message is not None, "nothing came"

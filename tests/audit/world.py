@@ -1,4 +1,4 @@
-"""A partition made of batches, and books that are told what is sent and committed; times are rounds of a second."""
+"""A partition made of batches, and an account that gets what is sent and committed; times are rounds of a second."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class World:
         return CumulativeSizes(self.topic_id, self.log_start_offset, end, {offset: before(offset) for offset in asked})
 
     def send(self, first: int, end: int, group: str | None = "g") -> int:
-        """The whole batches that hold [first, end) to a client that asks for ``first``; where it goes on."""
+        """The whole batches with [first, end) for a client that fetches from ``first``; returns its next offset."""
         sent = [batch for batch in self.log if batch[1] > first and batch[0] < end]
         run = Run(max(first, sent[0][0]), sent[-1][1], sum(size for _, _, size in sent))
         self.books.take_runs({(group, *PLACE): (run,)}, self.now_ms)
@@ -65,7 +65,7 @@ class World:
         self.now_ms += 1_000
 
     def judged(self) -> None:
-        """Everything that waits has waited long enough."""
+        """Everything pending has waited long enough."""
         self.round()
         self.now_ms += WAIT_MS
         self.round()

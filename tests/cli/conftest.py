@@ -1,4 +1,4 @@
-"""``muster`` as a user runs it: a process, its exit code, what it writes to stdout and to stderr."""
+"""``muster`` as a user runs it: a process, its exit code, its stdout and its stderr."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Muster = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def commands(directory: Path, timeout_s: float = 60) -> Muster:
-    """Runs ``muster ARGUMENTS`` to its end, in that directory, with nothing else in its environment."""
+    """Runs ``muster ARGUMENTS`` to its end in that directory, with an otherwise empty environment."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -9,6 +9,6 @@ from click.testing import CliRunner
 
 
 def runner() -> CliRunner:
-    """With stderr apart from stdout, as since click 8.2; before, it had to be asked for."""
+    """With separate stderr and stdout, as since click 8.2; before, an option was necessary."""
     options: dict[str, Any] = {"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}
     return CliRunner(**options)

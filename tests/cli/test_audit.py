@@ -1,4 +1,4 @@
-"""What ``muster audit`` shows of a report."""
+"""Output of ``muster audit`` for a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Properties: Kafka's names, refused by name when wrong, and which source overrides which."""
+"""Properties: Kafka's names, refusals by name, and the order of precedence of sources."""
 
 from __future__ import annotations
 

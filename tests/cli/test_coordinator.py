@@ -1,4 +1,4 @@
-"""A coordinator that moves, hangs up or speaks something else, as the command line's own socket meets it."""
+"""A coordinator that moves, hangs up or speaks another protocol, as seen by the command line's own socket."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from muster.gateway.cli.storage import directory as storage
 
 FIND, DELETE = 10, 42
 Answer = Callable[[int, bytes], bytes | None]
-"""The port it runs on and a request's frame -> the bytes of the answer; None hangs up."""
+"""The server's port and a request's frame -> the bytes of the response; None hangs up."""
 
 
 @contextmanager
 def listening(answer: Answer) -> Iterator[str]:
-    """Answers every connection's requests; HOST:PORT."""
+    """Responds to the requests of every connection; HOST:PORT."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 
@@ -55,7 +55,7 @@ def listening(answer: Answer) -> Iterator[str]:
 
 
 class Broker:
-    """Speaks FindCoordinator and DeleteGroups; ``script`` has the error of each answer, in order; None hangs up."""
+    """Speaks FindCoordinator and DeleteGroups; ``script`` has the error of each response, in order; None hangs up."""
 
     def __init__(self, *script: tuple[int, ErrorCode | None]) -> None:
         self.script = list(script)
@@ -107,7 +107,7 @@ def test_it_asks_again_until_the_coordinator_is_there() -> None:
     ],
 )
 def test_who_is_no_coordinator(answer: Answer, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "TIMEOUT_S", 2.0)  # a busy machine has to answer once within it
+    monkeypatch.setattr(coordinator, "TIMEOUT_S", 2.0)  # even a busy machine responds once within it
     with (
         listening(answer) as address,
         Coordinator(address, "g") as found,
@@ -118,7 +118,7 @@ def test_who_is_no_coordinator(answer: Answer, why: str, monkeypatch: pytest.Mon
 
 @contextmanager
 def gateways(directory: Path, *answers: tuple[int, bytes] | None) -> Iterator[None]:
-    """The state file of a Muster whose gateways answer so over HTTP; None is one that is gone."""
+    """The state file of a Muster whose gateways give these HTTP responses; None is a gateway that is not running."""
     servers, urls = [], []
     for answer in answers:
 
@@ -131,7 +131,7 @@ def gateways(directory: Path, *answers: tuple[int, bytes] | None) -> Iterator[No
                 self.wfile.write(self.body.replace(b"PATH", self.path.encode()))
 
             def log_message(self, *_: Any) -> None:
-                """Quietly."""
+                """Suppress the server's log."""
 
         server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
         urls.append(f"http://127.0.0.1:{server.server_port}/metrics")

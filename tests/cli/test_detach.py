@@ -1,4 +1,4 @@
-"""``--detach``: the parent ends when the child serves, or with what went wrong."""
+"""``--detach``: the parent ends when the child serves, or reports why it does not."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ WAITS = "import signal, sys; signal.pause()"
 
 
 def detached(log: Path, then: str) -> subprocess.Popen[str]:
-    """A program that goes on in the background and does that there.
+    """A program that continues in the background and runs that body there.
 
-    It listens to Ctrl-C and hang-ups, also where a shell or nohup had the tests ignore them.
+    It accepts Ctrl-C and hang-ups, even if a shell or nohup made the tests ignore them.
     """
     program = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
@@ -59,7 +59,7 @@ def test_it_goes_on_when_the_parent_has_ended(tmp_path: Path) -> None:
     ("then", "code"),
     [
         ("raise SystemExit(3)", 3),
-        ("pass", 1),  # told to stop before it served
+        ("pass", 1),  # stopped before it served
         ("import os; os.kill(os.getpid(), 9)", 137),
     ],
     ids=["failed", "stopped", "killed"],
@@ -70,7 +70,7 @@ def test_it_ended_before_it_served(tmp_path: Path, then: str, code: int) -> None
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_who_stops_the_parent_stops_the_child(tmp_path: Path, number: signal.Signals) -> None:
-    """Until it serves: a `timeout`, or an ssh session that ends, leaves nothing behind that starts on."""
+    """Until it serves: a `timeout`, or an ssh session that ends, leaves no process behind that is still starting."""
     parent = detached(tmp_path / "log", f"print('a step', flush=True); {WAITS}")
     assert parent.stderr
     assert parent.stderr.readline() == "a step\n"

@@ -1,4 +1,4 @@
-"""Which node ``muster drain`` takes, and what it refuses. What it does: tests/nodes."""
+"""The node that ``muster drain`` selects, and its refusals. Its effect: tests/nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ONE_LEFT = [{**node, "state": "draining"} if node["node_id"] == "ab34" else node
     ("text", "node_id"), [("ab1", "ab12"), ("ab34", "ab34"), ("10.0.0.1", "ab12"), ("10.0.0.2", "ab34"), ("e", "ef78")]
 )
 def test_a_node_by_id_beginning_or_address(text: str, node_id: str) -> None:
-    """A host that came back has the address of a node that is dead: the one that lives is meant."""
+    """A host that rejoined has the address of a dead node: the live one is meant."""
     assert node_of(text, NODES)["node_id"] == node_id
 
 

@@ -1,4 +1,4 @@
-"""``muster fault`` before it reaches a cluster: what is wrong is one line, and nothing is asked of anybody."""
+"""``muster fault`` before it reaches a cluster: an error is one line, and no request is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--address auto``: this user's Ray, never somebody's private one."""
+"""``--address auto``: this user's Ray, never another process's private one."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Up:
         )
 
     def wait_for(self, text: str) -> None:
-        """Read stderr until a line says so."""
+        """Read stderr until a line matches."""
         assert self.process.stderr
         seen = []
         for line in self.process.stderr:
@@ -50,7 +50,7 @@ class Up:
         raise AssertionError(f"{text!r} was not said: {seen}")
 
     def ready_line(self) -> str:
-        """The one line on stdout; AssertionError with what stderr said if it never comes."""
+        """The one line on stdout; AssertionError with stderr if it never arrives."""
         assert self.process.stdout
         assert self.process.stderr
         line = self.process.stdout.readline()

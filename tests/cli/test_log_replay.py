@@ -1,4 +1,4 @@
-"""``muster log replay`` over logs that a coordinator wrote, and over directories that are damaged or something else."""
+"""``muster log replay`` over logs that a coordinator wrote, over damaged directories, and over other directories."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def storage(tmp_path: Path) -> Path:
 
 
 def fill(directory: Path, *records: Record, epoch: int = 4) -> None:
-    """Each record a batch of its own."""
+    """Each record in its own batch."""
 
     async def fill() -> None:
         log = open_log(directory, epoch, topic_id=UUID(int=2))
@@ -167,7 +167,7 @@ def test_records_of_an_epoch_that_was_fenced_do_not_count(storage: Path) -> None
 
 
 def tmp_log(storage: Path, *records: Record) -> bytes:
-    """The bytes of batches behind those of ``RECORDS``."""
+    """The bytes of the batches after those of ``RECORDS``."""
     directory = storage / "logs" / "scratch-0"
     fill(directory, *RECORDS, *records)
     (segment,) = segment_files(directory)

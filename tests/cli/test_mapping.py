@@ -1,4 +1,4 @@
-"""``muster mapping``: what it refuses and how nodes are told; a running Muster is in tests/cluster/test_mapping.py."""
+"""``muster mapping``: its refusals and how it prints nodes; tests/cluster/test_mapping.py has a running Muster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ODD = registration("a:b/c", "m/1", host="2001:db8::1", client_id=None, principal
 
 @pytest.mark.parametrize(("command", "code"), [("list", 1), ("check", 2), ("repair", 1), ("repair --dry-run", 1)])
 def test_nothing_runs_here(muster: Muster, command: str, code: int) -> None:
-    """The exit code 1 of check means that it found differences."""
+    """Exit code 1 of check means that it found differences."""
     done = muster("mapping", *command.split())
     assert "no muster runs on storage muster-data" in one_line(done)
     assert done.returncode == code

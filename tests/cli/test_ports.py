@@ -1,4 +1,4 @@
-"""Ports that are kept for the gateways until these start."""
+"""Ports that are reserved for the gateways until these start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def refuses(port: int) -> bool:
 
 
 def test_clients_are_refused_and_others_do_not_get_it() -> None:
-    """A client that is accepted there waits for an answer that nobody gives."""
+    """A client that is accepted there would wait for a response that never comes."""
     held = Ports(HOST)
     (port,) = held.take(0, 1, "say another")
     assert refuses(port)
@@ -32,7 +32,7 @@ def test_clients_are_refused_and_others_do_not_get_it() -> None:
 
 
 def test_a_port_whose_last_connections_the_kernel_still_remembers() -> None:
-    """What is closed from this side first is in TIME_WAIT: the gateways that were killed or stopped a moment ago."""
+    """A connection that this side closes first is in TIME_WAIT: the gateways were killed or stopped a moment ago."""
     (port,) = (before := Ports(HOST)).take(0, 1, "say another")
     before.release()
     with socket.create_server((HOST, port)) as server, socket.create_connection((HOST, port)) as client:

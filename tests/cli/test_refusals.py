@@ -1,4 +1,4 @@
-"""What ``muster`` refuses: one line that says what to do, exit code not 0, nothing started."""
+"""What ``muster`` refuses: one line with the remedy, exit code not 0, nothing started."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_storage_path_that_cannot_be_made(muster: Muster, tmp_path: Path) -> N
 
 
 def test_a_storage_path_where_nobody_may_write(muster: Muster) -> None:
-    """/proc refuses root too."""
+    """/proc refuses root as well."""
     assert "/proc/muster/storage cannot be written" in one_line(muster("up", "--storage", "/proc/muster/storage"))
 
 
@@ -60,7 +60,7 @@ def test_a_storage_path_in_use(muster: Muster, tmp_path: Path) -> None:
 
 
 def test_storage_in_use_on_another_host(muster: Muster, tmp_path: Path) -> None:
-    """Its pid means nothing here: it may be that of any process."""
+    """Its pid has no meaning here: it may be that of any process."""
     (tmp_path / "run").mkdir()
     with (tmp_path / "run/lock").open("w") as lock, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as bystander:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -73,7 +73,7 @@ def test_storage_in_use_on_another_host(muster: Muster, tmp_path: Path) -> None:
 
 
 def listener_behind_a_free_port() -> socket.socket:
-    """Below the ports that the kernel hands out, where nobody takes the one before it meanwhile."""
+    """Below the ports that the kernel assigns to clients, so that no process takes the one before it in between."""
     for port in range(20_001, 32_000, 2):
         try:
             with socket.create_server(("127.0.0.1", port - 1)):
@@ -188,7 +188,7 @@ def test_a_user_whose_name_drives_a_terminal(muster: Muster) -> None:
     ],
 )
 def test_a_name_that_is_not_utf_8(muster: Muster, arguments: str) -> None:
-    """librdkafka would crash on it."""
+    """It would crash librdkafka."""
     done = muster(*arguments.format("\udcff").split())
     assert "is not UTF-8" in one_line(done)
     assert done.returncode == 2

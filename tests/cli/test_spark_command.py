@@ -1,4 +1,4 @@
-"""``muster spark`` and ``muster report`` as a user runs them. What they compute is tested in tests/spark."""
+"""``muster spark`` and ``muster report`` as a user runs them. tests/spark tests their results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from muster.spark import jobs
 from tests.cli.conftest import ROOT, Muster, commands, one_line
 
 PATIENCE_S = 300
-"""Spark has a low priority (:mod:`muster.spark.priority`), and other tests run beside it."""
+"""Spark has a low priority (:mod:`muster.spark.priority`), and other tests run at the same time."""
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(PATIENCE_S + 20)]
 
@@ -28,13 +28,13 @@ NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 
 @pytest.fixture
 def muster(tmp_path: Path) -> Muster:
-    """As that of the other commands, with more time."""
+    """Like that of the other commands, with more time."""
     return commands(tmp_path, PATIENCE_S)
 
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Path:
-    """With tables that nobody has written to yet."""
+    """With tables that have no files yet."""
     (tmp_path / "storage" / "metrics").mkdir(parents=True)
     return tmp_path / "storage"
 
@@ -147,7 +147,7 @@ def test_a_damaged_table_is_named_and_the_file_is_not_written(muster: Muster, st
 
 
 def test_sigterm_in_the_middle_of_a_job_ends_it_and_its_jvm(storage: Path, tmp_path: Path) -> None:
-    """Spark is asked for far more than it can do before the signal comes."""
+    """Spark gets far more work than it can do before the signal."""
     endless = tmp_path / "endless.py"
     endless.write_text(
         "import sys\n"

@@ -1,4 +1,4 @@
-"""``muster spark --stream`` as a user runs it: shown as it grows, until Ctrl-C."""
+"""``muster spark --stream`` as a user runs it: output grows until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.spark.arrivals import write_samples
 pytestmark = pytest.mark.spark_apart
 
 PATIENCE_S = 300
-"""Spark has a low priority (:mod:`muster.spark.priority`), and other tests run beside it."""
+"""Spark has a low priority (:mod:`muster.spark.priority`), and other tests run at the same time."""
 
 
 @pytest.mark.timeout(PATIENCE_S + 20)
 def test_a_stream_is_shown_as_it_grows_until_it_is_interrupted_and_leaves_nothing(
     tmp_path: Path,
 ) -> None:
-    """Interrupted as by a terminal: all of the process group is."""
+    """Interrupted as by a terminal: the signal goes to the whole process group."""
     storage, scratch = tmp_path / "storage", tmp_path / "scratch"
     for folder in (storage, scratch):
         folder.mkdir()

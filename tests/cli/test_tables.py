@@ -1,4 +1,4 @@
-"""``muster tables``: what it says of folders that are empty, sound, compacted and damaged, with its exit codes."""
+"""``muster tables``: output and exit codes for folders that are empty, sound, compacted and damaged."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_without_tables(tmp_path: Path) -> None:
 
 
 def test_what_is_told_stays_the_same_when_it_is_compacted(tmp_path: Path) -> None:
-    """Files of two gateways whose clocks differ, in hours between which one is missing."""
+    """Files of two gateways with different clocks; one hour in between is missing."""
     for number, ts_ms in enumerate((NOON_MS, NOON_MS + 250, NOON_MS + 2 * HOUR_MS, NOON_MS + 2 * HOUR_MS - 1)):
         put(tmp_path, f"gateway-{number % 2}-{number}", [number, 10 + number], ts_ms=ts_ms)
     before = lifecycle(tmp_path)
@@ -77,7 +77,7 @@ def test_damaged_and_foreign_files_are_named(tmp_path: Path) -> None:
     sound = put(tmp_path, "controller-1", range(200))
     whole = sound.read_bytes()
     folder = sound.parent
-    at = whole.index(b"\x28\xb5\x2f\xfd") + 12  # behind zstd's magic number
+    at = whole.index(b"\x28\xb5\x2f\xfd") + 12  # after zstd's magic number
     bad = {
         "torn.parquet": whole[:-3],
         "flipped.parquet": whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :],

@@ -1,4 +1,4 @@
-"""One running Muster for all tests of this folder, and no longer; each test uses topics and groups of its own."""
+"""One running Muster for all tests of this folder only; each test uses topics and groups of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.muster_process import Muster
 
 @pytest.fixture(scope="package")
 def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Muster]:
-    """Two gateways, short rebalance delay so that groups settle fast; everything else as by default."""
+    """Two gateways, a short rebalance delay so that groups settle fast; otherwise defaults."""
     storage = tmp_path_factory.mktemp("muster") / "storage"
     properties = {
         "group.initial.rebalance.delay.ms": "300",

@@ -1,4 +1,4 @@
-"""What is altered at one gateway is obeyed by log actors, coordinators and every gateway of a running cluster."""
+"""Configs altered at one gateway take effect in log actors, coordinators and every gateway of a running cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_METADATA = "offset.metadata.max.bytes"
 
 @pytest.fixture
 def gateways(muster: Muster) -> Iterator[list[Client]]:
-    """A connection to each. Behind it, nothing stays altered for the whole cluster."""
+    """A connection to each. Afterwards, no cluster-wide config stays altered."""
     with ExitStack() as stack:
         addresses = (address.rpartition(":") for address in muster.ready["bootstrap"])
         clients = [stack.enter_context(Client(int(port), host=host)) for host, _, port in addresses]
@@ -57,7 +57,7 @@ def test_everybody_obeys(muster: Muster, gateways: list[Client]) -> None:
     one, other = gateways
 
     def both_say(wanted: tuple[str | None, str | None]) -> None:
-        """The log actor to a record, the coordinator to a commit."""
+        """The log actor's error for a record, the coordinator's for a commit."""
         said = lambda: (written(muster, topic), committed(muster, topic))  # noqa: E731
         eventually(said, lambda both: both == wanted, f"{wanted} is what both say")
 

@@ -1,4 +1,4 @@
-"""Whose are the bytes: three libraries with the client ids that they have by themselves read one topic."""
+"""Attribution: three libraries with their default client ids read one topic."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def zk(muster: Muster) -> Iterator[ZooKeeperClient]:
 
 
 def registered(zk: ZooKeeperClient, groups: set[str]) -> dict[str, str]:
-    """Group -> the client id under which ZooKeeper has a registration of one of its members."""
+    """Group -> the client id in ZooKeeper's registration of one of its members."""
     return {
         name.partition(":")[0]: client
         for host in zk.get_children(CLIENT_GROUP_ID)
@@ -70,7 +70,7 @@ def by_place(amounts: Books) -> Counter[tuple[str, str, str]]:
 
 
 def in_parquet(muster: Muster, topic: str, unit: str) -> Books:
-    """What the samples say, as the counters count it; only what has its final label is in the table."""
+    """The samples' amounts, in the form of the counters; only rows with a final label are in the table."""
     table = ds.dataset(muster.storage / "metrics" / "samples", format="parquet").to_table()
     found: Books = Counter()
     for row in table.filter(pc.equal(table["topic"], topic)).to_pylist():
@@ -79,7 +79,7 @@ def in_parquet(muster: Muster, topic: str, unit: str) -> Books:
 
 
 def sent_again(muster: Muster, topic: str, group: str) -> int:
-    """Messages beyond the first time, by the offsets in the samples."""
+    """Messages sent more than once, by the offsets in the samples."""
     table = ds.dataset(muster.storage / "metrics" / "samples", format="parquet").to_table()
     rows = [row for row in table.to_pylist() if (row["topic"], row["group"]) == (topic, group)]
     offsets = {

@@ -1,4 +1,4 @@
-"""The audit over Ray: a reader that commits what it read is told of without drift, once over all gateways."""
+"""The audit over Ray: a reader that commits what it read has no drift, counted once over all gateways."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def topic(muster: Muster, fresh: Callable[[str], str]) -> str:
 
 
 def read_all(muster: Muster, topic: str, group: str) -> None:
-    """And commit it."""
+    """The messages are committed, too."""
     consumer = Consumer({"bootstrap.servers": muster.bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     for _ in range(MESSAGES):
@@ -49,7 +49,7 @@ def audited(muster: Muster, group: str) -> list[dict[str, Any]]:
 
 
 def series(muster: Muster, group: str) -> list[tuple[str, float]]:
-    """(partition, implied bytes) as the gateways' metrics have them."""
+    """(partition, implied bytes) in the gateways' metrics."""
     found = []
     for url in muster.metrics_urls:
         with urllib.request.urlopen(url, timeout=10) as answer:

@@ -1,4 +1,4 @@
-"""Bad input against a whole running Muster: real clients do not notice, and the log says what came from whom."""
+"""Bad input against a whole running Muster: real clients do not notice, and the log says which client sent what."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BAD = {
 
 
 def closed_after(address: str, data: bytes) -> int:
-    """Send, wait for the gateway to close; the client's own port."""
+    """Send, and wait for the gateway to close; returns the client's own port."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=30) as client:
         client.sendall(data)

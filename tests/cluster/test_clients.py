@@ -1,4 +1,4 @@
-"""Unmodified client libraries against a running Muster: the main road, once with each."""
+"""Unmodified client libraries against a running Muster: the main path, once with each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of docs/testing-consumers.md, on the cluster that the tests here share."""
+"""The examples of docs/testing-consumers.md, on the shared cluster of the tests."""
 
 from __future__ import annotations
 

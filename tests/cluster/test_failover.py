@@ -51,7 +51,7 @@ def offsets_actor(group: str) -> str:
 
 
 def measured(record_property: Callable[[str, object], None], what: str, seconds: float) -> None:
-    """Into the report of the test run, and shown with ``-s``."""
+    """Added to the report of the test run; shown with ``-s``."""
     record_property(what, round(seconds, 2))
     print(f"{what}: {seconds:.2f} s")
 
@@ -96,7 +96,7 @@ def test_a_group_outlives_its_coordinator(
 
 
 def assert_the_tables_tell_it(muster: Muster, group: str, member_ids: set[str], committed: dict[int, int]) -> None:
-    """Of a group whose members have left: who was in it, and how far it was, under more than one coordinator."""
+    """For a group whose members have left: its members and positions, under more than one coordinator."""
 
     def rows(table: str) -> list[dict[str, Any]]:
         return [row for row in table_rows(muster.storage, table) if row["group"] == group]
@@ -203,7 +203,7 @@ def test_a_gateway_is_replaced_and_nobody_loses_anything(
 
 
 def assert_gapless_and_complete(muster: Muster, topic: str, producer: Producer) -> None:
-    """Everything acknowledged is in the topic once, where the producer was told, and no offset is missing."""
+    """Every acknowledged record is in the topic once, at its acknowledged offset, and no offset is missing."""
     records = everything(muster.bootstrap, topic, PARTITIONS)
     values = [value for _, _, value in records]
     assert len(values) == len(set(values)) == producer.sent
@@ -239,7 +239,7 @@ def test_a_log_actor_loses_and_repeats_nothing(
 
 @contextlib.contextmanager
 def always_told_of(muster: Muster, brokers: set[int]) -> Iterator[None]:
-    """Metadata, asked without a pause, names these brokers every time."""
+    """Metadata, requested continuously, names these brokers every time."""
     admin = AdminClient({"bootstrap.servers": muster.bootstrap})
     told: set[frozenset[int]] = set()
     stop = threading.Event()

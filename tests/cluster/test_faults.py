@@ -1,4 +1,4 @@
-"""Faults on a running cluster: actors by HTTP and by the command, two gateways, and what a death leaves."""
+"""Faults on a running cluster: actors by HTTP and by the command, two gateways, and the effects of a death."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_tables_tell_a_kill_the_loss_and_who_served_then(muster: Muster, fre
     fault_id = muster.cli("fault", "kill", "--group", group).strip()
 
     def events() -> list[dict[str, Any]]:
-        """Of the actor, from the kill on."""
+        """For the actor, from the kill on."""
         rows = [row for row in table_rows(muster.storage, "faults") if row["fault"] == fault_id]
         assert [row["event"] for row in rows] == ["injected", "fired"]
         began_ms = rows[0]["ts"]
@@ -115,7 +115,7 @@ def test_a_pause_that_nobody_could_end_is_refused(muster: Muster, faults: FaultC
 
 @pytest.mark.parametrize("actor", ["controller", "gateway-1"])
 def test_who_takes_part_in_a_fault_can_be_paused_itself(muster: Muster, faults: FaultClient, actor: str) -> None:
-    """The gateway that is asked answers first."""
+    """The gateway that gets the request responds first."""
     pid = pid_of(muster, actor)
     fault = faults.pause(actor, expires_ms=3_000)
     eventually(lambda: state_of(pid), lambda state: state == psutil.STATUS_STOPPED, "it is stopped")

@@ -24,7 +24,7 @@ OFFSETS_PARTITIONS = 50
 
 
 def told(muster: Muster, *arguments: str) -> tuple[int, dict[str, Any] | list[dict[str, Any]]]:
-    """Exit code and what is said as JSON."""
+    """Exit code and JSON output."""
     done = muster.run("mapping", *arguments, "--format", "json")
     return done.returncode, json.loads(done.stdout)
 
@@ -47,7 +47,7 @@ def test_it_is_listed_checked_and_repaired(muster: Muster, fresh: Callable[[str]
             zk.create(registration_path(ghost), encode_registration(ghost))
             code, found = told(muster, "check", "--group", group)
             assert isinstance(found, dict)
-            # the reconciler, which looks every second here, may have been first
+            # the reconciler, which checks every second here, may have been first
             assert (code, [row["member"] for row in found["differences"]]) in ((1, ["ghost"]), (0, []))
             assert told(muster, "repair", "--dry-run", "--group", group)[0] == 0
             assert told(muster, "repair")[0] == 0

@@ -1,4 +1,4 @@
-"""Names that drive a terminal, or that a locale lacks, through every command that shows some."""
+"""Names that control a terminal, or that a locale cannot encode, through every command that shows names."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 WAIT_S = 60
 ODD = "\x1b[2J\x1b]0;owned\x07\nmuster: \u202egnorw \x9b31m :smile: 群 مج 🚀"
-"""Clears a terminal, sets its title, makes a line of its own, turns text around, and is in four scripts."""
+"""Clears a terminal, sets its title, breaks the line, reverses text, and uses four scripts."""
 SHOWN = r"\x1b[2J\x1b]0;owned\x07\nmuster: \u202egnorw \x9b31m :smile: 群 مج 🚀"
 SHOWN_IN_ASCII = SHOWN.encode("ascii", "backslashreplace").decode()
 C_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
 class Odd:
-    """A group whose name, member, client id, instance and metadata are odd; it owns a partition and has committed."""
+    """A group with an odd name, member, client id, instance and metadata; it owns a partition and has committed."""
 
     def __init__(self, muster: Muster, group: str, topic: str, member: Member) -> None:
         self.muster, self.group, self.topic, self.member = muster, group, topic, member
@@ -60,7 +60,7 @@ class Odd:
 
     @property
     def unattributed(self) -> tuple[tuple[str, ...], ...]:
-        """Those of them that show no name here."""
+        """Those that show no name here."""
         return (("groups", "waiting"), ("mapping", "check", "--group", self.group))
 
 
@@ -105,7 +105,7 @@ def test_every_command_shows_them_as_escapes(odd: Odd) -> None:
 
 
 def in_pipe(odd: Odd, *arguments: str) -> tuple[str, int]:
-    """In this process, which is faster, unless the command connects to Ray: a process has one token for that."""
+    """In this process, which is faster, unless the command connects to Ray: a process has one token for it."""
     if arguments[0] in ("mapping", "drain"):
         done = odd.muster.run(*arguments)
         return done.stdout + done.stderr, done.returncode
@@ -132,12 +132,12 @@ def test_none_of_them_drives_a_terminal(odd: Odd) -> None:
     for arguments in odd.commands[::3]:
         text, code = in_terminal(command(odd, *arguments))
         check(arguments, text, code)
-        in_a_row = "".join(text.split())  # a long word goes over several lines
+        in_a_row = "".join(text.split())  # a long word is split over several lines
         assert all(word in in_a_row for word in SHOWN.split()) or arguments in odd.unattributed, text
 
 
 def in_terminal(command: list[str]) -> tuple[str, int]:
-    """What a terminal of 80 columns gets, without styles, and the exit code."""
+    """Output for a terminal of 80 columns, without styles, and the exit code."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "NO_COLOR": "1"}
     data = b""

@@ -1,4 +1,4 @@
-"""pytest-muster on a Muster that runs already."""
+"""pytest-muster on a Muster that is already running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A standby serves what a dead coordinator served: whoever dies next, a group keeps generation, members and commits."""
+"""A standby serves for a dead coordinator: after every further death, a group keeps generation, members and commits."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ RETRIABLE = {
 }
 _SESSION_MS = 600_000
 _BY_NAME = 8
-"""OffsetCommit and OffsetFetch of that version name topics, and heartbeats are as in the latest."""
+"""OffsetCommit and OffsetFetch of that version name topics; heartbeats are as in the latest version."""
 
 
 class Kept:
-    """The one member of a group, who must not lose anything. ``topic`` exists, and has partition 0."""
+    """The only member of a group, which must not lose anything. ``topic`` exists, and has partition 0."""
 
     def __init__(self, muster: Muster, group: str, topic: str) -> None:
         self.muster = muster
@@ -50,7 +50,7 @@ class Kept:
         return error
 
     def commit(self) -> None:
-        """A higher offset, once it is acknowledged."""
+        """Commit a higher offset; returns once it is acknowledged."""
 
         def acknowledged() -> bool:
             ((_, _, error),) = self._member.commit((self._topic, 0, self.offset + 1))
@@ -72,7 +72,7 @@ class Kept:
         eventually(refused, bool, f"{self.actor} is served", WAIT_S)
 
     def check(self) -> None:
-        """All is as it was, and the coordinator says so. It may change hands while it is asked."""
+        """Everything is unchanged, according to the coordinator, which may change during the requests."""
         self.until_served()
         eventually(self._kept, bool, "the group is as it was", WAIT_S)
 
@@ -107,7 +107,7 @@ def standby_of(muster: Muster) -> dict[str, object]:
 
 
 def times_taken_over(muster: Muster, actor: str) -> int:
-    """How often a standby has served instead of the actor."""
+    """How often a standby has served in place of the actor."""
     logs = (muster.storage / "run" / "log").glob("standby-1.log*")
     return sum(log.read_text().count(f"{actor}: epoch ") for log in logs)
 
@@ -154,7 +154,7 @@ def test_who_stands_in_or_the_controller_dies_meanwhile(muster: Muster, kept: Ke
 
 
 def test_an_actor_that_hangs_is_replaced(muster: Muster, kept: Kept) -> None:
-    """Longer than actor.liveness.timeout.ms: then a standby serves, and the process is ended where it stands."""
+    """Longer than actor.liveness.timeout.ms: then a standby serves, and the paused process is ended."""
     pid = muster.actors()[kept.actor]["pid"]
     process = psutil.Process(pid)
     os.kill(pid, signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""The upkeep of the tables in the reconciler's process of a running Muster."""
+"""Maintenance of the tables in the reconciler's process of a running Muster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gateway has answered about topics is what every other gateway says from then on."""
+"""After a gateway has responded about a topic change, every other gateway's responses agree."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def gateways(muster: Muster) -> Iterator[list[Client]]:
 
 
 def partitions(client: Client, topic: str, *, create: bool = False) -> int:
-    """How many the topic has there; 0 if it is unknown."""
+    """The number of partitions there; 0 if the topic is unknown."""
     operations = {"include_cluster_authorized_operations": False, "include_topic_authorized_operations": False}
     body = {"topics": [{"name": topic}], "allow_auto_topic_creation": create, **operations}
     (found,) = client.ask(METADATA, 9, body).topics
@@ -61,7 +61,7 @@ def produce(client: Client, topic: str, partition: int) -> ErrorCode:
 
 
 def turns(gateways: list[Client]) -> Iterator[tuple[int, Client, list[Client]]]:
-    """Number, the gateway whose turn it is, and the others."""
+    """Number, the current gateway, and the others."""
     for number, first in enumerate(islice(cycle(gateways), TIMES)):
         yield number, first, [gateway for gateway in gateways if gateway is not first]
 
@@ -82,7 +82,7 @@ def test_a_topic_changes_on_all_gateways_at_once(gateways: list[Client], fresh: 
 
 
 def test_a_topic_that_is_said_to_exist_does_so_everywhere(gateways: list[Client], fresh: Callable[[str], str]) -> None:
-    """Programs that start side by side all create what they need: to most of them it exists already."""
+    """Programs that start concurrently all create the topics that they need: for most of them these exist already."""
     name, missing = fresh("existing"), 0
     for number, first, others in turns(gateways):
         topic = f"{name}-{number}"

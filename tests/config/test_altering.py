@@ -1,4 +1,4 @@
-"""What becomes of a resource's configs, as Kafka's ConfigurationControlManager has it."""
+"""The resulting configs of a resource, as in Kafka's ConfigurationControlManager."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_properties_of_the_cluster() -> None:
 
 
 def test_what_was_stored_before_blocks_nothing() -> None:
-    """Another version may have stored what is not to be altered now."""
+    """Another version may have stored a config that cannot be altered now."""
     before = {"listeners": "PLAINTEXT://:1", "no.such": "1"}
     assert cluster(("group.max.size", SET, "3"), current=before) == {**before, "group.max.size": "3"}
     assert cluster(("no.such", DELETE, None), current=before) == {"listeners": "PLAINTEXT://:1"}
@@ -131,7 +131,7 @@ def test_what_was_stored_before_blocks_nothing() -> None:
         (("group.max.size", SET, "0"), "", "group.max.size=0 must be at least 1"),
         (("group.min.session.timeout.ms", SET, "60001"), "", "group.min.session.timeout.ms must not be greater than"),
         (("max.connections", SET, "x"), "1", "max.connections=x is not a whole number"),
-        (("max.connections", SET, "0"), "", "max.connections=0 must be at least 1"),  # nobody could take it back
+        (("max.connections", SET, "0"), "", "max.connections=0 must be at least 1"),  # it could not be reverted
     ],
 )
 def test_what_a_broker_cannot_have(change: tuple[str, Operation, str], broker: str, message: str) -> None:
@@ -169,7 +169,7 @@ def test_what_holds() -> None:
 
 
 def test_what_was_stored_and_cannot_be_any_more_is_left_out() -> None:
-    """Whoever starts with other properties may rule out what was altered before."""
+    """A start with other properties may make earlier alterations invalid."""
     configs = DynamicConfigs(cluster={"group.min.session.timeout.ms": "70000", "group.max.size": "3"})
     held = in_force(STARTED_WITH, configs)
     assert (held.group_min_session_timeout_ms, held.group_max_size) == (6_000, 3)
@@ -187,7 +187,7 @@ VALUES = [*EDGES, *(f" {text} " for text in ("7", "0.5", "true", "compact", "del
 
 @pytest.mark.parametrize("name", sorted(DYNAMIC))
 def test_what_the_cluster_accepts_can_be_obeyed(name: str) -> None:
-    """What nobody can obey once it is stored would keep every log and coordinator from starting."""
+    """A stored value that cannot be applied would keep every log and coordinator from starting."""
     accepted = 0
     for value in VALUES:
         try:

@@ -1,4 +1,4 @@
-"""Configs as the controller changes them, beside a real ZooKeeper, without Ray."""
+"""Config changes by the controller, with a real ZooKeeper, without Ray."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONFIG = MusterConfig.from_properties({"num.partitions": "2"})
 
 
 def controller(zk: ZooKeeperClient, changed: list[None]) -> TopicsAdmin:
-    """One that has just started."""
+    """A controller that has just started."""
     epoch = take_controller_epoch(zk)
     return TopicsAdmin(TopicRegistry(zk, epoch), ConfigRegistry(zk, epoch), CONFIG, lambda: changed.append(None))
 
@@ -76,7 +76,7 @@ def test_what_was_altered_is_told_and_outlives_the_controller(zk: ZooKeeperClien
 def test_configs_of_groups_are_not_read_for_each_alteration(
     zk: ZooKeeperClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """There may be as many as there are groups, and a request may alter as many."""
+    """There may be as many as there are groups, and a request may alter that many."""
     zk.ensure_path("/config/groups")
     zk.create("/config/groups/g", b"is told whenever it is read")
 

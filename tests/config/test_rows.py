@@ -46,14 +46,14 @@ def test_a_topic() -> None:
 
 
 def test_what_cannot_be_is_not_described() -> None:
-    """Another version has stored it, or somebody else than Muster."""
+    """Another version stored it, or another program."""
     stored = {"retention.ms": "-5", "segment.bytes": "no number", "flush.ms": "7", "no.such": "1"}
     assert describe_topic(STARTED_WITH, stored, CONFIGS) == describe_topic(STARTED_WITH, {"flush.ms": "7"}, CONFIGS)
     assert offsets_log_config(STARTED_WITH, stored) == offsets_log_config(STARTED_WITH, {"flush.ms": "7"})
 
 
 def test_topics_that_are_alike_are_described_once() -> None:
-    """A client that describes thousands at once holds up all others of the gateway."""
+    """A client that describes thousands at once delays all others of the gateway."""
     rows = [describe_topic(STARTED_WITH, {"flush.ms": "7"}, CONFIGS) for _ in range(2)]
     assert all(row is again for row, again in zip(*rows, strict=True))
     others = [

@@ -1,1 +1,1 @@
-"""Muster beside a real Apache Kafka, and under Kafka's own Java clients and tools. Not installed with the product."""
+"""Muster next to a real Apache Kafka, and with Kafka's own Java clients and tools. Not installed with the product."""

@@ -1,8 +1,8 @@
 """Apache Kafka's broker, tools and Java clients from Maven, and kafkajs from npm, in a cache that git ignores.
 
-``pom.xml`` and ``kafkajs/package-lock.json`` say which; ``mvn`` and ``npm`` fetch them from wherever they are
-configured to. A second run finds the stamp, which is written last, and does nothing; what was interrupted, or made
-for other versions, starts over.
+``pom.xml`` and ``kafkajs/package-lock.json`` set the versions; ``mvn`` and ``npm`` fetch them from their configured
+sources. A second run finds the stamp, which is written last, and does nothing; an interrupted run, or one for other
+versions, is repeated from the start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FETCH_S = 900
 
 
 class ToolMissing(RuntimeError):
-    """A program that has to be installed is not, or could not do its work. The text says what to do."""
+    """A required program is not installed, or failed. The text has the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Kafka:
     libraries: Path
 
     def command(self, main_class: str, *arguments: str, heap_mb: int, log_level: str = "WARN") -> list[str]:
-        """The command line that runs a main class with a small heap and a quick start. JavaNotFound."""
+        """The command line that runs a main class with a small heap and a fast start. JavaNotFound."""
         return [
             str(find_java()),
             *(f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto"),
@@ -60,17 +60,17 @@ class KafkaJs:
     node: Path
 
     def environment(self) -> dict[str, str]:
-        """For a ``node`` that requires it."""
+        """For a ``node`` that needs to find it."""
         return {**os.environ, "NODE_PATH": str(self.modules)}
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept."""
+    """The folder for downloads."""
     return Path(os.environ.get(CACHE_VARIABLE) or HERE.parent / ".cache")
 
 
 def kafka_version() -> str:
-    """The version that ``pom.xml`` asks for."""
+    """The version in ``pom.xml``."""
     return _version("kafka.version")
 
 
@@ -81,13 +81,13 @@ def _version(name: str) -> str:
 
 
 def kafka() -> Kafka:
-    """Fetch what is not there yet. ToolMissing when it cannot be fetched, JavaNotFound when nothing could run it."""
+    """Fetch what is missing. ToolMissing if that fails, JavaNotFound if there is no Java to run it."""
     find_java()
     return _from_maven("kafka", "Apache Kafka", 50, _POM, _POM.read_bytes())
 
 
 def connect() -> Kafka:
-    """Kafka Connect, MirrorMaker 2 in it, of the same version; as :func:`kafka`."""
+    """Kafka Connect with MirrorMaker 2, of the same version; like :func:`kafka`."""
     find_java()
     return _from_maven("connect", "Kafka Connect", 40, _CONNECT_POM, _CONNECT_POM.read_bytes() + _POM.read_bytes())
 
@@ -102,7 +102,7 @@ def _from_maven(name: str, title: str, size_mb: int, pom: Path, asked: bytes) ->
 
 
 def kafkajs() -> KafkaJs:
-    """Install what is not there yet. ToolMissing."""
+    """Install what is missing. ToolMissing."""
     folder = cache_folder() / "kafkajs"
     node = shutil.which("node")
     if node is None:
@@ -118,9 +118,9 @@ def kafkajs() -> KafkaJs:
 
 @contextmanager
 def in_stock(folder: Path, stamp: str) -> Iterator[bool]:
-    """Whether ``folder`` has to be filled anew, which the body then does; one process at a time.
+    """Whether ``folder`` must be filled anew, which the body then does; one process at a time.
 
-    The folder is empty when it does. Only a body that ends without an exception leaves the stamp.
+    In that case the folder is empty. Only a body that ends without an exception leaves the stamp.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:
@@ -136,7 +136,7 @@ def in_stock(folder: Path, stamp: str) -> Iterator[bool]:
 
 
 def run_fetcher(command: list[str], cwd: Path) -> None:
-    """Run ``mvn`` or ``npm``. ToolMissing when it is not installed, or with its own words when it fails."""
+    """Run ``mvn`` or ``npm``. ToolMissing if it is not installed, or with its own message if it fails."""
     if shutil.which(command[0]) is None:
         raise ToolMissing(f"{command[0]} is not installed; the conformance checks fetch their clients with it")
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=_FETCH_S)

@@ -1,4 +1,4 @@
-"""Kafka's own Java clients and tools, and kafkajs, as processes whose events a test can wait for."""
+"""Kafka's own Java clients and tools, and kafkajs, as processes with events for which a test can wait."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _EVENT_S = 60
 _STOP_S = 30
 
 _news = threading.Condition()
-"""Notified at every line of every process, so that one condition may look at several of them."""
+"""Notified at every line of every process, so that one condition may cover several of them."""
 
 
 def wait_until(condition: Callable[[], T], what: str, *processes: EventProcess, timeout_s: float = _EVENT_S) -> T:
-    """The first true value. Looked at whenever a process says something; AssertionError with the logs if it is late."""
+    """The first true value. Evaluated whenever a process writes; AssertionError with the logs after the timeout."""
     deadline = time.monotonic() + timeout_s
     with _news:
         while not (value := condition()):
@@ -75,7 +75,7 @@ class EventProcess:
         return [event for event in list(self.events) if event["name"] == name]
 
     def stop(self) -> int:
-        """SIGTERM, and the exit code once all it wrote is read; SIGKILL and TimeoutExpired if it does not end."""
+        """SIGTERM, and the exit code once all its output is read; SIGKILL and TimeoutExpired if it does not end."""
         if self.ended is None:
             self._process.terminate()
         try:
@@ -109,10 +109,10 @@ class EventProcess:
 
 
 class VerifiableProducer(EventProcess):
-    """``kafka-verifiable-producer``: increasing integers, and which of them were acknowledged."""
+    """``kafka-verifiable-producer``: increasing integers, with those that were acknowledged."""
 
     def __init__(self, release: Kafka, bootstrap: str, topic: str, *, throughput: int, keys: int) -> None:
-        """``throughput``: records per second; ``keys``: how many keys take turns."""
+        """``throughput``: records per second; ``keys``: number of keys, used in turn."""
         arguments = ["--bootstrap-server", bootstrap, "--topic", topic]
         arguments += ["--throughput", str(throughput), "--repeating-keys", str(keys)]
         main_class = "org.apache.kafka.tools.VerifiableProducer"
@@ -123,7 +123,7 @@ class VerifiableProducer(EventProcess):
 
 
 class VerifiableConsumer(EventProcess):
-    """``kafka-verifiable-consumer``: commits what it read after every poll, and tells all it sees."""
+    """``kafka-verifiable-consumer``: commits what it read after every poll, and reports every event."""
 
     def __init__(self, release: Kafka, bootstrap: str, name: str, *, topic: str, group: str, **options: str) -> None:
         """``options``: those of the tool, with underscores, as in ``group_instance_id="a"``."""
@@ -134,7 +134,7 @@ class VerifiableConsumer(EventProcess):
         super().__init__(name, release.command(main_class, *arguments, heap_mb=_HEAP_MB, log_level="INFO"))
 
     def assigned(self) -> set[Partition]:
-        """What it holds by the events so far."""
+        """Its current partitions, by the events so far."""
         held: set[Partition] = set()
         for event in list(self.events):
             if event["name"] == "partitions_assigned":
@@ -144,19 +144,19 @@ class VerifiableConsumer(EventProcess):
         return held
 
     def revoked(self) -> set[Partition]:
-        """Every partition that was ever taken from it."""
+        """Every partition that was ever revoked."""
         return set().union(*map(_partitions, self.named("partitions_revoked")))
 
     def values(self) -> list[str]:
         return [event["value"] for event in self.named("record_data")]
 
     def committed(self) -> bool:
-        """Whether all that it read is committed."""
+        """Whether everything that it read is committed."""
         last = [event for event in list(self.events) if event["name"] in ("record_data", "offsets_committed")]
         return not last or (last[-1]["name"] == "offsets_committed" and last[-1]["success"])
 
     def generations(self) -> list[int]:
-        """Of each join of the group that succeeded, in order; the Java client's log says it."""
+        """For each successful join of the group, in order, from the Java client's log."""
         marks = [
             line.partition("Successfully joined group with generation Generation{generationId=") for line in self.log
         ]
@@ -186,11 +186,11 @@ class Tools:
         self.release, self.bootstrap = release, bootstrap
 
     def consumer_groups(self, *arguments: str) -> str:
-        """``kafka-consumer-groups``: what it prints. It says errors there too, and then ends with 0 all the same."""
+        """Output of ``kafka-consumer-groups``, which includes errors: then it ends with 0 all the same."""
         return self.run("consumer.group.ConsumerGroupCommand", *arguments)
 
     def configs(self, *arguments: str) -> str:
-        """``kafka-configs``: what it prints; AssertionError if it fails."""
+        """Output of ``kafka-configs``; AssertionError if it fails."""
         return self._run("kafka.admin.ConfigCommand", *arguments)
 
     def run(self, tool: str, *arguments: str, stdin: str = "") -> str:
@@ -205,7 +205,7 @@ class Tools:
 
 
 def table(text: str) -> list[dict[str, str]]:
-    """Rows of the table in what ``kafka-consumer-groups`` printed, by column name; other lines are passed over.
+    """Rows of the table in the output of ``kafka-consumer-groups``, by column name; other lines are ignored.
 
     The only value with blanks is the last one, STATUS of ``--delete-offsets``, and ``HOST:PORT  (ID)`` of COORDINATOR.
     """

@@ -19,7 +19,7 @@ _PYPI_CLIENTS = ("confluent-kafka",)
 
 
 def pytest_report_header() -> str:
-    """Versions of what is compared and of the clients. Fetches what is not there yet."""
+    """Versions of the compared programs and of the clients. Fetches missing ones."""
     try:
         kafkas = f"Apache Kafka, its tools and Java clients {kafka().version}, Connect {connect().version}"
         fetched = [kafkas, f"kafkajs {kafkajs().version}"]
@@ -30,10 +30,10 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all, and apart what is played on Kafka itself: it shows that an expectation is right, nothing of Muster."""
+    """Mark all tests; checks on Kafka itself get their own mark: they verify the expectation, not Muster."""
     mark_folder(items, __file__, "conformance")
     for item in items:
-        callspec = getattr(item, "callspec", None)  # of a test with parameters
+        callspec = getattr(item, "callspec", None)  # of a parametrised test
         if callspec is not None and "kafka" in callspec.params.values():
             item.add_marker("on_kafka")
 
@@ -64,7 +64,7 @@ def broker(release: Kafka) -> Iterator[KafkaBroker]:
 
 @pytest.fixture(scope="session", params=["muster", "kafka"])
 def bootstrap(request: pytest.FixtureRequest) -> str:
-    """Of Muster and, so that a wrong expectation shows, of Apache Kafka."""
+    """Muster and, to reveal wrong expectations, Apache Kafka."""
     if request.param == "muster":
         return str(request.getfixturevalue("muster").bootstrap)
     return str(request.getfixturevalue("broker").bootstrap_servers)

@@ -1,4 +1,4 @@
-"""A real Apache Kafka of one node (KRaft, broker and controller in one), for as long as a ``with`` block.
+"""A real Apache Kafka of one node (KRaft, broker and controller in one), for the duration of a ``with`` block.
 
     with KafkaBroker({"group.max.size": "2"}) as broker:
         client = Consumer({"bootstrap.servers": broker.bootstrap_servers, ...})
@@ -43,7 +43,7 @@ QUICK = {
     "log.cleaner.dedupe.buffer.size": str(4 << 20),
     "controlled.shutdown.enable": "false",
 }
-"""Kafka's own properties that differ from its defaults, so that one node suffices and tests need not wait."""
+"""Kafka properties that differ from its defaults, so that one node suffices and tests need not wait."""
 
 _CLUSTER_ID = "Y29uZm9ybWFuY2UtbXVzdA"
 _HEAP_MB = 512
@@ -54,18 +54,18 @@ _PORT_ATTEMPTS = 3
 
 
 class BrokerFailed(RuntimeError):
-    """The broker ended, or did not answer in time. The text has the end of its log."""
+    """The broker ended, or did not respond in time. The text has the end of its log."""
 
 
 class KafkaBroker:
-    """Starts with ``with`` (or :meth:`start`), serves on loopback, and is gone with its data at the end.
+    """Starts with ``with`` (or :meth:`start`), serves on loopback, and is removed with its data at the end.
 
-    Start it on a thread that lives as long as the broker should: the broker gets SIGTERM when that thread ends, so
-    that none outlives a test run that is killed. Only then its data stays in the temporary folder.
+    Start it on a thread that lives as long as the broker: the broker gets SIGTERM when that thread ends, so that no
+    broker outlives a killed test run. Only in that case its data remains in the temporary folder.
     """
 
     def __init__(self, properties: Mapping[str, str] | None = None, *, release: Kafka | None = None) -> None:
-        """``properties``: Kafka's broker properties, on top of :data:`QUICK`."""
+        """``properties``: Kafka's broker properties, in addition to :data:`QUICK`."""
         self.properties = {**QUICK, **(properties or {})}
         self.release = release or kafka()
         self.bootstrap_servers = ""
@@ -80,7 +80,7 @@ class KafkaBroker:
 
     @property
     def log(self) -> str:
-        """What the broker has written to its log so far."""
+        """The broker's log so far."""
         assert self._folder is not None, "not started"
         return (self._folder / "broker.log").read_text(errors="replace")
 
@@ -172,7 +172,7 @@ class KafkaBroker:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago; somebody else may take them first."""
+    """Ports that were free a moment ago; another process may take them first."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:
@@ -188,7 +188,7 @@ def _properties_text(properties: Mapping[str, str]) -> str:
 
 
 def _silent() -> logging.Logger:
-    """librdkafka tells of every attempt to connect to a broker that is still starting."""
+    """librdkafka logs every attempt to connect to a broker that is still starting."""
     logger = logging.getLogger("conformance.starting")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False

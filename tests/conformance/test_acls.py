@@ -1,4 +1,4 @@
-"""Requests about ACLs, as Kafka without an authorizer answers them, and what an admin client makes of that."""
+"""Requests about ACLs, Kafka's responses without an authorizer, and an admin client's view of these."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_requests_get_kafkas_answers(bootstrap: str) -> None:
 
 
 def test_an_admin_client(bootstrap: str) -> None:
-    """It finds none, and hears why it can make and delete none."""
+    """It finds none, and gets the reason why it can neither create nor delete any."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topic = (ResourceType.TOPIC, "flights", ResourcePatternType.LITERAL)
     anything = AclBindingFilter(*topic, None, None, AclOperation.ANY, AclPermissionType.ANY)

@@ -26,7 +26,7 @@ def tools(bootstrap: str, release: Kafka) -> Tools:
 
 
 def configs_in(printed: str) -> dict[str, str]:
-    """Name, and the value with the synonym that it comes from, of each config that kafka-configs printed."""
+    """For each config in the output of kafka-configs: name, and the value with its synonym."""
     found = re.findall(r"^  (\S+?)=(\S*) sensitive=false synonyms=\{(\w+)", printed, re.MULTILINE)
     return {name: f"{value} {source}" for name, value, source in found}
 
@@ -58,7 +58,7 @@ def test_configs_of_a_topic(tools: Tools, bootstrap: str, fresh: Fresh) -> None:
 
 @pytest.fixture
 def brokers_as_before(bootstrap: str) -> Iterator[None]:
-    """Nothing stays altered for other checks, also where one fails."""
+    """Restores the configs for other checks, also if a check fails."""
     yield
     host, _, port = bootstrap.split(",")[0].rpartition(":")
     changes = [("log.retention.ms", DELETE, None), ("max.connections", DELETE, None)]

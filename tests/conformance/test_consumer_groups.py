@@ -1,4 +1,4 @@
-"""``kafka-consumer-groups``: all that it can do, on Muster as on Apache Kafka."""
+"""``kafka-consumer-groups``: all its functions, on Muster as on Apache Kafka."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STEP_MS = 600_000
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A topic of three partitions with ten records each, ten minutes apart, the last of them ten minutes old."""
+    """A topic of three partitions with ten records each, ten minutes apart, the last one ten minutes old."""
 
     tools: Tools
     bootstrap: str
@@ -35,7 +35,7 @@ class Stage:
         return {(self.topic, partition): offset for partition in range(3)}
 
     def reset(self, group: str, *arguments: str, scope: str = "--all-topics") -> Offsets:
-        """What ``--reset-offsets`` says that the new offsets are."""
+        """The new offsets in the output of ``--reset-offsets``."""
         where = ["--all-topics"] if scope == "--all-topics" else ["--topic", scope]
         text = self.tools.consumer_groups("--reset-offsets", "--group", group, *where, *arguments)
         rows = table(text)
@@ -89,7 +89,7 @@ def member(stage: Stage, group: str) -> Iterator[Consumer]:
 
 
 def datetime_text(time_ms: int) -> str:
-    """As ``--to-datetime`` takes it, in UTC."""
+    """In the format of ``--to-datetime``, in UTC."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{time_ms % 1000:03d}Z"
 
 
@@ -182,7 +182,7 @@ def test_describe_a_group_that_does_not_exist(stage: Stage) -> None:
 
 
 def test_a_group_with_a_member(stage: Stage, group: str) -> None:
-    """Every view of it, and what must not be done to it."""
+    """Every view of it, and the operations that it must refuse."""
     with member(stage, group) as consumer:
         member_id = consumer.memberid()
         for row in stage.describe(group, "--offsets"):

@@ -1,4 +1,4 @@
-"""Java consumers by ``kafka-verifiable-consumer``: rolling restarts, cooperative rebalances, static membership."""
+"""Java consumers with ``kafka-verifiable-consumer``: rolling restarts, cooperative rebalances, static membership."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def topic(muster: Muster, fresh: Callable[[str], str]) -> str:
 
 @pytest.fixture
 def running() -> Iterator[ExitStack]:
-    """Whatever is entered here is stopped at the end."""
+    """Everything that is entered here is stopped at the end."""
     with ExitStack() as stack:
         yield stack
 
 
 @pytest.fixture
 def consumer(muster: Muster, release: Kafka, topic: str, running: ExitStack) -> StartConsumer:
-    """Starts a member of the group that is named as the topic, and waits until its JVM is up."""
+    """Starts a member of the group with the topic's name, and waits until its JVM is up."""
 
     def start(name: str, **options: str) -> VerifiableConsumer:
         options = {"session_timeout": SESSION_MS, **options}
@@ -57,7 +57,7 @@ def all_of(topic: str) -> set[Partition]:
 
 
 def share(topic: str, *members: VerifiableConsumer) -> None:
-    """Wait until these members hold all partitions, as many each, and none twice."""
+    """Wait until these members own all partitions, equally many each, and none twice."""
 
     def settled() -> bool:
         held = [member.assigned() for member in members]
@@ -80,7 +80,7 @@ def each_reads(*members: VerifiableConsumer) -> None:
 def test_rolling_restart_loses_nothing(
     muster: Muster, release: Kafka, topic: str, consumer: StartConsumer, running: ExitStack
 ) -> None:
-    """Each of three members is stopped and started in turn while a producer runs."""
+    """Each of three members is stopped and restarted in turn while a producer runs."""
     members = [consumer(f"member-{number}", group_protocol="classic") for number in range(3)]
     share(topic, *members)
     producer = VerifiableProducer(release, muster.bootstrap, topic, throughput=200, keys=100)
@@ -113,7 +113,7 @@ def test_rolling_restart_loses_nothing(
 
 
 def test_cooperative_sticky_keeps_what_does_not_move(topic: str, consumer: StartConsumer, muster: Muster) -> None:
-    """A third member gets what two others give up; what they keep is never revoked."""
+    """A third member gets the partitions that two others give up; those that they keep are never revoked."""
     for partition in range(PARTITIONS):
         fill(muster.bootstrap, topic, partition, [-1] * 3)
     first, second = (consumer(name, assignment_strategy=COOPERATIVE) for name in ("first", "second"))
@@ -131,7 +131,7 @@ def test_cooperative_sticky_keeps_what_does_not_move(topic: str, consumer: Start
 
 
 def test_restart_of_a_static_member_is_no_rebalance(topic: str, consumer: StartConsumer, muster: Muster) -> None:
-    """Within its session it gets its partitions of the same generation again; the other member sees nothing."""
+    """Within its session it gets its partitions of the same generation again; the other member notices nothing."""
     for partition in range(PARTITIONS):
         fill(muster.bootstrap, topic, partition, [-1] * 3)
     other, restarted = (consumer(name, group_instance_id=name) for name in ("one", "two"))

@@ -1,4 +1,4 @@
-"""MirrorMaker 2 mirrors topics, their records and configs, and what groups committed."""
+"""MirrorMaker 2 mirrors topics, their records and configs, and the groups' commits."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Fresh = Callable[[str], str]
 
 HEAP_MB = 256
 START_S = 240
-"""MirrorMaker starts three connectors one after the other, on a machine that may be busy."""
+"""MirrorMaker starts three connectors one after the other, possibly on a busy machine."""
 STOP_S = 60
 
 
 def own_configs(bootstrap: str, topic: str) -> dict[str, str | None]:
-    """What is set on the topic."""
+    """The config of the topic."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     found = admin.describe_configs([resource])[resource].result(30)
@@ -50,10 +50,10 @@ def set_config(bootstrap: str, topic: str, name: str, value: str) -> None:
 
 @contextmanager
 def mirror_maker(release: Kafka, bootstrap: str, topic: str, group: str, folder: Path) -> Iterator[Path]:
-    """MirrorMaker from a cluster to itself, which gives the topics the source's alias, ``A``; what it logs is yielded.
+    """MirrorMaker from a cluster to itself, which gives the topics the source's alias, ``A``; yields its log.
 
-    It looks for topics every second: it does not wait for those that it creates, and asks for the list at once, perhaps
-    another broker. Heartbeats are left out: in a circle, MirrorMaker would mirror the mirrored ones, and so on.
+    It looks for topics every second: it does not wait for those that it creates, and requests the list at once, perhaps
+    from another broker. Heartbeats are excluded: in a circle, MirrorMaker would mirror the mirrored ones, and so on.
     """
     properties = folder / "mm2.properties"
     properties.write_text(
@@ -99,7 +99,7 @@ def test_mirror_maker(muster: Muster, fresh: Fresh, tmp_path: Path) -> None:
     written = 100
 
     def commit_at_the_end() -> Offsets:
-        """MirrorMaker translates the offsets of records that it has mirrored since it looks at the group."""
+        """MirrorMaker translates offsets of records that it has mirrored since it first saw the group."""
         nonlocal written
         fill(muster.bootstrap, topic, 1, [now_ms()])
         written += 1

@@ -1,4 +1,4 @@
-"""``__consumer_offsets`` as Kafka's own tools read it: over the protocol and from the segment files."""
+"""``__consumer_offsets`` read by Kafka's own tools: over the protocol and from the segment files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def worked(muster: Muster, fresh: Callable[[str], str]) -> Iterator[tuple[str, s
     """Group and topic: offsets 3 and 5 were committed, the latter by a member that holds the topic's two partitions."""
     topic, group = fresh("topic"), fresh("group")
     create_topic(muster.bootstrap, topic, 2)
-    fill(muster.bootstrap, topic, 0, [now_ms()] * 5)  # retention.ms takes old ones away
+    fill(muster.bootstrap, topic, 0, [now_ms()] * 5)  # retention.ms removes old ones
     commit(muster.bootstrap, group, {(topic, 0): 3})
     settings = {"bootstrap.servers": muster.bootstrap, "group.id": group, "client.id": "worker"}
     member = Consumer(settings | {"group.instance.id": "one", "enable.auto.commit": False})
@@ -46,10 +46,10 @@ def worked(muster: Muster, fresh: Callable[[str], str]) -> Iterator[tuple[str, s
 
 
 def console(tools: Tools, formatter: str, group: str, records: int) -> list[dict[str, Any]]:
-    """What the formatter prints of a group's records: a JSON object per record that it knows.
+    """The formatter's output for a group: a JSON object for each record type that it knows.
 
-    The tool reads until nothing has come for some seconds, which on a busy machine may be before the first record: it
-    is run again until it has seen as many records as there are.
+    The tool reads until no record has arrived for some seconds, which on a busy machine may be before the first record:
+    it is run again until it has seen as many records as there are.
     """
     deadline = time.monotonic() + _READ_S
     while True:
@@ -64,7 +64,7 @@ def console(tools: Tools, formatter: str, group: str, records: int) -> list[dict
 
 
 def objects(text: str) -> Iterator[dict[str, Any]]:
-    """JSON objects with nothing between them, as Kafka's formatters write them."""
+    """JSON objects without separators, as Kafka's formatters write them."""
     decoder, at = json.JSONDecoder(), text.find("{")
     while at >= 0:
         found, end = decoder.raw_decode(text, at)

@@ -1,4 +1,4 @@
-"""The scenarios of tests/scenarios/kafka, on a real Apache Kafka and on a running Muster: the same answers."""
+"""The scenarios of tests/scenarios/kafka, on a real Apache Kafka and on a running Muster: the same responses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _port(server: str, properties: dict[str, str], release: Kafka, folder: Path)
 
 @pytest.fixture(scope="module", params=["kafka", "muster"])
 def played(request: pytest.FixtureRequest, release: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Play:
-    """What came of a scenario; all that want the same kind of broker are played with the first of them."""
+    """The result of a scenario; all scenarios for the same kind of broker are played with the first of them."""
     results: dict[str, Played] = {}
     sets = list(by_broker(map(load, paths(KAFKA))))
 

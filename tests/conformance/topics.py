@@ -1,4 +1,4 @@
-"""What the checks prepare and look up with clients from PyPI."""
+"""Setup and look-ups of the checks, with clients from PyPI."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def now_ms() -> int:
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    """Create it, and wait until each broker alone says that it has its partitions."""
+    """Create it, and wait until each broker by itself reports its partitions."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(_REQUEST_TIMEOUT_S)
     for server in bootstrap.split(","):

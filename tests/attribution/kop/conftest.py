@@ -24,11 +24,11 @@ def ours() -> Ours:
 
 @pytest.fixture
 def world(kop: Kop, ours: Ours) -> World:
-    """KoP's rule and ours, side by side."""
+    """KoP's rule and Muster's, side by side."""
     return World((kop, ours))
 
 
 @pytest.fixture
 def world_of(ours: Ours) -> Callable[..., World]:
-    """These rules, and ours."""
+    """These rules, and Muster's."""
     return lambda *rules: World((*rules, ours))

@@ -1,4 +1,4 @@
-"""How KoP counts what it has labelled: a model of its request path and of its metrics, where it cannot run itself.
+"""How KoP counts labelled data: a model of its request path and of its metrics, since KoP cannot run here.
 
 From streamnative/kop: ``ReplicaManager.fetchMessage`` and ``DelayedFetch.onComplete`` (each reads, and counts what it
 read), ``PartitionLogManager.getLog`` (a partition's name is that of its first client),
@@ -17,27 +17,27 @@ class KopCounters:
 
     def __init__(self) -> None:
         self.bytes_out: Counter[tuple[str, str]] = Counter()
-        """By topic, as it is named here, and group."""
+        """By topic, under KoP's name for it, and group."""
         self._names: dict[object, str] = {}
 
     def read(self, partition: object, named: str, group: str, size_bytes: int) -> None:
-        """Entries of a partition were decoded for an answer; the client named the topic ``named``."""
+        """Entries of a partition were decoded for a response; the client named the topic ``named``."""
         self.bytes_out[self._names.setdefault(partition, named), group] += size_bytes
 
     def fetch(self, partition: object, named: str, group: str, *found_bytes: int) -> None:
-        """A Fetch that found so much at first and, where that was less than fetch.min.bytes, so much at its end."""
+        """A Fetch that found the first amount and, if that was less than fetch.min.bytes, the second one at its end."""
         for size_bytes in found_bytes:
             self.read(partition, named, group, size_bytes)
 
     def scrape(self) -> str:
-        """The text that Prometheus gets."""
+        """The text that KoP gives to Prometheus."""
         return "".join(
             f'kop_server_BYTES_OUT{{topic="{topic}",group="{group}"}} {size_bytes}\n'
             for (topic, group), size_bytes in self.bytes_out.items()
         )
 
     def scraped(self) -> dict[tuple[str, str], float]:
-        """What a scraper makes of it. ValueError if it cannot be read."""
+        """A scraper's reading of it. ValueError if it is unreadable."""
         families = text_string_to_metric_families(self.scrape())
         samples = [sample for family in families for sample in family.samples]
         if any(sample.name != "kop_server_BYTES_OUT" for sample in samples):

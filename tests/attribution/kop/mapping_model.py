@@ -19,7 +19,7 @@ class MappingModel:
         self._zxid = 0
 
     def write(self, path: str, data: bytes) -> None:
-        """Somebody writes unconditionally; parents are made."""
+        """An unconditional write by another client; parents are created."""
         parent = path.rpartition("/")[0]
         while parent.count("/") > 1 and parent not in self.nodes:
             self._set(parent, b"")
@@ -27,14 +27,14 @@ class MappingModel:
         self._set(path, data)
 
     def sweep(self, wanted: Iterable[Registration], *, trusted: bool = True, rounds: int = 2) -> Plan:
-        """Rounds of the reconciler; the last plan."""
+        """Run rounds of the reconciler; return the last plan."""
         for _ in range(rounds):
             todo = self.planned(wanted, trusted=trusted)
             self.carry_out(todo)
         return todo
 
     def planned(self, wanted: Iterable[Registration], *, trusted: bool = True) -> Plan:
-        """What the reconciler would do now; ``trusted``: the coordinator is Active, so that it was asked."""
+        """The reconciler's plan now; ``trusted``: the coordinator is Active, so its registrations were queried."""
         return plan(
             {OFFSETS_PARTITION: tuple(wanted)} if trusted else {},
             dict(self.nodes),
@@ -44,7 +44,7 @@ class MappingModel:
         )
 
     def carry_out(self, todo: Plan) -> None:
-        """Each action, if it still applies."""
+        """Execute each action that still applies."""
         for change in (*todo.creates, *todo.sets, *todo.removes):
             if not change.applies_to(self.nodes.get(change.path)):
                 continue
@@ -59,7 +59,7 @@ class MappingModel:
         return {path.rpartition("/")[2] for path in self.nodes if path.count("/") == 4}
 
     def kop_label(self, host: str, client_id: str | None) -> str | None:
-        """What KoP's own flat node says."""
+        """The group in KoP's own flat node."""
         node = self.nodes.get(kop_path(host, client_id))
         return None if node is None else node.data.decode()
 

@@ -1,7 +1,8 @@
-"""The rules that label a fetch: KoP's, vivo's three schemes, and ours. Theirs write unconditionally, as they did.
+"""The rules that label a fetch: KoP's, vivo's three schemes, and Muster's. The others write unconditionally, as they
+did.
 
-vivo's schemes are told in the article on the incident (docs/attribution.md); they keep KoP's node and KoP's way to
-read it, and change who writes and who deletes.
+The article on the incident describes vivo's schemes (docs/attribution.md). They keep KoP's node and KoP's way to read
+it, and change who writes and who deletes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ FETCHED_BYTES = 1_000
 
 class Kop(Rule):
     """KoP's own: one process per broker over one ZooKeeper. With ``caches=False`` every fetch reads the node, as in the
-    experiment of the article, whose build had a cache with an end (set to 1 ms) in the connection's place."""
+    article's experiment, whose build had an expiring cache (set to 1 ms) in place of the connection's."""
 
     def __init__(
         self, name: str = "kop", *, caches: bool = True, store_of: Callable[[str], Store] | None = None
@@ -90,7 +91,7 @@ class SchemeTwo(Kop):
 
 
 class SchemeThree(SchemeTwo):
-    """Scheme 2, and a periodic check: each coordinator writes the nodes of its members that are missing."""
+    """Scheme 2, and a periodic check: each coordinator writes the missing nodes of its members."""
 
     def __init__(self) -> None:
         super().__init__("scheme 3")
@@ -124,8 +125,8 @@ class _Books:
 
 
 class Ours(Rule):
-    """The product's own parts: updates of the coordinator's core, one account per gateway, and the plan of the
-    reconciler over a model of ZooKeeper, which no label depends on."""
+    """The product's own parts: updates of the coordinator's core, one account per gateway, and the reconciler's plan
+    over a model of ZooKeeper, on which no label depends."""
 
     name = "ours"
 
@@ -189,11 +190,11 @@ class Ours(Rule):
         return text
 
     def evidence(self, broker: str) -> str:
-        """Of the last fetch there."""
+        """The label of the last fetch there."""
         return self.books[broker].samples[-1].evidence
 
     def check(self) -> None:
-        """Conservation: what was sent is under a group, under a reason, or waits."""
+        """Conservation: what was sent is under a group, under a reason, or pending."""
         for account in self.accounts.values():
             books = account.snapshot()
             booked = dict.fromkeys(books.sent, 0)

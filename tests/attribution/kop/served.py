@@ -1,4 +1,4 @@
-"""A consumer of a real gateway, and what the gateway's metrics say of it."""
+"""A consumer of a real gateway, and that gateway's metrics about it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BY_GROUP, BY_REASON = "muster_group_fetch_bytes_total", "muster_unattributed_fet
 
 
 class Books(NamedTuple):
-    """Bytes of one topic as a gateway's ``/metrics`` has them."""
+    """Bytes of one topic in a gateway's ``/metrics``."""
 
     sent: float
     groups: dict[str, float]
@@ -30,7 +30,7 @@ class Books(NamedTuple):
 
 
 def books(gateway: Serving, topic: str) -> Books:
-    """One scrape; what was sent is the sum of all the rest."""
+    """One scrape; ``sent`` is the sum of all the others."""
     status, text = gateway.http("/metrics")
     assert status == 200
     sent = pending = 0.0
@@ -53,14 +53,14 @@ def books(gateway: Serving, topic: str) -> Books:
 
 
 def served(gateway: Serving, api: str) -> float:
-    """Requests of that API whose handler has ended."""
+    """Number of requests of that API whose handler has ended."""
     _, text = gateway.http("/metrics")
     samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
     return sum(s.value for s in samples if s.name == "muster_requests_total" and s.labels["api"] == api)
 
 
 def settled(gateway: Serving, topic: str, size_bytes: float) -> Books:
-    """The books once that much was sent of the topic and none of it waits for evidence."""
+    """The account once that many bytes of the topic were sent and none of them is pending."""
 
     def found() -> Books | None:
         now = books(gateway, topic)
@@ -71,7 +71,7 @@ def settled(gateway: Serving, topic: str, size_bytes: float) -> Books:
 
 
 def join(client: Client, group: str, topic: str, partitions: Sequence[int]) -> Member:
-    """A group of one, with these partitions."""
+    """A group of one member with these partitions."""
     find(client, 4, group)
     member = Member(client, group)
     assert member.join().error_code is ErrorCode.none
@@ -81,13 +81,13 @@ def join(client: Client, group: str, topic: str, partitions: Sequence[int]) -> M
 
 
 def write(client: Client, topic: Topic, *partitions: int, value: bytes = b"v" * 100) -> None:
-    """A batch of one record into each of the partitions."""
+    """Produce a batch of one record to each of the partitions."""
     results = produce(client, *((topic, partition, client_batch(value=value)) for partition in partitions or (0,)))
     assert {result.error_code for result in results} == {ErrorCode.none}
 
 
 def read(client: Client, topic: Topic, partition: int = 0, offset: int = 0, *, version: int = 18) -> int:
-    """Fetch; how many bytes came."""
+    """Fetch; return the number of bytes."""
     (result,) = fetch(client, (topic, partition, offset), version=version)
     assert result.error_code is ErrorCode.none
     return len(result.records or b"")

@@ -1,4 +1,4 @@
-"""KoP's rule does what KoP's code does, mistakes included."""
+"""The model of KoP's rule does what KoP's code does, including its errors."""
 
 from __future__ import annotations
 

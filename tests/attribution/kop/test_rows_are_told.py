@@ -1,4 +1,4 @@
-"""docs/attribution.md names a test for each of F1 to F33, and the tests that it names are there."""
+"""docs/attribution.md names a test for each of F1 to F33, and all these tests exist."""
 
 from __future__ import annotations
 

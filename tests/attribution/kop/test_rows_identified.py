@@ -1,4 +1,4 @@
-"""Who is who on a real listener, behind a balancer that says so and with SASL: F6, F22 and F23."""
+"""Identity on a real listener, behind a balancer that reports the client's address, and with SASL: F6, F22 and F23."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def PROPERTIES(storage: Path) -> dict[str, str]:
 
 @pytest.fixture
 def connect(full: Serving) -> Iterator[Connect]:
-    """Connects through the balancer, from that address and as that user; ``rdkafka`` is everybody's client id."""
+    """Connects through the balancer, from that address and as that user; ``rdkafka`` is every client's id."""
     with ExitStack() as opened:
 
         def connect(user: str = "tenant-1", host: str = "10.0.0.1") -> Client:
@@ -62,8 +62,8 @@ def topic(full: Serving, fresh: Fresh, connect: Connect) -> Topic:
 def test_f06_a_balancer_that_tells_who_is_behind_it(
     full: Serving, topic: Topic, fresh: Fresh, connect: Connect
 ) -> None:
-    """Two pods with one client id and the same partition: their addresses alone tell them apart. KoP has
-    the balancer's address (``ctx.channel().remoteAddress()``)."""
+    """Two pods with one client id and the same partition: only their addresses differ. KoP has the balancer's address
+    (``ctx.channel().remoteAddress()``)."""
     first, second = fresh("g"), fresh("g")
     for group, host in ((first, "10.0.0.1"), (second, "10.0.0.2")):
         join(connect(host=host), group, topic.name, [0])
@@ -82,7 +82,7 @@ def test_f22_two_tenants_behind_one_address(full: Serving, topic: Topic, fresh: 
 
 
 def test_f23_a_stranger_behind_our_address(full: Serving, topic: Topic, fresh: Fresh, connect: Connect) -> None:
-    """It looks our group up, and others, and joins one of its own with our partitions and our client id."""
+    """It looks up Muster's group, and others, and joins one of its own with the same partitions and client id."""
     victims, premium = fresh("g"), fresh("g")
     join(connect("tenant-1"), victims, topic.name, [0])
     find(connect("mallory"), 4, victims, premium)

@@ -1,4 +1,4 @@
-"""Who is who: F4 to F10, F15, F17, F22 and F23. KoP's key takes several clients for one, or one for several."""
+"""Identity: F4 to F10, F15, F17, F22 and F23. KoP's key takes several clients for one, or one for several."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ DEFAULT_IDS = {
 
 
 def consumer(world: World, group: str, *partitions: int, client_id: str | None = "app", **where: str) -> Connection:
-    """A consumer of the group with these partitions, which asked A for its coordinator; its fetch connection to C."""
+    """A consumer of the group with these partitions, which looked up its coordinator at A; its fetch connection to
+    C."""
     world.find(world.connect("A", client_id, **where), group)
     world.join(world.connect("B", client_id, **where), group, *partitions)
     return world.connect("C", client_id, **where)
@@ -63,7 +64,7 @@ def test_f04_where_a_connection_begins_tells_who_it_is(world: World, ours: Ours)
 
 
 def test_f04_where_nothing_tells_them_apart_each_group_gets_one_stream(world: World, ours: Ours) -> None:
-    """The same partition, from the same offset: the labels may be crossed, but never both one group's."""
+    """The same partition, from the same offset: the labels may be swapped, but never both of one group."""
     connections = consumer(world, "billing", 0), consumer(world, "audit", 0)
     fetched = []
     for _ in range(40):
@@ -86,7 +87,7 @@ def test_f05_default_client_ids_are_everybodys(world: World, client_id: str) -> 
 
 
 def test_f06_many_hosts_behind_one_address(world: World) -> None:
-    """NAT, kube-proxy, a balancer: KoP sees one host, and F4 is that of the whole cluster."""
+    """NAT, kube-proxy, a balancer: KoP sees one host, so F4 applies to the whole cluster."""
     pods = [consumer(world, f"of-pod-{number}", number, host="192.0.2.1") for number in range(10)]
     fetched = [world.fetch(connection, number) for number, connection in enumerate(pods)]
     assert {one.kop for one in fetched} == {"of-pod-9"}
@@ -94,7 +95,7 @@ def test_f06_many_hosts_behind_one_address(world: World) -> None:
 
 
 def test_f07_ipv6_addresses_are_cut_at_their_first_colon(world: World) -> None:
-    """All of 2001::/16 is one key. The two groups own the same partition, so only the address can tell them apart."""
+    """All of 2001::/16 is one key. The two groups own the same partition, so only the address distinguishes them."""
     here = consumer(world, "here", 0, host="2001:db8::1")
     there = consumer(world, "there", 0, host="2001:4860::2")
     fetched = world.fetch(here, 0), world.fetch(there, 0)
@@ -103,7 +104,7 @@ def test_f07_ipv6_addresses_are_cut_at_their_first_colon(world: World) -> None:
 
 
 def test_f07_an_address_has_one_name(world: World) -> None:
-    """IPv4 that is mapped into IPv6 is IPv4 (Java folds it too); a zone id is no part of the client."""
+    """IPv4-mapped IPv6 is IPv4 (Java folds it too); a zone id is not part of the client."""
     world.join(world.connect("B", host="::ffff:10.0.0.1"), "mapped", 0)
     world.join(world.connect("B", host="fe80::1%eth0"), "zoned", 0)
     assert world.fetch(world.connect("C", host="10.0.0.1")).ours == "mapped"
@@ -134,7 +135,8 @@ def test_f09_client_ids_that_make_no_node(world: World, ours: Ours, client_id: s
 
 
 def test_f09_a_slash_makes_nodes_that_nobody_removes(world: World, kop: Kop, ours: Ours) -> None:
-    """KoP deletes the leaf; its parent stays, and a listing shows a client that never was. Ours leaves nothing."""
+    """KoP deletes the leaf; its parent stays, and a listing shows a client that never existed. Muster leaves
+    nothing."""
     look_up = world.connect("A", "a/b")
     world.find(look_up, "g")
     member = world.join(world.connect("B", "a/b"), "g", 0)
@@ -156,8 +158,8 @@ def test_f09_a_hyphen_does_not_part_host_and_client_id(world: World, kop: Kop) -
 
 
 def test_f10_a_look_up_without_client_id_hangs(world: World) -> None:
-    """Null is legal on the wire; KoP's set of client ids throws, and nobody completes the answer. That Muster's gateway
-    answers is in test_rows_served."""
+    """Null is legal on the wire; KoP's set of client ids throws, and the response is never completed. test_rows_served
+    shows that Muster's gateway answers."""
     look_up = world.connect("A", None)
     assert world.find(look_up, "g") == {"kop": False, "ours": True}
     world.join(world.connect("B", None), "null", 0)
@@ -168,7 +170,7 @@ def test_f10_a_look_up_without_client_id_hangs(world: World) -> None:
 
 
 def test_f15_several_client_ids_over_one_connection(world: World) -> None:
-    """A proxy or bridge: KoP's cache has one answer per connection, whoever asks next."""
+    """A proxy or bridge: KoP's cache has one result per connection, whichever client sends the next request."""
     consumer(world, "one", 0, client_id="first")
     consumer(world, "two", 0, client_id="second")
     proxy = world.connect("C")
@@ -178,8 +180,8 @@ def test_f15_several_client_ids_over_one_connection(world: World) -> None:
 
 
 def test_f17_a_client_with_two_addresses(world: World, ours: Ours) -> None:
-    """The coordinator is reached over IPv4 and the data over IPv6: no key that has an address finds the group. Ours
-    asks the other family when the bytes have waited, and says it if one member alone can be meant."""
+    """The coordinator is reached over IPv4 and the data over IPv6: no key with an address finds the group. Muster looks
+    at the other family when the bytes have waited, and attributes them if only one member is possible."""
     world.find(world.connect("A", host="10.0.0.1"), "g")
     world.join(world.connect("B", host="10.0.0.1"), "g", 0)
     fetched = world.fetch(world.connect("C", host="2001:db8::1"))
@@ -197,8 +199,8 @@ def test_f17_two_clients_that_may_be_meant(world: World) -> None:
 
 
 def test_f22_two_tenants_in_one_place(world: World) -> None:
-    """Groups are per tenant in KoP, and its path has no tenant: one sees its bytes under the other's group, whose name
-    it should not even know. The principal is part of our key."""
+    """Groups are per tenant in KoP, and its path has no tenant: a tenant sees its bytes under another's group, whose
+    name it should not even know. The principal is part of Muster's key."""
     mine = consumer(world, "mine", 0, principal="User:tenant-1")
     consumer(world, "theirs", 0, principal="User:tenant-2")
     fetched = world.fetch(mine)
@@ -206,8 +208,8 @@ def test_f22_two_tenants_in_one_place(world: World) -> None:
 
 
 def test_f23_a_stranger_with_our_address_and_client_id(world: World) -> None:
-    """Whoever looks up any group relabels KoP's neighbours: no permission is asked, and the last one wins. With ours it
-    takes a member, and even then only its own principal's bytes can be labelled with its group."""
+    """Any client that looks up a group relabels KoP's neighbours: no permission is checked, and the last one wins. In
+    Muster that takes a member, and even then only bytes of its own principal can get its group's label."""
     victim = consumer(world, "victims", 0, principal="User:victim")
     world.find(world.connect("B", principal="User:mallory"), "premium")
     first = world.fetch(victim)
@@ -218,7 +220,7 @@ def test_f23_a_stranger_with_our_address_and_client_id(world: World) -> None:
 
 
 def test_f23_without_authentication_a_stranger_can_take_a_label_away_and_not_give_one(world: World) -> None:
-    """Everybody is User:ANONYMOUS: who claims our partitions makes it uncertain whose new connections are."""
+    """Every client is User:ANONYMOUS: a client that claims the same partitions makes new connections uncertain."""
     consumer(world, "victims", 0)
     world.join(world.connect("B"), "mallorys", 0)
     assert world.fetch(world.connect("C")).ours != "mallorys"

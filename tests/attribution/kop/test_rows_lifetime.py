@@ -20,14 +20,14 @@ PENDING_MS = 60_000
 
 
 def consumer(world: World, *partitions: int, group: str = "g", asks: str = "A") -> tuple[Connection, Member]:
-    """A consumer whose look-up went to that broker; that connection, and the member, whose coordinator is on B."""
+    """A consumer that sent its look-up to that broker; that connection, and the member, whose coordinator is on B."""
     look_up = world.connect(asks)
     world.find(look_up, group)
     return look_up, world.join(world.connect("B"), group, *partitions)
 
 
 def test_f01_the_broker_that_was_asked_restarts_and_the_partition_moves(world: World) -> None:
-    """vivo's case: the close deletes the node, and nobody has a reason to write it again."""
+    """vivo's case: the close deletes the node, and no client has a reason to write it again."""
     consumer(world, 0)
     assert world.fetch(world.connect("A")).kop == "g"
     world.restart("A")
@@ -36,7 +36,7 @@ def test_f01_the_broker_that_was_asked_restarts_and_the_partition_moves(world: W
 
 
 def test_f02_the_connection_of_the_look_up_goes_idle(world: World) -> None:
-    """Java closes it after nine minutes; no failure is needed, and the group is as well as before."""
+    """Java closes it after nine minutes; this needs no failure, and the group stays healthy."""
     look_up, _ = consumer(world, 0)
     world.wait(9 * 60_000)
     world.close(look_up)
@@ -45,7 +45,7 @@ def test_f02_the_connection_of_the_look_up_goes_idle(world: World) -> None:
 
 
 def test_f03_a_late_delete_takes_the_newer_node(world: World, ours: Ours) -> None:
-    """A is slow to notice that the client is gone and back: its close deletes what B wrote meanwhile."""
+    """A notices late that the client has reconnected: its close deletes what B wrote in between."""
     look_up, member = consumer(world, 0)
     world.find(world.connect("B"), "g")
     world.close(look_up)
@@ -63,7 +63,7 @@ def test_f03_a_late_delete_takes_the_newer_node(world: World, ours: Ours) -> Non
 
 
 def test_f03_a_removal_that_comes_late_misses_the_node_that_was_created_again(world: World, ours: Ours) -> None:
-    """A node that is created again has version 0 again, so a version alone would not tell: the plan names the write."""
+    """A recreated node has version 0 again, so the version alone is not sufficient: the plan names the write."""
     _, member = consumer(world, 0)
     stated = world.registrations()
     ours.mapping.sweep(stated)
@@ -79,8 +79,8 @@ def test_f03_a_removal_that_comes_late_misses_the_node_that_was_created_again(wo
 
 
 def test_f11_admin_look_ups_are_for_other_peoples_groups(world: World, kop: Kop) -> None:
-    """An exporter next to the consumer, with the same default id, describes every group: FindCoordinator v4 brings
-    many, each one is written to the same node; and when it is done, its close deletes that."""
+    """An exporter next to the consumer, with the same default id, describes every group: FindCoordinator v4 has many
+    groups, each is written to the same node, and the exporter's close deletes that node."""
     consumer(world, 0)
     exporter = world.connect("B")
     world.find(exporter, "a", "b", "c")
@@ -94,8 +94,8 @@ def test_f11_admin_look_ups_are_for_other_peoples_groups(world: World, kop: Kop)
 
 
 def test_f12_a_consumer_that_assigns_and_commits_is_no_member(world_of: Worlds) -> None:
-    """KoP knows it if it looked a coordinator up, and loses it as in F1; scheme 3 walks members, so it repairs nothing.
-    Ours has it from its commits."""
+    """KoP knows it if it looked up a coordinator, and loses it as in F1; scheme 3 iterates over members, so it repairs
+    nothing. Muster knows it from its commits."""
     world = world_of(Kop(), SchemeThree())
     look_up = world.connect("A")
     world.find(look_up, "g")
@@ -119,7 +119,7 @@ def test_f12_what_was_only_looked_at_ages_out(world: World) -> None:
 
 
 def test_f14_a_fetch_before_the_mapping(world: World) -> None:
-    """KoP keeps the first answer as long as the connection lives. Ours settles what waited."""
+    """KoP keeps the first result for the life of the connection. Muster settles what was pending."""
     early = world.connect("C")
     first = world.fetch(early)
     assert (first.kop, first.ours) == ("", "(pending)")
@@ -141,8 +141,8 @@ def test_f14_a_hiccup_of_zookeeper(world: World, kop: Kop) -> None:
 
 
 def test_f16_a_process_with_another_group_in_the_same_place(world: World) -> None:
-    """The old fetch connection keeps the old label for KoP, whoever uses it now (a proxy holds them). Ours never says
-    the old group: it says nothing while both may be meant, and the new one from the grace time on."""
+    """For KoP the old fetch connection keeps the old label, whichever client uses it now (a proxy holds them). Muster
+    never assigns the old group: none while both are possible, and the new one after the grace time."""
     _, member = consumer(world, 0, group="old")
     connection = world.connect("C")
     assert world.fetch(connection).kop == "old"
@@ -155,12 +155,13 @@ def test_f16_a_process_with_another_group_in_the_same_place(world: World) -> Non
     assert (fetched.kop, fetched.ours) == ("new", "new")
     world.close(reconnected)
     fetched = world.fetch(connection)
-    world.wait(5_000)  # it had fetched before that group came
+    world.wait(5_000)  # it had fetched before that group started
     assert (fetched.kop, fetched.ours) == ("old", "new")
 
 
 def test_f19_a_broker_that_is_killed_deletes_nothing(world: World, ours: Ours) -> None:
-    """The nodes are persistent: who comes to that address later is taken for the dead one. Ours: the session ends."""
+    """The nodes are persistent: a later client at that address is taken for the dead one. In Muster the session
+    ends."""
     _, member = consumer(world, 0)
     ours.mapping.sweep(world.registrations())
     world.kill("A")
@@ -174,8 +175,8 @@ def test_f19_a_broker_that_is_killed_deletes_nothing(world: World, ours: Ours) -
 
 
 def test_f20_an_address_that_is_used_again(world: World) -> None:
-    """A pod's address and a default client id, and another group: KoP has the dead one's label until the new process
-    looks a coordinator up, and on connections from before even after that."""
+    """A pod's address and a default client id, and another group: KoP uses the dead client's label until the new
+    process looks up a coordinator, and on earlier connections even after that."""
     _, member = consumer(world, 0, group="dead")
     world.kill("A")
     world.vanish(member)
@@ -189,7 +190,8 @@ def test_f20_an_address_that_is_used_again(world: World) -> None:
 
 
 def test_f21_what_is_wrong_or_stale_is_repaired_too(ours: Ours) -> None:
-    """Scheme 3 writes what is absent. The plan of ours is a difference both ways, after two rounds that agree."""
+    """Scheme 3 writes what is missing. Muster's plan is a difference in both directions, after two rounds that
+    agree."""
     scheme = SchemeThree()
     world = World((scheme, ours))
     look_up, member = consumer(world, 0)
@@ -215,7 +217,8 @@ def test_f21_what_is_wrong_or_stale_is_repaired_too(ours: Ours) -> None:
 
 def test_f25_series_go_with_their_group(world: World, ours: Ours) -> None:
     """KoP's counters stay on every broker that ever served the partition (``rotateLatencyCollectionAndExpire`` rotates
-    summaries only). Here the series of a group that is gone goes after a while, and the books still balance."""
+    summaries only). In Muster, the series of a removed group is removed after a while, and the account still
+    balances."""
     _, member = consumer(world, 0)
     world.fetch(world.connect("C"))
     account = ours.accounts["C"]
@@ -235,7 +238,7 @@ def test_f25_series_go_with_their_group(world: World, ours: Ours) -> None:
 
 def test_f29_a_ghost_is_no_member(world: World) -> None:
     """KoP's coordinator has no KIP-394: a client that joined, timed out and joined again is two members, and scheme 3
-    writes a node for each. Here the first JoinGroup gets an id and registers nobody."""
+    writes a node for each. In Muster, the first JoinGroup gets an id and registers no member."""
     scheme = SchemeThree()
     for _ in range(3):
         ghost = world.driver.ask(join("", group="ghosts"), client="app", host="10.0.0.1")
@@ -248,7 +251,7 @@ def test_f29_a_ghost_is_no_member(world: World) -> None:
 
 
 def test_f29_who_never_synced_owns_nothing_for_certain(world: World) -> None:
-    """Two groups, of which one has joined and never synced: it may own anything, so it can only take certainty away."""
+    """Two groups, one of which has joined and never synced: it may own anything, so it only reduces certainty."""
     consumer(world, 0)
     world.members.append(Member(group="never-synced", connection=world.connect("B")))
     world.rebalance("never-synced", sync=False)
@@ -258,8 +261,8 @@ def test_f29_who_never_synced_owns_nothing_for_certain(world: World) -> None:
 
 @pytest.mark.parametrize("kept", [True, False], ids=["its nodes are there", "its nodes are gone"])
 def test_f30_a_coordinator_that_could_not_load_looks_empty(world: World, ours: Ours, kept: bool) -> None:
-    """KoP owns a partition whose replay failed: scheme 3 then repairs nothing, and whoever deletes what is no member
-    deletes everything. Ours believes Active coordinators only."""
+    """KoP owns a partition whose replay failed: scheme 3 then repairs nothing, and a process that deletes all
+    non-members deletes everything. Muster trusts only Active coordinators."""
     _, member = consumer(world, 0)
     ours.mapping.sweep(world.registrations())
     loading = world.driver._new_core()
@@ -275,7 +278,8 @@ def test_f30_a_coordinator_that_could_not_load_looks_empty(world: World, ours: O
 
 
 def test_f31_a_fetch_that_is_answered_after_its_partition_moved(world: World, ours: Ours) -> None:
-    """Any design by assignment would lose it, or give it to the wrong member. The previous owner counts for a while."""
+    """Any design based on assignments would lose it, or attribute it to the wrong member. The previous owner counts for
+    a while."""
     old = world.join(world.connect("B", "old"), "g", 0, 1)
     new = world.join(world.connect("B", "new"), "g")
     world.find(world.connect("A", "old"), "g")

@@ -15,8 +15,8 @@ PENDING_MS = 60_000
 
 
 def test_f13_assign_and_seek_without_a_commit(world: World) -> None:
-    """Nothing on the wire names a group. Java does not even look a coordinator up then, so KoP has "" as well; ours
-    says why there is none, and does not guess from who else is there."""
+    """Nothing on the wire names a group. Java does not even look up a coordinator, so KoP has "" as well; Muster
+    reports the reason, and does not guess from other clients."""
     world.join(world.connect("B", "another"), "g", 0)
     fetched = world.fetch(world.connect("C", "reader"))
     world.wait(PENDING_MS)
@@ -24,7 +24,7 @@ def test_f13_assign_and_seek_without_a_commit(world: World) -> None:
 
 
 def test_f13_a_default_client_id_of_java_is_a_hint(world: World, ours: Ours) -> None:
-    """``consumer-<group>-<n>``: not proof, so it is told as what it is, and only when nothing better came."""
+    """``consumer-<group>-<n>`` is no proof: it is reported as a hint, and only without better evidence."""
     fetched = world.fetch(world.connect("C", "consumer-reports-1"))
     world.wait(PENDING_MS)
     assert (fetched.kop, fetched.ours) == ("", "reports")

@@ -1,7 +1,7 @@
-"""Rows that are about the whole path of a request, on real gateways: F10, F18, F24 and F26 to F28.
+"""Rows about the whole path of a request, on real gateways: F10, F18, F24 and F26 to F28.
 
-KoP's side runs beside ours where its rule decides, and as a model of its counting (tests.attribution.kop.counting)
-where the row is about its request path or its metrics, which cannot run here.
+KoP's rule runs next to Muster's where it decides. Where a row is about KoP's request path or metrics, which cannot run
+here, a model of its counting is used (tests.attribution.kop.counting).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PROPERTIES = {"group.initial.rebalance.delay.ms": "0"}
 
 
 class ZooKeeperStore(MemoryStore):
-    """KoP's own ZooKeeper client, where its rule reads: it waits for an answer."""
+    """KoP's own ZooKeeper client, where its rule reads: it waits for a response."""
 
     def __init__(self, zk: ZooKeeperClient) -> None:
         super().__init__()
@@ -70,9 +70,10 @@ def test_f10_a_look_up_without_client_id_is_answered(full: Serving, topic: Topic
 
 
 def test_f16_groups_one_after_another_in_one_place(full: Serving, topic: Topic, fresh: Fresh) -> None:
-    """KoP: the second group's node is deleted with the first one's connection. Here each group has its bytes at once.
+    """KoP: the second group's node is deleted with the first one's connection. In Muster, each group has its bytes at
+    once.
 
-    A fetch connection from before the last group left is told apart by the second Fetch on it after that.
+    A fetch connection from before the last group left is identified by its second Fetch after that.
     """
     write(full.client, topic)
     groups = [fresh("g") for _ in range(3)]
@@ -107,7 +108,7 @@ def test_f16_groups_one_after_another_in_one_place(full: Serving, topic: Topic, 
 
 @contextmanager
 def suspended(server: EmbeddedZooKeeper) -> Iterator[None]:
-    """ZooKeeper takes connections and answers nothing: the kernel holds its sockets, the process stands still."""
+    """ZooKeeper accepts connections and does not respond: the kernel holds its sockets, the process is stopped."""
     process = psutil.Process(server.pid)
     process.send_signal(signal.SIGSTOP)
     try:
@@ -117,9 +118,10 @@ def suspended(server: EmbeddedZooKeeper) -> Iterator[None]:
 
 
 def test_f18_nothing_waits_for_zookeeper(tmp_path: Path) -> None:
-    """KoP: a FindCoordinator waits for its put, and a fetch for its get (``PartitionLog.handleEntries`` goes on with
-    ``groupNameFuture.whenCompleteAsync``), so the data stand still with ZooKeeper; when the get has failed the label is
-    "" for the connection's life (test_f14_a_hiccup_of_zookeeper). Here the coordinators' real writer hangs behind."""
+    """KoP: a FindCoordinator waits for its put, and a fetch for its get (``PartitionLog.handleEntries`` continues with
+    ``groupNameFuture.whenCompleteAsync``), so data stop with ZooKeeper; when the get has failed, the label is "" for
+    the connection's life (test_f14_a_hiccup_of_zookeeper). Here the coordinators' real writer hangs in the
+    background."""
     with EmbeddedZooKeeper.start(tmp_path / "zookeeper") as server, ThreadPoolExecutor(1) as kop_fetches:
         zk = connect(server.hosts, timeout_s=40)  # its end would end the wait, too
         kop = KopRule(ZooKeeperStore(zk))
@@ -162,8 +164,8 @@ def test_f18_nothing_waits_for_zookeeper(tmp_path: Path) -> None:
 def test_f24_any_group_id_is_a_label(
     full: Serving, topic: Topic, fresh: Fresh, group: str, kop_tells: str | None
 ) -> None:
-    """KoP: ``PrometheusTextFormatUtil.writeLabelsNoBraces`` writes labels as they are, so that one group id with a
-    quote or a line break makes the whole scrape unreadable (None), and others come out as another name."""
+    """KoP: ``PrometheusTextFormatUtil.writeLabelsNoBraces`` does not escape labels, so one group id with a quote or a
+    line break makes the whole scrape unreadable (None), and others get a different name."""
     client_id = fresh("client")
     write(full.client, topic)
     with full.connect(client_id) as coordinator, full.connect(client_id) as client:
@@ -181,7 +183,8 @@ def test_f24_any_group_id_is_a_label(
 
 def test_f26_a_topic_has_one_name(full: Serving, topic: Topic, fresh: Fresh) -> None:
     """KoP: the label is the name that the partition's first client used, ``t`` or ``persistent://tenant/ns/t``
-    (``PartitionLogManager.getLog`` keeps it). Here Fetch names the topic up to v12, and from v13 on gives its id."""
+    (``PartitionLogManager.getLog`` keeps it). In Muster, Fetch has the topic's name up to v12, and its id from v13
+    on."""
     group, client_id = fresh("g"), fresh("client")
     write(full.client, topic)
     with full.connect(client_id) as coordinator, full.connect(client_id) as client:
@@ -197,7 +200,7 @@ def test_f26_a_topic_has_one_name(full: Serving, topic: Topic, fresh: Fresh) -> 
 
 def test_f27_bytes_that_had_to_wait_for_more_are_counted_once(full: Serving, topic: Topic, fresh: Fresh) -> None:
     """KoP: a fetch that finds less than fetch.min.bytes has read and counted that (``ReplicaManager.fetchMessage``),
-    and when its time is over ``DelayedFetch.onComplete`` reads and counts it again."""
+    and when its time is over, ``DelayedFetch.onComplete`` reads and counts it again."""
     group, client_id = fresh("g"), fresh("client")
     with full.connect(client_id) as coordinator, full.connect(client_id) as client:
         join(coordinator, group, topic.name, [0])
@@ -218,8 +221,8 @@ def test_f27_bytes_that_had_to_wait_for_more_are_counted_once(full: Serving, top
 
 
 def test_f28_what_was_not_sent_is_not_counted(full: Serving, topic: Topic, fresh: Fresh) -> None:
-    """KoP counts when it decodes, before the answer is written, and so also what a closed channel or an expired request
-    never delivers."""
+    """KoP counts when it decodes, before the response is written, and so also counts what a closed channel or an
+    expired request never delivers."""
     client_id = fresh("client")
     with full.connect(client_id) as coordinator:
         group = fresh("g")
@@ -235,14 +238,14 @@ def test_f28_what_was_not_sent_is_not_counted(full: Serving, topic: Topic, fresh
             size = read(client, topic)
     assert settled(full, topic.name, size).groups == {group: size}
     kop = KopCounters()
-    kop.fetch((topic.name, 0), topic.name, group, size)  # for the client that was gone
+    kop.fetch((topic.name, 0), topic.name, group, size)  # for the client that had disconnected
     kop.fetch((topic.name, 0), topic.name, group, size)
     assert kop.bytes_out[topic.name, group] == 2 * size
 
 
 def test_f28_an_answer_that_waits_for_its_turn_is_not_sent_yet(full: Serving, topic: Topic, fresh: Fresh) -> None:
-    """Answers go in the order of the requests: that of a Fetch is ready behind a JoinGroup that waits for another
-    member, and then the client is gone."""
+    """Responses leave in the order of the requests: that of a Fetch is ready behind a JoinGroup that waits for another
+    member, and then the client disconnects."""
     group, client_id = fresh("g"), fresh("client")
     write(full.client, topic)
     with full.connect(client_id) as coordinator:

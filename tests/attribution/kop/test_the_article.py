@@ -1,8 +1,8 @@
-"""The incident at vivo (July 2025), replayed: a rolling upgrade took the group away from a topic's consumption.
+"""The incident at vivo (July 2025), replayed: a rolling upgrade lost the group of a topic's consumption.
 
-The cast: brokers A, B and C. A client ``app`` of group ``orders`` consumes partition 0 on A, 1 on B and 2 on C; the
-group's coordinator is on B. The client asks A who that is, as it asks whichever broker is at hand, so A writes the
-node of the client for KoP. Everything below follows from who wrote the node and who deletes it.
+The setup: brokers A, B and C. A client ``app`` of group ``orders`` consumes partition 0 on A, 1 on B and 2 on C; the
+group's coordinator is on B. The client looks it up at A, as it may at any broker, so A writes the node of the client
+for KoP. Everything below follows from which broker wrote the node and which one deletes it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Client:
         return self
 
     def fetch(self, partition: int, *, on: str) -> dict[str, str]:
-        """Fetch from that broker, over the connection that there is or a new one; the label by rule."""
+        """Fetch from that broker, over the existing connection or a new one; the label by rule."""
         if self.fetches.get(on) not in self.world.open:
             self.fetches[on] = self.world.connect(on)
         fetched = self.world.fetch(self.fetches[on], partition)
@@ -73,17 +73,17 @@ def vivo_kop(world_of: Worlds) -> World:
 
 def test_kop_loses_the_label_when_the_broker_that_was_asked_restarts(world_of: Worlds) -> None:
     world = vivo_kop(world_of)
-    client = Client(world).start()  # 1: a group on three brokers. 3: A was asked, and answered B
+    client = Client(world).start()  # 1: a group on three brokers. 3: the look-up went to A, which named B
     assert client.consume() == [{"kop": GROUP, "ours": GROUP}] * 3
-    world.restart("A")  # 4: A's closing connections delete the node; the client knows its coordinator, and asks nobody
+    world.restart("A")  # 4: A's closing connections delete the node; the client looks up nothing, it knows B
     assert client.fetch(0, on="C") == {"kop": "", "ours": GROUP}  # 5: A's partition moved to C
     world.restart("C")
     assert client.fetch(0, on="A") == {"kop": "", "ours": GROUP}, "and restarting C moves the hole to A"
 
 
 def test_with_kops_own_cache_the_hole_opens_with_the_first_new_connection(world_of: Worlds) -> None:
-    """KoP's map per connection has no expiry: a connection that has read the group keeps it. One that C gets later
-    reads nothing, and keeps that."""
+    """KoP's map per connection has no expiry: a connection that has read the group keeps it. A later one to C reads
+    nothing, and keeps that."""
     world = world_of(Kop())
     client = Client(world).start()
     client.consume()
@@ -107,8 +107,8 @@ def test_a_cache_in_front_of_zookeeper_hides_it(world_of: Worlds) -> None:
 
 
 def test_it_takes_a_broker_that_is_not_the_coordinator(world_of: Worlds) -> None:
-    """Conditions 3 and 4: where B itself was asked, the restart of A deletes nothing; and after one of B the client
-    has to look for its coordinator, which writes the node again."""
+    """Conditions 3 and 4: if the look-up went to B itself, the restart of A deletes nothing; after a restart of B the
+    client must look up its coordinator, which writes the node again."""
     world = vivo_kop(world_of)
     client = Client(world, asks="B").start()
     world.restart("A")
@@ -120,7 +120,7 @@ def test_it_takes_a_broker_that_is_not_the_coordinator(world_of: Worlds) -> None
 
 def test_scheme_one_a_client_that_reconnects_never_joins_again(world_of: Worlds) -> None:
     """Written at JoinGroup, deleted when the connection to the coordinator closes: it survives A, but not a mere
-    reconnect, after which the client goes on with heartbeats."""
+    reconnect, after which the client continues with heartbeats."""
     world = world_of(SchemeOne())
     client = Client(world).start()
     world.restart("A")
@@ -134,7 +134,7 @@ def test_scheme_one_a_client_that_reconnects_never_joins_again(world_of: Worlds)
 @pytest.mark.parametrize("shutdown_flag", [False, True])
 def test_scheme_two_a_broker_that_stops_expires_its_members(world_of: Worlds, shutdown_flag: bool) -> None:
     """Written at FindCoordinator, deleted in removeMember. B stops: the coordinator moves to C, the client looks it up
-    and registers anew, and then B expires the members that it still has. With the flag B deletes nothing then."""
+    and registers again, and then B expires the members that it still has. With the flag, B deletes nothing then."""
     world = world_of(SchemeTwo(shutdown_flag=shutdown_flag))
     client = Client(world).start()
     world.close(client.coordinator)
@@ -149,9 +149,9 @@ def test_scheme_two_a_broker_that_stops_expires_its_members(world_of: Worlds, sh
 
 
 def long_pause(world: World) -> Client:
-    """The client stands still for longer than its session. Its own time-out comes first: it looks the coordinator up
-    again (the partition has moved to C meanwhile) and is a member there; then B, which was slow to notice, expires the
-    member of before. Writer and deleter are two processes, and no lock orders them."""
+    """The client is paused for longer than its session. Its own time-out comes first: it looks up the coordinator again
+    (the partition has moved to C in between) and is a member there; then B, which noticed late, expires the old member.
+    Writer and deleter are two processes, and no lock orders them."""
     client = Client(world).start()
     client.member.paused = True
     on_b = world.move_coordinator("C")
@@ -172,7 +172,7 @@ def test_scheme_two_the_late_expiry_of_the_old_broker_deletes_the_new_node(world
 
 
 def test_scheme_three_writes_back_what_is_missing(world_of: Worlds) -> None:
-    """Scheme 2 and a periodic check. It has held since; until the next check the label is lost."""
+    """Scheme 2 and a periodic check. It has worked since; until the next check the label is lost."""
     world = world_of(SchemeThree())
     client = long_pause(world)
     assert client.fetch(2, on="C") == {"scheme 3": "", "ours": GROUP}
@@ -181,8 +181,8 @@ def test_scheme_three_writes_back_what_is_missing(world_of: Worlds) -> None:
 
 
 def test_scheme_three_never_repairs_what_is_wrong(world_of: Worlds) -> None:
-    """F21: it looks for absent nodes. A node with another group's name is there, so it stays; and a check that reads
-    while somebody else's name is there makes nobody right."""
+    """F21: it looks for missing nodes. A node with another group's name exists, so it stays; and a check that reads
+    while another name is there corrects nothing."""
     scheme = SchemeThree()
     world = world_of(scheme)
     client = Client(world).start()
@@ -193,7 +193,7 @@ def test_scheme_three_never_repairs_what_is_wrong(world_of: Worlds) -> None:
 
 
 def test_nothing_of_a_connection_matters_to_ours(world_of: Worlds) -> None:
-    """Everything that took a label away above, one after the other, and every broker in turn."""
+    """Everything above that lost a label, one after the other, with every broker in turn."""
     world = world_of(Kop(caches=False))
     client = Client(world).start()
     for broker in "ABCABC":

@@ -20,7 +20,7 @@ GROUP = "orders"
 CLIENT_ID = "rdkafka"
 PROPERTIES = {"group.initial.rebalance.delay.ms": "0"}
 PARTITIONS = 60
-"""So many that each gateway leads some: topic ids are drawn."""
+"""Enough that each gateway leads some: topic ids are random."""
 CONSUMED = 6
 
 
@@ -31,7 +31,7 @@ def cluster(zk: ZooKeeperClient, tmp_path: Path) -> Iterator[tuple[ThreeGateways
 
 
 class Shadow:
-    """KoP's rule on what this test's clients do, in the gateways' place."""
+    """KoP's rule on the events of this test's clients, in place of the gateways."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
@@ -52,7 +52,7 @@ class Shadow:
 
 
 def test_the_label_stays_when_the_gateway_that_was_asked_restarts(cluster: tuple[ThreeGateways, Serving]) -> None:
-    """Nothing of the coordinator is on A, and the client does not look for it again."""
+    """No part of the coordinator is on A, and the client does not look it up again."""
     three, backstage = cluster
     kop = Shadow()
     topic = backstage.create("t", PARTITIONS)
@@ -65,7 +65,7 @@ def test_the_label_stays_when_the_gateway_that_was_asked_restarts(cluster: tuple
     sent = 0
 
     def consume(partition: int, label: str) -> None:
-        """Fetch from who leads the partition now, over a new connection."""
+        """Fetch from the partition's current leader, over a new connection."""
         nonlocal sent
         leader = three.leader(topic, partition)
         with three.connect(leader, CLIENT_ID) as client:
@@ -74,15 +74,15 @@ def test_the_label_stays_when_the_gateway_that_was_asked_restarts(cluster: tuple
         eventually(lambda: three.fetched() == {GROUP: sent}, f"all is the group's: {three.fetched()}")
 
     with three.connect(asked, CLIENT_ID) as look_up, three.connect(on, CLIENT_ID) as coordinator:
-        find(look_up, 4, GROUP)  # 3: who is asked is not the coordinator
+        find(look_up, 4, GROUP)  # 3: the look-up goes to a gateway other than the coordinator
         kop.find(asked, look_up)
         member = join(coordinator, GROUP, "t", range(PARTITIONS))
         for partition in led_by.values():  # 1: the group consumes on all three
             consume(partition, GROUP)
 
-        three.stop(asked)  # 4: who was asked restarts, not the coordinator
+        three.stop(asked)  # 4: that gateway restarts, not the coordinator
         kop.stop(asked)
-        assert three.leader(topic, led_by[asked]) != asked  # 5: its partition moves, and a connection is made there
+        assert three.leader(topic, led_by[asked]) != asked  # 5: its partition moves; a new connection is opened there
         consume(led_by[asked], "")
         assert not member.heartbeat(), "nothing happened to the member"
 
@@ -96,7 +96,7 @@ def test_the_label_stays_when_the_gateway_that_was_asked_restarts(cluster: tuple
 def test_a_real_consumer_keeps_its_label_through_a_rolling_restart(
     cluster: tuple[ThreeGateways, Serving], fresh: Callable[[str], str]
 ) -> None:
-    """librdkafka with its default client id; every gateway in turn is stopped while it consumes, and started again."""
+    """librdkafka with its default client id; every gateway in turn is stopped during consumption, and restarted."""
     three, backstage = cluster
     topic = backstage.create(fresh("t"), CONSUMED)
     settings = {"auto.offset.reset": "earliest", "reconnect.backoff.max.ms": 500, "log_level": 2}
@@ -104,7 +104,7 @@ def test_a_real_consumer_keeps_its_label_through_a_rolling_restart(
     consumer.subscribe([topic.name])
 
     def consume(rounds: int) -> None:
-        """Until every partition has brought that many records."""
+        """Until that many records of every partition were received."""
 
         def enough() -> bool:
             for message in consumer.consume(100, timeout=0.1):

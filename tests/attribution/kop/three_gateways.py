@@ -43,7 +43,7 @@ class ThreeGateways:
         return ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
 
     def start(self, name: str) -> None:
-        """A new process would know nothing: a new gateway, with new books, on the port that it had."""
+        """A new process has no knowledge: a new gateway with a new account, on the same port."""
 
         async def start() -> None:
             controller = self._backstage.controller
@@ -55,7 +55,7 @@ class ThreeGateways:
         self._publish()
 
     def stop(self, name: str) -> None:
-        """It closes its connections; what it leads is others' from now on."""
+        """It closes its connections; other gateways lead its partitions from now on."""
         gateway = self.gateways.pop(name)
         self._backstage.run(gateway.stop())
         self.retired.append(gateway)
@@ -77,7 +77,7 @@ class ThreeGateways:
         return NAMES[broker.id - 11]
 
     def fetched(self) -> dict[str | None, int]:
-        """Bytes by group, over all gateways there ever were; under None what no group has yet, or ever will."""
+        """Bytes by group, over all gateways that ever existed; under None those without a group, yet or for good."""
 
         async def read() -> dict[str | None, int]:
             books: dict[str | None, int] = {}

@@ -1,7 +1,7 @@
-"""Brokers A, B and C, clients and a coordinator in virtual time; every rule sees the same events and labels each fetch.
+"""Brokers A, B and C, clients and a coordinator in virtual time; all rules see the same events and label each fetch.
 
-The coordinator is the real core (``muster.actors.group.Coordinator``) whichever rule listens: members join, beat, leave
-and expire in it. What KoP's own coordinator would do differently is told in the tests that need it.
+The coordinator is the real core (``muster.actors.group.Coordinator``) for every rule: members join, heartbeat, leave
+and expire in it. The tests that depend on differences of KoP's own coordinator describe them.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ class Connection:
     """The client's address as the socket gives it."""
     principal: str
     name: str | None
-    """The host's name, where something on the broker has resolved it."""
+    """The host's name, if the broker has resolved it."""
 
     @property
     def host(self) -> str:
-        """The address as Muster's gateway keeps it."""
+        """The address in Muster's gateway."""
         return canonical_host(self.peer)
 
     @property
     def address(self) -> str:
-        """As Java prints it."""
+        """The address as Java prints it."""
         return java_address(self.peer, 40_000 + self.id, name=self.name)
 
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """A member of a group, and the client behind it."""
+    """A member of a group, and its client."""
 
     group: str
     connection: Connection
-    """To the coordinator."""
+    """The connection to the coordinator."""
     id: str = ""
     generation: int = -1
     partitions: tuple[int, ...] = ()
     paused: bool = False
-    """Sends nothing, as in a long garbage collection."""
+    """Sends nothing, as during a long garbage collection."""
 
     @property
     def client_id(self) -> str | None:
@@ -70,28 +70,28 @@ class Member:
 
 
 class Rule:
-    """A way to label fetches. Events are of what brokers see; a rule takes those that it builds on."""
+    """A way to label fetches. Events are those that brokers see; a rule handles the ones that it needs."""
 
     name: str
 
     def found_coordinator(self, connection: Connection, client_id: str | None, groups: tuple[str, ...]) -> bool:
-        """FindCoordinator came in; False if it is never answered."""
+        """A FindCoordinator arrived; False if it is never answered."""
         return True
 
     def joined(self, member: Member) -> None:
         """The member sent JoinGroup."""
 
     def asked(self, connection: Connection, client_id: str | None, group: str) -> None:
-        """Any other request of a client of the group came in: SyncGroup, Heartbeat, OffsetCommit, OffsetFetch."""
+        """Any other request of a client of the group arrived: SyncGroup, Heartbeat, OffsetCommit, OffsetFetch."""
 
     def removed(self, broker: str, member: Member, *, stopping: bool) -> None:
-        """The coordinator on that broker removed the member: it left, or its session is over."""
+        """The coordinator on that broker removed the member: it left, or its session ended."""
 
     def stated(self, updates: tuple[RegistrationUpdate, ...], now_ms: int) -> None:
-        """What Muster's coordinator said."""
+        """An update of Muster's coordinator."""
 
     def coordinated(self, core: Coordinator, epoch: int, now_ms: int) -> None:
-        """A coordinator is Active: every gateway hears what it holds."""
+        """A coordinator is Active: every gateway gets its registrations."""
 
     def checked(self, members: Iterable[Member]) -> None:
         """The time of the periodic check."""
@@ -100,25 +100,25 @@ class Rule:
         """The broker closed the connection, or noticed that it is closed."""
 
     def started(self, broker: str) -> None:
-        """The broker is a new process, which remembers nothing."""
+        """The broker is a new process without memory."""
 
     def passed(self, now_ms: int) -> None:
-        """Some time went by."""
+        """Time has passed."""
 
     def fetching(
         self, connection: Connection, client_id: str | None, offsets: Mapping[tuple[str, int], int], now_ms: int
     ) -> None:
-        """A Fetch came in that names exactly these partitions, with their fetch offsets."""
+        """A Fetch arrived with exactly these partitions and fetch offsets."""
 
     def label(
         self, connection: Connection, client_id: str | None, topic: str, partition: int, offset: int, now_ms: int
     ) -> Callable[[], str]:
-        """Count a fetch of that partition. The label can be asked for at any later time; KoP's never changes."""
+        """Count a fetch of that partition. The label can be read at any later time; KoP's never changes."""
         raise NotImplementedError
 
 
 class Fetched:
-    """One fetch, and the label that each rule gives it, as of when one asks."""
+    """One fetch, and its current label by each rule."""
 
     def __init__(self, labels: Mapping[str, Callable[[], str]]) -> None:
         self._labels = labels
@@ -157,7 +157,7 @@ class World:
     rules: tuple[Rule, ...]
     driver: _Driver = field(default_factory=_Driver)
     members: list[Member] = field(default_factory=list)
-    """Those that run, whatever the coordinator thinks of them."""
+    """Those that run, whatever the coordinator believes."""
     open: list[Connection] = field(default_factory=list)
     coordinator_on: str = "B"
 
@@ -170,7 +170,7 @@ class World:
             rule.coordinated(self.driver.core, self.driver.epoch, self.driver.now_ms)
 
     def registrations(self) -> tuple[Registration, ...]:
-        """What the Active coordinator holds."""
+        """The registrations of the Active coordinator."""
         return self.driver.core.registrations()
 
     # Connections and look-ups.
@@ -197,14 +197,14 @@ class World:
                 rule.closed(connection)
 
     def find(self, connection: Connection, *groups: str, client_id: str | None = "-") -> dict[str, bool]:
-        """FindCoordinator for these groups; which rules answer it."""
+        """FindCoordinator for these groups; returns the rules that answer it."""
         sender = connection.client_id if client_id == "-" else client_id
         return {rule.name: rule.found_coordinator(connection, sender, groups) for rule in self.rules}
 
     # Membership.
 
     def join(self, connection: Connection, group: str, *partitions: int) -> Member:
-        """A new member, which is assigned these partitions; others of its group keep theirs."""
+        """A new member with these partitions; the others of its group keep theirs."""
         member = Member(group=group, connection=connection, partitions=partitions)
         self.members.append(member)
         self.rebalance(group)
@@ -217,7 +217,7 @@ class World:
         self.rebalance(group)
 
     def rebalance(self, group: str, *, sync: bool = True) -> None:
-        """All members of the group join; with ``sync`` the leader gives each its partitions."""
+        """All members of the group join; with ``sync`` the leader assigns their partitions."""
         members = self._of(group)
         for member in members:
             if not member.id:
@@ -241,7 +241,7 @@ class World:
         assert self._ask(member, leave(member.id, group=member.group)).error is ErrorCode.none
 
     def vanish(self, member: Member) -> None:
-        """The member's process is gone without a word."""
+        """The member's process ends without a request."""
         self.members.remove(member)
 
     def commit(self, connection: Connection, group: str, partition: int, offset: int) -> None:
@@ -249,7 +249,7 @@ class World:
         self._simple(connection, group, commit({(TOPIC, partition): offset}, group=group))
 
     def offset_fetch(self, connection: Connection, group: str, *partitions: int) -> None:
-        """OffsetFetch of a client of the group, member or not: it asks where to begin."""
+        """OffsetFetch of a client of the group, member or not: it reads its start offsets."""
         self._simple(connection, group, fetch(*((TOPIC, partition) for partition in partitions), group=group))
 
     def beat(self) -> None:
@@ -259,7 +259,7 @@ class World:
                 self._ask(member, beat(member.id, member.generation, group=member.group))
 
     def wait(self, ms: int) -> None:
-        """Time passes; members go on beating."""
+        """Time passes; members continue to heartbeat."""
         end_ms = self.driver.now_ms + ms
         while self.driver.now_ms < end_ms:
             self.driver.advance(min(BEAT_MS, end_ms - self.driver.now_ms))
@@ -271,12 +271,12 @@ class World:
     # Brokers and coordinators.
 
     def restart(self, broker: str) -> None:
-        """The broker closes its connections, ends and comes back."""
+        """The broker closes its connections, ends and restarts."""
         self.close(*[connection for connection in self.open if connection.broker == broker])
         self.kill(broker)
 
     def kill(self, broker: str) -> None:
-        """The broker is gone at once, so that nothing is closed in order, and comes back."""
+        """The broker ends at once, so that nothing is closed in order, and restarts."""
         self.open = [connection for connection in self.open if connection.broker != broker]
         for rule in self.rules:
             rule.started(broker)
@@ -284,7 +284,7 @@ class World:
             rule.coordinated(self.driver.core, self.driver.epoch, self.driver.now_ms)
 
     def move_coordinator(self, broker: str) -> Coordinator:
-        """Another broker loads the groups from the log; returns the coordinator of before, which was told nothing."""
+        """Another broker loads the groups from the log; returns the previous coordinator, which is not notified."""
         before = self.driver.core
         self.driver.restart()
         self.coordinator_on = broker
@@ -294,7 +294,7 @@ class World:
         return before
 
     def late_expiry(self, before: Coordinator, broker: str, *, stopping: bool = False) -> int:
-        """The coordinator of before finds that its members' sessions are over; how many of them."""
+        """The previous coordinator ends its members' sessions; returns their number."""
         outcome = before.tick(self.driver.now_ms + 10 * SESSION_MS)
         self._say(outcome.updates, broker, stopping=stopping)
         return sum(isinstance(update, Withdrawal) for update in outcome.updates)
@@ -318,7 +318,7 @@ class World:
         offset: int | None = None,
         beside: tuple[int, ...] = (),
     ) -> Fetched:
-        """A Fetch that gets ten messages of that partition, from where the connection left off if not told; and nothing
+        """A Fetch that gets ten messages of that partition, by default from where the connection left off; and nothing
         of the partitions ``beside``, which it names too."""
         sender = connection.client_id if client_id == "-" else client_id
         place = (connection.id, topic, partition)
@@ -361,7 +361,7 @@ class World:
         return self.driver.answer(self._send(member, request))
 
     def _tell(self) -> None:
-        """What the coordinator said since the last time goes to everybody."""
+        """Deliver the coordinator's new updates to all rules."""
         updates = tuple(self.driver.updates[self._told :])
         self._told += len(updates)
         self._say(updates, self.coordinator_on, stopping=False)

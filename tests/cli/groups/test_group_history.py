@@ -1,4 +1,4 @@
-"""What muster groups history shows of a rebalance."""
+"""Output of muster groups history for a rebalance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is meant by evict, and how members are named."""
+"""The members that evict selects, and the names of members."""
 
 from __future__ import annotations
 

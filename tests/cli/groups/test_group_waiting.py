@@ -1,4 +1,4 @@
-"""What is shown of rebalances that wait."""
+"""Output about waiting rebalances."""
 
 from __future__ import annotations
 

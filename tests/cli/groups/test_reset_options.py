@@ -1,4 +1,4 @@
-"""What reset-offsets reads from its options and files."""
+"""The options and files of reset-offsets."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ EXPECTED = {("a", 0): 5, ("b", 11): 1 << 62}
     "text",
     [
         f"a,0,5\nb,11,{1 << 62}\n",
-        f'"a",0,5\r\n"b",11,{1 << 62}',  # as kafka-consumer-groups quotes
+        f'"a",0,5\r\n"b",11,{1 << 62}',  # quoted as by kafka-consumer-groups
         f"\n topic, partition, offset\n a , 0 , 5 \n\n b,11,{1 << 62}\n\n",
         f"g,a,0,5\nother,a,0,7\ng,b,11,{1 << 62}",
         f'[{{"topic":"a","partition":0,"offset":5}}, {{"topic":"b","partition":11,"offset":"{1 << 62}","note":3}}]',

@@ -1,4 +1,4 @@
-"""Old and new offsets, and how many messages lie between, as kafka-consumer-groups would have them."""
+"""Old and new offsets, and the number of messages between them, as in kafka-consumer-groups."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BEFORE, BEYOND = "is before the earliest offset", "is beyond the latest offset"
         (to_time({T0: 33}), 60, 33, 27, 0, None),
         (to_time({T0: None}), 60, 100, 0, 40, "no record that late: to the end"),
         (to_listed({T0: 77}), 60, 77, 0, 17, None),
-        (to_earliest, 3, 10, 0, 0, None),  # committed, but gone since: nothing lies between
+        (to_earliest, 3, 10, 0, 0, None),  # committed, but removed since: no messages in between
         (to_latest, 120, 100, 0, 0, None),
         (to_offset(50), 120, 50, 50, 0, None),
     ],

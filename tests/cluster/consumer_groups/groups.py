@@ -1,4 +1,4 @@
-"""Steps and observations that tests of consumer groups share. Topics have PARTITIONS partitions."""
+"""Shared steps and observations of tests of consumer groups. Topics have PARTITIONS partitions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Commit(NamedTuple):
 
 
 def create(muster: Muster, topic: str) -> None:
-    """As an administrator does: again, while the controller that an earlier test has killed is not back."""
+    """Like an administrator: retries while a controller that an earlier test has killed is unavailable."""
     admin = AdminClient({"bootstrap.servers": muster.bootstrap})
     deadline_s = time.monotonic() + WAIT_S
     while True:
@@ -50,7 +50,7 @@ def create(muster: Muster, topic: str) -> None:
 
 @contextlib.contextmanager
 def working(*members: Member, beside: Sequence[Member] = ()) -> Iterator[None]:
-    """The members are in their groups (``beside`` were already), all with partitions; at the end they leave."""
+    """The members join their groups (``beside`` already have), all with partitions; at the end they leave."""
     for member in members:
         member.start()
     try:
@@ -61,7 +61,7 @@ def working(*members: Member, beside: Sequence[Member] = ()) -> Iterator[None]:
 
 
 def until_settled(members: Sequence[Member], beside: Sequence[Member] = ()) -> None:
-    """Until each of the members has partitions, and they and ``beside`` together have all of their groups'."""
+    """Until each of the members has partitions, and they and ``beside`` together own all partitions of their groups."""
 
     def settled() -> bool:
         assigned: dict[str, int] = {}
@@ -74,7 +74,7 @@ def until_settled(members: Sequence[Member], beside: Sequence[Member] = ()) -> N
 
 
 def leave(members: Sequence[Member]) -> None:
-    """Close them side by side."""
+    """Close them concurrently."""
     for member in members:
         member.begin_to_leave()
     for member in members:
@@ -82,7 +82,7 @@ def leave(members: Sequence[Member]) -> None:
 
 
 def until_read(members: Sequence[Member], count: int) -> None:
-    """Until the members have read that many different records between them, and committed all of it."""
+    """Until the members have together read that many different records, and committed all of them."""
 
     def done() -> bool:
         records = {(partition, offset) for member in members for partition, offset, _ in list(member.read)}
@@ -110,20 +110,20 @@ def describe(muster: Muster, group: str, **options: Any) -> ConsumerGroupDescrip
 
 
 def assignments(muster: Muster, group: str) -> list[list[int]]:
-    """What the coordinator has for its members, sorted."""
+    """The coordinator's member ids, sorted."""
     members = describe(muster, group).members
     return sorted(sorted(each.partition for each in member.assignment.topic_partitions) for member in members)
 
 
 def rebalances_since(muster: Muster, group: str, generation: int) -> list[dict[str, Any]]:
-    """Entries of the group's journal that led to a newer generation, the newest first."""
+    """Entries of the group's journal that led to a newer generation, newest first."""
     history = muster.ready["metrics"][0].removesuffix("metrics") + f"v1/groups/history?group={group}&limit=10"
     with urllib.request.urlopen(history, timeout=WAIT_S) as answer:
         return [entry for entry in json.load(answer)["entries"] if (entry["generation"] or 0) > generation]
 
 
 def generation(muster: Muster, group: str) -> int:
-    """The group's generation, which only a member's Heartbeat can tell. The group has members."""
+    """The group's generation, which only a member's Heartbeat reveals. The group has members."""
     found = Observer(muster.bootstrap, "").membership(group).generation
     assert found is not None, f"{group} accepts no generation"
     return found

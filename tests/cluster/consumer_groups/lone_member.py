@@ -1,6 +1,6 @@
-"""A group member in a process of its own, which a test can kill: CLASS BOOTSTRAP TOPIC GROUP CONFIG as arguments.
+"""A group member in its own process, which a test can kill: CLASS BOOTSTRAP TOPIC GROUP CONFIG as arguments.
 
-Config is a JSON object. Once the member has partitions, they are a JSON list in a line on stdout.
+Config is a JSON object. Once the member has partitions, it writes them to stdout as a line with a JSON list.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Group members with unmodified client libraries, each on a thread of its own, that note what happens to them."""
+"""Group members with unmodified client libraries, each on its own thread, that record their events."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _JOIN_S = 30
 Offsets = dict[int, int]
 """Partition -> next offset."""
 Move = tuple[Literal["assigned", "revoked"], frozenset[int]]
-"""What a rebalance callback told, and of which partitions. Lost ones are revoked, too."""
+"""The kind of a rebalance callback, and its partitions. Lost ones are revoked, too."""
 
 
 class Gap:
-    """The longest time between two events since it was last started."""
+    """The longest time between two events since the last start."""
 
     def __init__(self) -> None:
         self.start()
@@ -43,7 +43,7 @@ class Member(threading.Thread):
         super().__init__(name=f"{group}-{type(self).__name__}", daemon=True)
         self.bootstrap, self.topic, self.group, self.config = bootstrap, topic, group, config
         self.read: list[tuple[int, int, bytes]] = []
-        """Partition, offset and value of every record, in the order in which they came."""
+        """Partition, offset and value of every record, in the order of arrival."""
         self.committed: Offsets = {}
         """The last commit that was acknowledged."""
         self.commits = 0
@@ -51,17 +51,17 @@ class Member(threading.Thread):
         """Every assignment, and every revocation of at least one partition, in the order of the callbacks."""
         self.assigned: set[int] = set()
         self.refused: list[BaseException] = []
-        """What commits failed with, after which the next round tries again."""
+        """Errors of commits, after which the next round tries again."""
         self.fatal: BaseException | None = None
         self.gap = Gap()
         """Between two acknowledged commits."""
         self._leaving = threading.Event()
         self._pending: Offsets = {}
-        """Read and not committed, of partitions that are still this member's."""
+        """Read and not committed, of partitions that the member still owns."""
 
     @property
     def rebalances(self) -> int:
-        """Assignments and revocations that the library told its application of."""
+        """Assignments and revocations that the library reported to its application."""
         return len(self.moves)
 
     def values(self) -> list[bytes]:
@@ -72,7 +72,7 @@ class Member(threading.Thread):
         self._leaving.set()
 
     def leave(self) -> None:
-        """Close the consumer, and raise what ended the thread before its time."""
+        """Close the consumer, and raise the error that ended the thread early, if any."""
         self.begin_to_leave()
         self.join(_JOIN_S)
         assert not self.is_alive(), f"{self.name} hangs"
@@ -80,7 +80,7 @@ class Member(threading.Thread):
             raise self.fatal
 
     def identity(self) -> tuple[Any, ...]:
-        """Member id and, where the library tells it, generation."""
+        """Member id and, if the library reports it, generation."""
         raise NotImplementedError
 
     def run(self) -> None:
@@ -93,7 +93,7 @@ class Member(threading.Thread):
         raise NotImplementedError
 
     def _read(self, records: list[tuple[int, int, bytes]]) -> Offsets:
-        """What is to be committed now: that of these records, and what could not be committed before."""
+        """What must be committed now: for these records, and what could not be committed before."""
         self.read.extend(records)
         self._pending = self._pending | {partition: offset + 1 for partition, offset, _ in records}
         return self._pending
@@ -110,7 +110,7 @@ class Member(threading.Thread):
         self.moves.append(("assigned", given))
 
     def _revoke(self, partitions: Iterable[int]) -> None:
-        """Their next owner goes on from what is committed: to commit them later would take that back."""
+        """The next owner continues from what is committed: a later commit of these would revert that."""
         taken = frozenset(partitions)
         self.assigned = self.assigned - taken
         self._pending = {partition: at for partition, at in self._pending.items() if partition not in taken}
@@ -119,14 +119,14 @@ class Member(threading.Thread):
 
 
 class ConfluentMember(Member):
-    """librdkafka. It tells its member id only to its own thread, and its generation to nobody."""
+    """librdkafka. It reports its member id only on its own thread, and its generation not at all."""
 
     _member_id: str | None = None
 
     def __init__(self, bootstrap: str, topic: str, group: str, **config: Any) -> None:
         super().__init__(bootstrap, topic, group, **config)
         self.errors: list[confluent_kafka.KafkaError] = []
-        """What came in place of records."""
+        """Errors in place of records."""
 
     def identity(self) -> tuple[Any, ...]:
         return (self._member_id,)
@@ -238,7 +238,7 @@ class AiokafkaMember(Member, aiokafka.ConsumerRebalanceListener):
 
 
 class Producer:
-    """An idempotent confluent-kafka producer that notes what was acknowledged, and where."""
+    """An idempotent confluent-kafka producer that records what was acknowledged, and where."""
 
     def __init__(self, bootstrap: str, topic: str, **config: Any) -> None:
         self.topic = topic
@@ -261,7 +261,7 @@ class Producer:
             self._producer.poll(pause_s)
 
     def send_until(self, stop: threading.Event) -> None:
-        """Send on and on, a record per millisecond or less."""
+        """Send continuously, a record per millisecond or less."""
         while not stop.is_set():
             self.send(1, pause_s=0.001)
 
@@ -272,7 +272,7 @@ class Producer:
         assert len(self.acknowledged) == self.sent
 
     def drain(self) -> None:
-        """Take the last answers; what has none within message.timeout.ms fails."""
+        """Take the last acknowledgements; a record without one within message.timeout.ms fails."""
         self._producer.flush(30)
 
     def _delivered(self, error: Any, message: Any) -> None:
@@ -284,7 +284,7 @@ class Producer:
 
 
 def committed_offsets(bootstrap: str, group: str, topic: str, partitions: int) -> Offsets:
-    """What the group committed, asked with OffsetFetch; partitions without a commit are left out."""
+    """The group's committed offsets, by OffsetFetch; partitions without a commit are omitted."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     asked = [TopicPartition(topic, partition) for partition in range(partitions)]
     found = consumer.committed(asked, 30)

@@ -1,4 +1,4 @@
-"""Groups and their offsets by unmodified admin clients, and the metadata of commits across client libraries."""
+"""Groups and their offsets with unmodified admin clients, and the metadata of commits across client libraries."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ def alter(admin: AdminClient, group: str, partitions: list[TopicPartition]) -> l
 
 
 def listed_offsets(admin: AdminClient, group: str, partitions: list[TopicPartition] | None = None) -> dict[int, int]:
-    """By partition, of one topic; -1001 is librdkafka's word for none."""
+    """By partition, of one topic; -1001 is librdkafka's value for none."""
     found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, partitions)])
     return {each.partition: each.offset for each in found[group].result(WAIT_S).topic_partitions}
 
 
 def refusal(future: Any) -> int:
-    """The code of the KafkaException that the future has."""
+    """The code of the future's KafkaException."""
     with pytest.raises(KafkaException) as raised:
         future.result(WAIT_S)
     return int(raised.value.args[0].code())
@@ -222,13 +222,13 @@ def by_kafka_python(muster: Muster, topic: str, group: str) -> None:
 
 
 def by_aiokafka(muster: Muster, topic: str, group: str) -> None:
-    """The same with aiokafka, which then goes back to what it committed."""
+    """The same with aiokafka, which then seeks to its committed offset."""
 
     async def main() -> None:
         config = {"bootstrap_servers": muster.bootstrap, "group_id": group, "auto_offset_reset": "earliest"}
         async with aiokafka.AIOKafkaConsumer(topic, enable_auto_commit=False, **config) as consumer:
             partition = aiokafka.TopicPartition(topic, 0)
-            assert await consumer.position(partition) == 0  # a reset that is under way would undo seek_to_end
+            assert await consumer.position(partition) == 0  # a reset in flight would undo seek_to_end
             with pytest.raises(aiokafka.errors.OffsetMetadataTooLargeError):
                 await consumer.commit({partition: (4, TOO_LONG)})
             await consumer.commit({partition: (5, METADATA)})
@@ -242,10 +242,10 @@ def by_aiokafka(muster: Muster, topic: str, group: str) -> None:
 
 
 def read_by_confluent(muster: Muster, topic: str, group: str) -> TopicPartition:
-    """What the group committed for partition 0.
+    """The group's committed metadata for partition 0.
 
-    librdkafka copies the metadata without an end, and the binding decodes up to the next NUL, whatever lies between:
-    `metadata` is only safe to read where it was sent with a NUL, that is, by librdkafka.
+    librdkafka copies the metadata without a terminator, and the binding decodes up to the next NUL, whatever lies
+    between: `metadata` is only safe to read if it was sent with a NUL, that is, by librdkafka.
     """
     consumer = confluent_kafka.Consumer({"bootstrap.servers": muster.bootstrap, "group.id": group})
     [found] = consumer.committed([TopicPartition(topic, 0)], WAIT_S)
@@ -262,7 +262,7 @@ def read_by_kafka_python(muster: Muster, topic: str, group: str) -> tuple[int, s
 
 
 async def read_by_aiokafka(muster: Muster, topic: str, group: str) -> tuple[int, str]:
-    """The same with aiokafka's admin client, since its consumer does not tell the metadata."""
+    """The same with aiokafka's admin client, since its consumer does not return the metadata."""
     client = aiokafka.admin.AIOKafkaAdminClient(bootstrap_servers=muster.bootstrap)
     await client.start()
     found = (await client.list_consumer_group_offsets(group))[aiokafka.TopicPartition(topic, 0)]
@@ -278,7 +278,7 @@ def test_commits_carry_metadata_from_library_to_library(muster: Muster, fresh: F
     for commit, group in groups.items():
         commit(muster, topic, group)
     for commit, group in groups.items():
-        stored = METADATA + "\0" if commit is by_confluent else METADATA  # it sends the end of its C string, too
+        stored = METADATA + "\0" if commit is by_confluent else METADATA  # it sends the terminator of its C string, too
         found = read_by_confluent(muster, topic, group)
         assert found.offset == 5
         assert commit is not by_confluent or found.metadata == METADATA

@@ -1,6 +1,6 @@
 """Consumer groups of unmodified client libraries: rebalances, static membership, members of several libraries.
 
-What is true for several libraries is tested with all of them side by side, each in a group of its own.
+What holds for several libraries is tested with all of them side by side, each in a group of its own.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Kind(NamedTuple):
     group: str
 
     def config(self, **config: Any) -> dict[str, Any]:
-        """As the library spells it; given as kafka-python and aiokafka do."""
+        """In the library's spelling; given in that of kafka-python and aiokafka."""
         config = {"heartbeat_interval_ms": 500, **config}
         if self.assignor is not None:
             config["partition_assignment_strategy"] = ASSIGNORS[self.client, self.assignor]
@@ -97,7 +97,7 @@ def topic(muster: Muster, fresh: Fresh) -> str:
 
 
 def moved(member: Member, before: int) -> list[Move]:
-    """Assignments and revocations of at least one partition, but for so many at the start."""
+    """Assignments and revocations of at least one partition, except the first ``before`` moves."""
     return [(what, partitions) for what, partitions in member.moves[before:] if partitions]
 
 
@@ -205,12 +205,12 @@ def test_a_static_member_comes_back_without_a_rebalance(muster: Muster, fresh: F
 
 
 def fatal(member: ConfluentMember) -> list[KafkaError]:
-    """What ended it; it may have been told before that the topic, which is new, is not there yet."""
+    """The error that ended it; it may have reported before that the new topic does not exist yet."""
     return [error for error in member.errors if error.code() == KafkaError._FATAL]
 
 
 def test_a_static_member_is_fenced_by_its_successor(muster: Muster, fresh: Fresh, topic: str) -> None:
-    """aiokafka has no part in this: its heartbeats and commits do not carry the instance id."""
+    """aiokafka is excluded: its heartbeats and commits do not carry the instance id."""
     groups = kinds(fresh, "range", ConfluentMember, KafkaPythonMember)
     firsts, seconds = (
         [kind.member(muster, topic, group_instance_id="the-only-one") for kind in groups] for _ in range(2)
@@ -330,13 +330,13 @@ def test_a_killed_member_is_replaced_when_its_session_ends(muster: Muster, fresh
             *others, expiry = rebalances_since(muster, kind.group, number)
             assert (expiry["cause"], expiry["culprit"]["client_id"]) == ("session expired", "short-lived")
             assert generation(muster, kind.group) == number + 1 + len(others)
-            # A client may join again by itself, when it hears of topics that other tests create.
+            # A client may rejoin by itself when it learns of topics that other tests create.
             assert {entry["cause"] for entry in others} <= {"leader rejoined"}
 
 
 @contextlib.contextmanager
 def alone(muster: Muster, topic: str, groups: list[Kind], **config: Any) -> Iterator[list[subprocess.Popen[str]]]:
-    """A member of each group in a process of its own, which says on stdout what it was assigned."""
+    """A member of each group in its own process, which writes its assignment to stdout."""
     with contextlib.ExitStack() as stack:
         processes = []
         for kind in groups:

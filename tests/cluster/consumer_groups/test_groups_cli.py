@@ -1,4 +1,4 @@
-"""``muster groups`` against a running Muster with real clients: what is shown, changed, refused and taken back."""
+"""``muster groups`` against a running Muster with real clients: output, changes, refusals and reversals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Offsets = dict[int, tuple[int, str]]
 """Partition -> committed offset and metadata."""
 
 FIRST_MS = 1_700_000_000_000
-"""Timestamp of the first record, 2023-11-14T22:13:20Z; each further one is an hour later."""
+"""Timestamp of the first record, 2023-11-14T22:13:20Z; each further record is an hour later."""
 HOUR_MS = 3_600_000
 RECORDS = 10
 WAIT_S = 60
@@ -41,7 +41,7 @@ class Done(NamedTuple):
 
 
 def run(muster: Muster, *arguments: str | Path, bootstrap: bool = False) -> Done:
-    """The command, in this process: starting one takes longer than what it does."""
+    """The command, in this process: a new process would take longer than the command itself."""
     where = ["--bootstrap-server", muster.bootstrap] if bootstrap else ["--storage", str(muster.storage)]
     with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
         code = main._run(["groups", *map(str, arguments), *where])
@@ -66,7 +66,7 @@ def refusal(muster: Muster, *arguments: str | Path, code: int = 1) -> str:
 def topic_of(muster: Muster, name: str, partitions: int = 2, records: int = RECORDS) -> str:
     """A topic whose partitions have that many records each, one hour apart."""
     admin = AdminClient({"bootstrap.servers": muster.bootstrap})
-    kept = {"retention.ms": "-1"}  # the records are years old, and retention comes round every five minutes
+    kept = {"retention.ms": "-1"}  # the records are years old, and retention runs every five minutes
     admin.create_topics([NewTopic(name, num_partitions=partitions, config=kept)])[name].result(WAIT_S)
     append(muster, name, partitions, records)
     return name
@@ -210,7 +210,7 @@ def test_a_reset_and_the_way_back(muster: Muster, fresh: Fresh) -> None:
     assert committed(muster, group) == {0: (4, "mine"), 1: (9, "")}
     assert "to undo" in refusal(muster, "reset-offsets", group, "--undo", "--execute")
 
-    for offset in ("1", "2"):  # of two resets the last counts, also for what only the first touched
+    for offset in ("1", "2"):  # the last of two resets counts, also for what only the first one changed
         which = topic if offset == "1" else f"{topic}:0"
         told(muster, "reset-offsets", group, "--to-offset", offset, "--topic", which, "--execute")
     told(muster, "reset-offsets", group, "--undo", "--execute")
@@ -276,7 +276,7 @@ def test_whom_a_rebalance_waits_for(muster: Muster, fresh: Fresh) -> None:
         member = Member(late, group, instance="slow")
         member.join()
         member.sync({})
-        Member(new, group, instance="other").request_join()  # parked until the first joins again
+        Member(new, group, instance="other").request_join()  # parked until the first one rejoins
         waits = eventually(
             lambda: [wait for wait in told(muster, "waiting")["groups"] if wait["group"] == group],
             lambda found: bool(found),

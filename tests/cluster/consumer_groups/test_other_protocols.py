@@ -1,4 +1,4 @@
-"""``muster groups`` with groups that are no consumers': Connect's workers, and a protocol type that nobody knows."""
+"""``muster groups`` with groups of other protocol types: Connect's workers, and an unknown type."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 JOINED_WITH = subscription(2, assignment(2, {"sink": [-1, 0], "gone": [0]}, more=revoked({})))
 TASKS = assignment(2, {"source": [2]}, more=revoked({"gone": [0]}))
-"""What changes: the worker keeps the rest of what it had."""
+"""The changed fields: the worker keeps the others."""
 RAW = b'{"version":1}'
 
 

@@ -20,7 +20,7 @@ from tests.simulation.view import View
 
 E = ErrorCode
 SLACK_MS = 200
-"""Timers have a resolution of 1 ms; one that did not fire is armed again after 100 ms."""
+"""Timers have a resolution of 1 ms; a join deadline that no member has met is armed again, at least 100 ms ahead."""
 
 
 def no_request_is_answered_twice(view: View, step: Step) -> None:
