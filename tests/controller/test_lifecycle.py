@@ -1,4 +1,4 @@
-"""What is told of actors: the supervisor's own record of them in, rows of the table ``lifecycle`` out."""
+"""Records of actors: the supervisor's own record of them in, rows of the table ``lifecycle`` out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.table_rows import table_rows
 
 
 class World:
-    """A log actor and an offsets actor as a supervisor has them, and what is told of them at 1, 2, 3, ... ms."""
+    """A log actor and an offsets actor as a supervisor has them, and their rows at 1, 2, 3, ... ms."""
 
     def __init__(self) -> None:
         self.rows: list[Any] = []
@@ -27,7 +27,7 @@ class World:
         self.offsets = Managed("offsets-7", lambda _: None, partition=7)
 
     def told(self) -> list[tuple[Any, ...]]:
-        """What is new: actor, event, pid, epoch and reason."""
+        """The new rows: actor, event, pid, epoch and reason."""
         new, self.rows[:] = list(self.rows), []
         return [tuple(row[name] for name in ("actor", "event", "pid", "epoch", "reason")) for row in new]
 
@@ -177,7 +177,7 @@ def test_who_asks_the_controller_tells_when_it_is_away_and_back(world: World) ->
 
 
 def test_rows_of_a_killed_controller_are_written_by_the_next(tmp_path: Path) -> None:
-    """Rows are in the table's files, whatever of the columns is null; nothing of the first writer was flushed."""
+    """Rows are in the table's files, whichever columns are null; nothing of the first writer was flushed."""
 
     def writer() -> EventWriter:
         return EventWriter(tmp_path, "lifecycle", "controller", flush_ms=3_600_000, now_ms=lambda: 1)
@@ -201,7 +201,7 @@ def test_rows_of_a_killed_controller_are_written_by_the_next(tmp_path: Path) -> 
 
 
 def _kill(writer: EventWriter) -> None:
-    """What the kernel does to a killed process: its lock is gone."""
+    """The kernel's part in a killed process: its lock is released."""
     folder = writer._store._folder
     assert folder is not None
     folder.release()

@@ -1,4 +1,4 @@
-"""What counts as hanging, and how the end of a process is noticed; with real processes, without Ray."""
+"""When a process counts as hanging, and how its end is noticed; with real processes, without Ray."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_end_of_a_process_is_noticed() -> None:
                 await ending
 
         asyncio.run(scenario())
-    asyncio.run(until_process_ends(process.pid))  # gone already
+    asyncio.run(until_process_ends(process.pid))  # already ended
 
 
 def test_only_actors_are_signalled() -> None:

@@ -1,4 +1,4 @@
-"""Topics as the controller makes them, in a real ZooKeeper: what they get where the client said nothing."""
+"""Topics that the controller creates in a real ZooKeeper: the defaults for what the client omitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics, while ZooKeeper is away and after: the controller's part without Ray, beside a real server."""
+"""Topics during and after an outage of ZooKeeper: the controller's part without Ray, with a real server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RETENTION = Alteration(ResourceType.TOPIC, "before", (Change("retention.ms", Ope
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
-    """One of the test's own, to be stopped."""
+    """A server of the test's own, which it may stop."""
     with EmbeddedZooKeeper.start(tmp_path) as running:
         yield running
 

@@ -1,4 +1,4 @@
-"""How the controller knows which gateways have followed, and for how long it waits for them."""
+"""How the controller knows which gateways have followed, and how long it waits for them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_a_gateway_that_died_is_not_waited_for(feed: ViewFeed) -> None:
     feed.publish(view(1, 1, 2))
     followed = await waits(feed)
     await polls(feed, "gateway-1", (1, 1))
-    await asyncio.sleep(0)  # so that it waits again, for the other alone
+    await asyncio.sleep(0)  # so that it waits again, for the other one alone
     assert not followed.done()
     feed.publish(view(2, 1))
     assert await followed

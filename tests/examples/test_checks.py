@@ -1,4 +1,4 @@
-"""The demo's judgement: it must say held for a good run, and failed for each thing that can go wrong."""
+"""The demo's checks: they must pass for a good run, and fail for each possible error."""
 
 from __future__ import annotations
 

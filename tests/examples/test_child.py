@@ -1,4 +1,4 @@
-"""Processes of the demo: their lines are read, and they end when told to, or else are ended."""
+"""Processes of the demo: their lines are read, and they end on request, or are ended."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ print(json.dumps({"type": "done", "ends_in": signal.getitimer(signal.ITIMER_REAL
 while True:
     signal.pause()
 """
-"""A consumer that hangs while it leaves."""
+"""A consumer that hangs during shutdown."""
 
 
 def start(program: str, folder: Path) -> Child:

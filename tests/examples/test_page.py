@@ -1,4 +1,4 @@
-"""The page is whole in itself, says what held, and is readable without seeing the plots."""
+"""The page is self-contained, shows which checks passed, and is readable without the plots."""
 
 from __future__ import annotations
 

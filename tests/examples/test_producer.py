@@ -1,4 +1,4 @@
-"""How fast the demo's producer goes: it has records left at each mark, however late what is waited for happens."""
+"""The rate of the demo's producer: it has records left at each mark, however late the awaited event happens."""
 
 from __future__ import annotations
 

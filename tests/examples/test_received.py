@@ -1,4 +1,4 @@
-"""What a consumer counts is exact: by place and by content."""
+"""A consumer's count is exact: by position and by content."""
 
 from __future__ import annotations
 

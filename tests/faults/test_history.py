@@ -1,4 +1,4 @@
-"""What the table ``faults`` is told, by the controller's own FaultControl and with signals to real processes."""
+"""The rows of table ``faults``, from the controller's own FaultControl and with signals to real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which requests are meant, and which of them a fault acts on."""
+"""Which requests a fault matches, and on which of them it acts."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_when(when: Any, acts_on: list[int], spent_after: int | None) -> None:
 
 
 def test_a_seed_draws_the_same_for_ever() -> None:
-    """These numbers must not change: plans of users replay by them."""
+    """These numbers must not change: users' plans replay by them."""
     fault = drop(when={"probability": 0.3, "seed": 17})
     assert [number for number in range(1, 31) if fires(fault, number)] == ACTS_ON
     assert drawn(17, 1) == 11515856248961897107

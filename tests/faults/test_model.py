@@ -1,4 +1,4 @@
-"""What a fault can be, and in which words it is told that it cannot."""
+"""Valid faults, and the messages for invalid ones."""
 
 from __future__ import annotations
 

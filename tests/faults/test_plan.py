@@ -1,4 +1,4 @@
-"""Plans: what a file says, what cannot be in it, and that it says the same again."""
+"""Plans: their files, their errors, and round trips."""
 
 from __future__ import annotations
 

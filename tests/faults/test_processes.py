@@ -21,7 +21,7 @@ STOPPED = psutil.STATUS_STOPPED
 
 @pytest.fixture
 def process() -> Iterator[psutil.Process]:
-    """One that counts, so that it uses the processor whenever it runs."""
+    """A process that counts, so that it uses the processor whenever it runs."""
     child = subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"])
     yield psutil.Process(child.pid)
     child.kill()
@@ -61,7 +61,7 @@ def test_a_pause_holds_against_somebody_who_continues_the_process(process: psuti
 
 
 def test_a_pause_begins_though_another_one_that_ends_lets_the_process_run_first(process: psutil.Process) -> None:
-    """By then it does not look stopped any more: who waits to see it stopped has to stop it again."""
+    """By then it no longer looks stopped: a process that waits to see it stopped must stop it again."""
     sees = f"from muster.actors.faults import holder; holder._tell({process.pid})"
     done = subprocess.run([sys.executable, "-c", sees], stdout=subprocess.PIPE, timeout=60, check=True)
     assert done.stdout.strip()

@@ -1,4 +1,4 @@
-"""What the controller keeps, and that the next one has it."""
+"""The faults that the controller keeps, and that its successor has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A coordinator, its log and its clock, all in one hand: virtual time, no sleeping, no mocks of the core's parts."""
+"""A coordinator, its log and its clock under one control: virtual time, no sleeping, no mocks of the core's parts."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def fetch(*partitions: tuple[str, int], everything: bool = False, stable: bool =
 
 
 class Driver:
-    """Feeds one coordinator. With ``auto`` every append is durable at once; else ``write_all`` and ``fail`` decide."""
+    """Drives one coordinator. With ``auto`` every append is durable at once; else ``write_all`` and ``fail`` decide."""
 
     def __init__(self, config: GroupConfig | None = None, *, auto: bool = True, start: bool = True) -> None:
         self.config = config or GroupConfig()
@@ -192,13 +192,13 @@ class Driver:
         return token
 
     def ask(self, request: Request, *, client: str | None = "c", host: str = HOST, **where: str) -> Any:
-        """The answer, which must be there at once."""
+        """The response, which must be there at once."""
         token = self.send(request, client=client, host=host, **where)
         assert token in self.answers, f"parked: {request}"
         return self.answers[token]
 
     def park(self, request: Request, *, client: str | None = "c", host: str = HOST, **where: str) -> Token:
-        """The token of a request that must not be answered at once."""
+        """The token of a request that must not get a response at once."""
         token = self.send(request, client=client, host=host, **where)
         assert token not in self.answers, f"answered: {self.answers[token]}"
         return token
@@ -211,7 +211,7 @@ class Driver:
         return self.answers[token]
 
     def answers_to(self, tokens: list[Token]) -> list[Any]:
-        """Let time pass, from timer to timer, until all of them are answered."""
+        """Let time pass, from timer to timer, until all of them have a response."""
         while self.waiting() & set(tokens):
             due = self.core.next_deadline_ms()
             assert due is not None, "nothing will ever answer them"
@@ -249,7 +249,7 @@ class Driver:
         self._take(self.core.topics_deleted(topics, self.now_ms))
 
     def restart(self) -> None:
-        """The actor is gone, with all that the log does not have; another one loads the log."""
+        """The actor ends, with everything that is not in the log; another one loads the log."""
         self.unwritten.clear()
         for token in self.waiting():
             del self.asked[token]
@@ -298,7 +298,7 @@ class Driver:
         return self.park(join(given.member_id, **asks), client=client)
 
     def sync_all(self, joins: list[JoinGroupResponse], give: Callable[[str], bytes] | None = None) -> list[bytes]:
-        """Everybody syncs, the leader last; the assignments."""
+        """All members sync, the leader last; returns the assignments."""
         give = give or (lambda member_id: assignment(("t", 0)))
         name = joins[0].protocol_name
         kind = joins[0].protocol_type

@@ -96,7 +96,7 @@ def _round_trip(api_key: int, version: int, body: dict[str, Any]) -> Any:
 
 
 def _errors(entity: Any) -> set[ErrorCode]:
-    """Every error code anywhere in a response."""
+    """Every error code in a response, at any depth."""
     if isinstance(entity, tuple):
         return {error for item in entity for error in _errors(item)}
     if not hasattr(entity, "__dataclass_fields__"):

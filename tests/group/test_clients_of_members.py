@@ -1,4 +1,5 @@
-"""From where a member speaks: principal, host and client id of its registration; and what OffsetFetch tells of it."""
+"""The origin of a member's requests: principal, host and client id of its registration; and OffsetFetch's part in
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Assignments of Kafka Connect's workers, as ConnectProtocol and IncrementalCooperativeConnectProtocol lay them out."""
+"""Assignments of Kafka Connect's workers, in the layout of ConnectProtocol and
+IncrementalCooperativeConnectProtocol."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ def assignment(version: int, tasks: dict[str, list[int]], *, more: bytes = b"") 
 
 
 def revoked(tasks: dict[str, list[int]]) -> bytes:
-    """What an assignment ends with from version 1 on: that, and a delay of 5 min."""
+    """The end of an assignment from version 1 on: that, and a delay of 5 min."""
     written = Writer().int32(len(tasks))
     for connector, numbers in tasks.items():
         written.string(connector).int32(len(numbers))

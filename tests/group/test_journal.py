@@ -1,4 +1,4 @@
-"""The rebalance journal, fed by the coordinator itself. Each number is worked out."""
+"""The rebalance journal, fed by the coordinator itself. Each number is computed by hand."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def driver() -> Journaled:
 
 
 def pair(driver: Journaled, *, rebalance_ms: int = 60_000, session_ms: int = 10_000) -> tuple[str, str]:
-    """A Stable eager group, whose time is 3000 ms now: the leader has t-0 and t-1, the other t-2. No entry is left."""
+    """A Stable eager group; the time is 3000 ms: the leader has t-0 and t-1, the other t-2. No entry is left."""
     asks: dict[str, Any] = {"rebalance_ms": rebalance_ms, "session_ms": session_ms}
     a, b = (answer.member_id for answer in driver.answers_to([driver.new_member(c, **asks) for c in ("ca", "cb")]))
     driver.park(sync(b, 1))
@@ -257,7 +257,8 @@ def test_a_session_expired(driver: Journaled) -> None:
 
 
 def test_who_does_not_rejoin_is_awaited_and_expelled(driver: Journaled) -> None:
-    """The leader asks for a rebalance at 4000; b keeps its session but joins no more; 20 s is the rebalance timeout."""
+    """The leader requests a rebalance at 4000; b keeps its session but does not rejoin; 20 s is the rebalance
+    timeout."""
     a, b = pair(driver, rebalance_ms=20_000)
     driver.at(4000)
     driver.park(replace(join(a, rebalance_ms=20_000), reason="topics changed"))

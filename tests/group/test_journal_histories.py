@@ -1,4 +1,4 @@
-"""The journal beside a coordinator in any history, from a seed: it agrees with the groups, and counts no time twice."""
+"""The journal of a coordinator in any history from a seed: it agrees with the groups, and counts no time twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEPS = 600
 
 
 class JournaledWorld(World):
-    """A world whose coordinators are each observed by a journal, which is checked after every step."""
+    """A world in which a journal observes each coordinator and is checked after every step."""
 
     def __init__(self, seed: int) -> None:
         self.epoch = 0

@@ -1,4 +1,4 @@
-"""The core is pure: time, chance and I/O are its callers' business."""
+"""The core is pure: time, chance and I/O are its callers' task."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FILES = sorted(Path(muster.actors.group.__path__[0]).rglob("*.py"))
 
 
 def _imports(source: str) -> Iterator[tuple[str, str]]:
-    """(top-level module, name) of every import, wherever it stands; ("", name) for a built-in that reaches outside."""
+    """(top-level module, name) of every import, at any depth; ("", name) for a built-in that reaches outside."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from ((alias.name.split(".")[0], "") for alias in node.names)
@@ -49,7 +49,7 @@ def _impure(source: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_no_impure_import(path: Path) -> None:
-    """The class UUID is a value; what makes new ones is not imported. Interned strings are the same strings."""
+    """The class UUID is a value; its generators are not imported. Interned strings are the same strings."""
     assert _impure(path.read_text()) == []
 
 

@@ -1,4 +1,4 @@
-"""Offsets: who may commit, what is stored, fetched, deleted, expired. Numbers: the behaviour table's cases."""
+"""Offsets: commits, storage, fetches, deletion and expiry. Numbers: the behaviour table's cases."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_a_deletion_that_fails_keeps_the_group(make: Make) -> None:
 
 
 def _short_retention(make: Make) -> Driver:
-    """Offsets last a minute, and the walk comes every second."""
+    """Offsets last a minute, and the walk runs every second."""
     return make(offsets_retention_minutes=1, offsets_retention_check_interval_ms=1000)
 
 

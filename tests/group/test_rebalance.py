@@ -1,4 +1,4 @@
-"""Rebalances: who is told what in which state, deadlines, sessions, leaving. Numbers: the behaviour table's cases."""
+"""Rebalances: responses by state, deadlines, sessions, leaving. Numbers: the behaviour table's cases."""
 
 from __future__ import annotations
 

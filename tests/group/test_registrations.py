@@ -1,4 +1,4 @@
-"""Registration updates: who consumes for which group."""
+"""Registration updates: which clients consume for which group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Make = Callable[..., Driver]
 
 
 def _registered(driver: Driver) -> dict[str, frozenset[tuple[str, int]] | None]:
-    """What a listener that believes every update holds in the end."""
+    """The final state of a listener that applies every update."""
     held: dict[str, frozenset[tuple[str, int]] | None] = {}
     for update in driver.updates:
         if isinstance(update, Registration):
@@ -68,7 +68,7 @@ def test_an_assignment_of_another_type_is_not_read(driver: Driver) -> None:
 
 
 def test_only_its_own_word_says_that_a_member_left(driver: Driver) -> None:
-    """Who is expelled, by its session's end or an admin, goes on fetching until it knows."""
+    """An expelled client (by the end of its session or by an admin) continues to fetch until it knows."""
     own, expelled, expired = driver.stable(3)
     driver.ask(leave(own))
     driver.ask(leave(expelled), host="10.9.9.9", client="adminclient-1")

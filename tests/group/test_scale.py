@@ -1,4 +1,4 @@
-"""What the core does grows with the members that take part, never with their square: counted, not timed."""
+"""The core's work grows with the number of members involved, never with its square: counted, not timed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ T = TypeVar("T")
 
 FEW, MANY = 50, 400
 SLACK = 1.05
-"""By how much what is done for a member may grow, from FEW to MANY (heaps and sorting grow with the logarithm)."""
+"""Maximum growth of the work per member from FEW to MANY (heaps and sorting grow with the logarithm)."""
 
 
 class Operations:
-    """Counts the bytecode operations of the core and of what it calls in Python, while :func:`traced` is on."""
+    """Counts the bytecode operations of the core and of the Python code that it calls, while :func:`traced` is
+    active."""
 
     _counting: Operations | None = None
 
@@ -48,7 +49,7 @@ class Operations:
 @contextmanager
 def traced() -> Iterator[None]:
     before = sys.gettrace()
-    sys._getframe().f_trace_opcodes = True  # Python 3.12.1 looks at this when it is told to trace
+    sys._getframe().f_trace_opcodes = True  # Python 3.12.1 reads this when tracing starts
     sys.settrace(Operations.trace)
     try:
         yield
@@ -64,7 +65,7 @@ def _both(measure: Callable[[int], T], few: int, many: int) -> tuple[T, T]:
 
 
 def _join_all(driver: Driver, members: list[str], operations: Operations) -> dict[str, Token]:
-    """Everybody joins, in the order of the members."""
+    """All members join, in their order."""
     with operations.counted():
         return {member: driver.send(join(member)) for member in members}
 
@@ -74,7 +75,7 @@ def _new_members(driver: Driver, count: int) -> list[str]:
 
 
 def _rebalance(driver: Driver, members: list[str], operations: Operations) -> int:
-    """Let all of them join and sync; the generation."""
+    """Let all of them join and sync; returns the generation."""
     joins = _join_all(driver, members, operations)
     answers = dict(zip(joins, driver.answers_to([*joins.values()]), strict=True))
     leader = next(iter(answers.values())).leader
@@ -92,7 +93,7 @@ def _rebalance(driver: Driver, members: list[str], operations: Operations) -> in
 
 
 def _costs(members: int) -> dict[str, float]:
-    """Operations per member: of the first generation, and of a rebalance because one more member joins."""
+    """Operations per member: of the first generation, and of a rebalance after one more member joins."""
     driver = Driver(GroupConfig(group_initial_rebalance_delay_ms=3000))
     first, second, beats = Operations(), Operations(), Operations()
     ids = _new_members(driver, members)

@@ -69,7 +69,7 @@ def test_heartbeats_do_not_grow_the_heap() -> None:
 
 
 class Counted:
-    """Counts what is pushed into and popped from heaps of timers."""
+    """Counts pushes to and pops from heaps of timers."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pushes = self.pops = 0
@@ -86,7 +86,7 @@ class Counted:
 
 
 def test_members_that_come_and_go_leave_nothing_behind() -> None:
-    """Ids that are handed out, new members' 5 minutes and sessions are armed and cancelled with every member."""
+    """Timers of new ids, new members' 5 minutes and sessions are armed and cancelled with every member."""
     driver = Driver(GroupConfig(group_initial_rebalance_delay_ms=0))
     timers = driver.core._shard.timers
     for _ in range(500):
@@ -108,7 +108,7 @@ def test_a_heap_made_anew_keeps_every_timer() -> None:
 
 
 def test_a_heartbeat_touches_no_heap_however_many_members_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A deadline that moves later costs a dict entry; its place in the heap is renewed once per session."""
+    """A later deadline costs a dict entry; its place in the heap is renewed once per session."""
     driver = Driver(GroupConfig())
     members = driver.stable(1000, session_ms=10_000)
     timers = driver.core._shard.timers

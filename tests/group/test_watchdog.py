@@ -1,4 +1,4 @@
-"""The watchdog: once per phase, by the core's clock, with names. And who waits now."""
+"""The watchdog: once per phase, by the core's clock, with names. And the members that wait now."""
 
 from __future__ import annotations
 

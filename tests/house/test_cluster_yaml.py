@@ -1,4 +1,4 @@
-"""cluster.yaml: Ray finds it valid, and ``ray up`` sends the hosts what it should."""
+"""cluster.yaml: Ray considers it valid, and ``ray up`` sends the right commands to the hosts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_ray_finds_a_misspelt_key(config: dict[str, Any]) -> None:
 
 
 def test_head_and_workers_agree_on_how_ray_runs(config: dict[str, Any]) -> None:
-    """Tokens on every node, or workers fail to join and nobody says so; failure detection the same everywhere."""
+    """Tokens on every node, or workers silently fail to join; failure detection is the same everywhere."""
     head, worker = (
         dict(re.findall(r"\b(RAY_\w+)=(\d+|token)", _with("ray start", config[f"{kind}_start_ray_commands"])))
         for kind in ("head", "worker")
@@ -68,7 +68,7 @@ def test_the_muster_that_is_stopped_is_the_one_that_is_started(config: dict[str,
 
 
 def test_hosts_install_what_runs_and_no_tools(config: dict[str, Any]) -> None:
-    """In the versions that the tests have. setuptools is what builds Muster there."""
+    """In the versions of the tests. setuptools builds Muster there."""
     everything, hosts = _pins("requirements.lock"), _pins("requirements-hosts.lock")
     assert hosts.items() <= everything.items(), "run: make lock"
     assert not hosts.keys() & {"pytest", "hypothesis", "ruff", "mypy", "pip-tools", "aiokafka", "kafka-python"}
@@ -89,7 +89,7 @@ def _with(text: str, commands: list[str]) -> str:
 
 @dataclass
 class Sent:
-    """What ``ray up`` called: argument lists of ssh and of rsync, in order."""
+    """The calls of ``ray up``: argument lists of ssh and of rsync, in order."""
 
     ssh: list[str]
     rsync: list[list[str]]
@@ -97,7 +97,7 @@ class Sent:
 
 @pytest.fixture
 def sent(tmp_path: Path) -> Sent:
-    """Run ``ray up`` in a directory and a home of its own, with recorders in place of ssh and rsync first in PATH."""
+    """Run ``ray up`` in its own directory and home, with recorders in place of ssh and rsync first in PATH."""
     log, tools, home = tmp_path / "log", tmp_path / "bin", tmp_path / "home"
     for folder in (tools, home / ".ssh", tmp_path / "dist/muster", tmp_path / "tmp"):
         folder.mkdir(parents=True)

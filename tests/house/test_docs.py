@@ -1,4 +1,4 @@
-"""What README and docs/ name is there: commands and their options, properties, metrics, files, links."""
+"""Everything that README and docs/ name exists: commands and their options, properties, metrics, files, links."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def command_lines(page: Path) -> Iterator[str]:
 
 
 def unknown_in(line: str) -> str | None:
-    """What of the command line ``muster`` does not have: a command, or an option of one."""
+    """The parts of the command line that ``muster`` does not have: a command, or an option of one."""
     words = shlex.split(line.replace("...", ""))[1:]
     command: click.Command = cli
     context = click.Context(cli)
@@ -73,7 +73,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """As GitHub makes them of headings."""
+    """As GitHub derives them from headings."""
     headings = re.findall(r"^#+ (.+)$", _BLOCK.sub("", page.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -94,7 +94,7 @@ def test_make_has_the_targets(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_modules_exist(page: Path) -> None:
-    """Those that are run with ``python -m``, or named as one of ours."""
+    """Modules that are run with ``python -m``, or named as Muster's."""
     text = page.read_text()
     said = set(re.findall(r"python\s-m\s([\w.]+)", text))
     said |= {
@@ -106,7 +106,7 @@ def test_modules_exist(page: Path) -> None:
 
 
 def exists(name: str) -> bool:
-    """A module or package of the repository, a name in one, or a module of somebody else's that is installed."""
+    """A module or package of the repository, a name in one, or an installed third-party module."""
     path = ROOT / name.replace(".", "/")
     if path.is_dir() or path.with_suffix(".py").exists():
         return True
@@ -120,6 +120,6 @@ def exists(name: str) -> bool:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_properties_exist(page: Path) -> None:
-    """Those that are set on the command line, or that begin as one of ours does."""
+    """Properties that are set on the command line, or that begin like one of Muster's."""
     said = set(re.findall(r"--set ([a-z][\w.]*)=", page.read_text()))
     assert said <= PROPERTIES

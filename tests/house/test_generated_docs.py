@@ -1,4 +1,4 @@
-"""The tables in docs/ are those of the code."""
+"""The tables in docs/ match the code."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Habits that a machine can hold: no sleeping in tests, short commit subjects."""
+"""Habits that a machine can check: no sleeping in tests, short commit subjects."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tests.house.test_layers import ROOT
 
 MAX_SUBJECT = 72
 _SINCE = "2026-11-22T00:20Z"
-"""Subjects before this were not held to it."""
+"""Earlier subjects were not checked."""
 _SLEEPS = {
     "tests/controller/test_liveness.py": "nothing of the process runs, as after SIGSTOP",
     "tests/nodes/test_two_copies.py": "a client that is refused waits before it tries again",
     "tests/reconciler/test_mapping_repair.py": "a round begins a second after the one before",
     "tests/scenarios/socket_world.py": "a scenario says how much time passes",
 }
-"""Why a test may let time pass."""
+"""Reasons why a test may let time pass."""
 _NO_TESTS = ("tests/chaos/", "tests/simulation/")
 """Programs: one is a load in real time, in the other the clock is simulated."""
 
 
 def test_tests_wait_for_events() -> None:
-    """A pause between two looks at a condition is no sleep, nor is a turn of the event loop."""
+    """A pause between two checks of a condition is no sleep, nor is a turn of the event loop."""
     sleeping = {
         name: lines
         for file in sorted((ROOT / "tests").rglob("*.py"))
@@ -36,7 +36,7 @@ def test_tests_wait_for_events() -> None:
 
 
 def sleeps(file: Path) -> Iterator[int]:
-    """Lines with a sleep that is in no ``while`` and not of 0 seconds."""
+    """Lines with a sleep that is not in a ``while`` and not of 0 seconds."""
     tree = ast.parse(file.read_text(), str(file))
     in_loops = {node for loop in ast.walk(tree) if isinstance(loop, ast.While) for node in ast.walk(loop)}
     for node in ast.walk(tree):

@@ -43,7 +43,7 @@ VALUES = {("uuid", "UUID"), ("datetime", "timedelta")}
 
 
 def package_of(module: str) -> str:
-    """``actors`` for ``muster.actors.log``; for a module that is not Muster's, its top-level package."""
+    """``actors`` for ``muster.actors.log``; for other modules than Muster's, the top-level package."""
     first, *others = module.split(".")
     return others[0] if first == "muster" and others else first
 
@@ -89,14 +89,14 @@ def test_muster_has_one_import_name() -> None:
 
 
 def modules_of(node: ast.AST) -> list[str]:
-    """The modules that an import statement names; of any other node none."""
+    """The modules that an import statement names; none for other nodes."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     return [node.module or ""] if isinstance(node, ast.ImportFrom) else []
 
 
 def test_pytest_muster_needs_nothing_of_ours() -> None:
-    """Nor of anybody else's: it is installed alone, with pytest. What only type checkers import does not count."""
+    """Nor of third parties: it is installed alone, with pytest. Imports for type checkers only do not count."""
     allowed = sys.stdlib_module_names | {"pytest", "pytest_muster", "typing_extensions"}
     files = sorted((ROOT / "pytest-muster/src").rglob("*.py"))
     assert files
@@ -111,7 +111,7 @@ def test_cores_are_pure(file: Path) -> None:
 
 
 def modules() -> dict[str, Path]:
-    """Every module of the product, by its whole name."""
+    """Every module of the product, by its full name."""
     files = (file for package in ("actors", "gateway", "placement", "spark") for file in (ROOT / package).rglob("*.py"))
     names = {file: ".".join(("muster", *file.relative_to(ROOT).with_suffix("").parts)) for file in files}
     return {name.removesuffix(".__init__"): file for file, name in names.items()}
@@ -137,7 +137,7 @@ _ABOVE_THEIR_FLOOR = {
 
 @pytest.mark.parametrize("package", ["actors", "gateway"])
 def test_folders_stand_on_floors(package: str) -> None:
-    """The order is that of docs/architecture.md. A new folder has to be given a place there."""
+    """The order is that of docs/architecture.md. A new folder must get a place there."""
     line = re.search(rf"^\* `{package}/`: ([\w, ]+)\.$", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE)
     assert line
     floors = {name: floor for floor, name in enumerate(line[1].split(", "))}
@@ -159,7 +159,7 @@ def test_folders_stand_on_floors(package: str) -> None:
 
 
 def test_there_is_no_circle_of_imports() -> None:
-    """Modules that import no other of those that are left are taken away, until there are none: a circle stays."""
+    """Repeatedly remove modules that import none of the remaining ones, until there are none: a circle remains."""
     left = imports_between(modules())
     assert len(left) > 300
     while free := {name for name, others in left.items() if not others & left.keys()}:

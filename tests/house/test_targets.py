@@ -1,4 +1,4 @@
-"""Every test is run by exactly one target of the Makefile, by its marks."""
+"""Exactly one target of the Makefile runs each test, by its marks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from _pytest.mark.expression import Expression
 from tests.house.test_layers import ROOT
 
 _OTHER_MARKS = {"cluster", "on_kafka"}
-"""They choose no target."""
+"""They select no target."""
 
 
 class _Marks:
@@ -24,7 +24,7 @@ class _Marks:
 
 
 def targets() -> dict[str, Expression]:
-    """What ``pytest -m`` gets, by target."""
+    """The arguments of ``pytest -m``, by target."""
     makefile = (ROOT / "Makefile").read_text()
     found = re.findall(r"^([\w-]+): setup\n\t\$\(PYTEST\).* -m (?:\"([^\"]+)\"|(\w+))", makefile, re.MULTILINE)
     return {name: Expression.compile(quoted or word) for name, quoted, word in found}
@@ -44,7 +44,7 @@ def test_ci_runs_every_target() -> None:
 
 
 def test_functions_that_test_are_in_files_that_are_collected() -> None:
-    """pytest collects ``test_*.py`` below ``tests``. Examples and pytest-muster are run by tests of ours."""
+    """pytest collects ``test_*.py`` below ``tests``. Tests there run the examples and pytest-muster."""
     run_by_others = (ROOT / "examples", ROOT / "pytest-muster")
     files = [
         path for path in ROOT.rglob("*.py") if not path.relative_to(ROOT).parts[0].startswith((".", "muster", "dist"))

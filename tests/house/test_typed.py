@@ -1,4 +1,4 @@
-"""mypy is strict for all code but a list of modules that only becomes shorter."""
+"""mypy is strict for all code except a list of modules that may only become shorter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pyproject.toml promises about Python and Spark is said alike everywhere, and run by ``make test-versions``."""
+"""The Python and Spark versions of pyproject.toml are the same everywhere, and run by ``make test-versions``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PYTHONS = [python for minor in range(30) if (python := f"3.{minor}") in _SUPPORT
 
 
 def of_tox(factor: str, *, among: bool) -> list[str]:
-    """Pythons of tox's environments that have the factor in their name, or not."""
+    """Pythons of tox's environments with, or without, the factor in their name."""
     names = [name for name in PYPROJECT["tool"]["tox"]["env_list"] if (factor in name.split("-")) is among]
     return [re.sub(r"py3(\d+)(-.*)?", r"3.\1", name) for name in names]
 
@@ -55,7 +55,7 @@ def test_one_spark_for_each_python(python: str) -> None:
 
 
 def test_raydp_takes_no_spark_4() -> None:
-    """Once it does, RayDP and Spark 4 can be had with every Python."""
+    """Once it does, RayDP and Spark 4 are available for every Python."""
     (spark,) = (needed for needed in map(Requirement, requires("raydp") or ()) if needed.name == "pyspark")
     assert "3.5.7" in spark.specifier
     assert "4.0.0" not in spark.specifier

@@ -1,4 +1,4 @@
-"""The APIs that need no data actor: what real bytes on a real connection get, in every version that is served."""
+"""The APIs without a data actor: responses to real bytes on a real connection, in every version that is served."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ VERSIONS = [(key, version) for key in BODIES for version in codec.versions_of(ke
 
 
 def ask(served: Serving, key: int, version: int | None = None, **changes: Any) -> Any:
-    """The newest version unless one is named; ``changes`` replace fields of the body that always works."""
+    """The newest version by default; ``changes`` replace fields of a valid body."""
     return served.ask(key, codec.versions_of(key)[-1] if version is None else version, BODIES[key] | changes)
 
 
@@ -283,7 +283,7 @@ def test_what_cannot_be_created_is_refused_by_name(served: Serving, topic: Any, 
 
 @pytest.mark.parametrize("factor", [1, 2, 3, 32_767])
 def test_any_replication_factor_is_taken_and_told(served: Serving, factor: int) -> None:
-    """There are two gateways, and one copy whatever was asked."""
+    """There are two gateways, and one replica whatever was requested."""
     topic = new_topic("flights", num_partitions=4, replication_factor=factor)
     (tried,) = created(served, topic, validate_only=True)
     (answer,) = created(served, topic)

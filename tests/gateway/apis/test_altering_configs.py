@@ -52,7 +52,7 @@ PROPERTIES = {"group.initial.rebalance.delay.ms": "0"}
 
 @pytest.fixture(autouse=True)
 def as_before(full: Serving) -> Iterator[None]:
-    """Nothing stays altered for the whole cluster."""
+    """Restores the cluster-wide configs."""
     yield
     full.controller.away = False
     for broker in ("", "1"):
@@ -109,7 +109,7 @@ def test_what_muster_does_not_have_is_refused(full: Serving, kind: int) -> None:
     "name", ["01", "+1", "\u0661", "-1", "9" * 5_000], ids=["zero", "sign", "Arabic", "minus", "long"]
 )
 def test_a_broker_has_one_name(full: Serving, name: str) -> None:
-    """Else what is set on a broker under two names would be found under one of them only."""
+    """Otherwise a broker config that is set under two names would be found under only one of them."""
     assert errors(incremental(full.client, (BROKER, name, [("max.connections", SET, "500")]))) == [
         ErrorCode.invalid_request
     ]
@@ -152,7 +152,7 @@ def test_what_is_only_validated_is_not_done(full: Serving, fresh: Fresh) -> None
 
 
 def test_it_times_out_while_the_controller_is_away(full: Serving, fresh: Fresh) -> None:
-    """An error that Kafka's admin client tries again after."""
+    """An error after which Kafka's admin client retries."""
     topic = full.create(fresh("topic"))
     full.controller.away = True
     for answers in (

@@ -1,4 +1,4 @@
-"""Topics over a gateway while their logs are cleaned and shortened again and again."""
+"""Topics through a gateway while their logs are repeatedly cleaned and shortened."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Row = tuple[int, bytes | None, bytes | None]
 
 
 def poll(consumer: Consumer) -> list[Row]:
-    """What is there: offset, key and value."""
+    """The records: offset, key and value."""
     found: list[Row] = []
     for message in consumer.consume(500, timeout=0.05):
         assert message.error() is None
@@ -80,7 +80,7 @@ def test_the_last_value_of_each_key_is_read_while_the_log_is_cleaned(full: Servi
 
 
 def test_records_that_are_too_old_go_by_themselves(full: Serving, fresh: Fresh) -> None:
-    """Those of the client are years old. Nobody asks for anything but where the log starts."""
+    """The client's records are years old. The only requests are for the start of the log."""
     kept, old = full.create(fresh("kept"), retention_ms="-1"), full.create(fresh("old"), retention_ms="60000")
     for topic in (kept, old):
         produce(full.client, (topic, 0, client_batch(5)))

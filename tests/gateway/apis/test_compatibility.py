@@ -1,4 +1,4 @@
-"""What is not registered has a reason in docs/compatibility.md."""
+"""APIs that are not registered have a reason in docs/compatibility.md."""
 
 from __future__ import annotations
 

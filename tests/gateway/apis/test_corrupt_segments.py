@@ -1,4 +1,4 @@
-"""A corrupt segment as clients and operators see it."""
+"""A corrupt segment, as seen by clients and operators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.zookeeper_fixture import eventually
 Fresh = Callable[[str], str]
 EARLIEST, LATEST = -2, -1
 PARTITIONS = 8
-"""So many that log-0, of which the gateway tells, has one."""
+"""Enough that log-0, on which the gateway reports, has one."""
 
 
 def damage(segment: Path) -> None:
@@ -83,6 +83,6 @@ def test_a_coordinator_does_not_load_half_of_its_groups(full: Serving, fresh: Fr
     assert found.error_code in errors, "not a group without offsets"
     segment.with_name(f"{segment.name}.corrupt").unlink()
     segment.write_bytes(whole)  # from a backup
-    eventually(  # who asks for it starts it
+    eventually(  # a request for it starts it
         lambda: [offset for _, offset, _, _ in member.committed([topic])] == [7], "the coordinator is back with all"
     )

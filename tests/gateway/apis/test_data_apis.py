@@ -22,14 +22,14 @@ PROPERTIES = {"message.max.bytes": "20000"}
 FIRST_PRODUCE_BY_ID, FIRST_FETCH_BY_ID = 13, 13
 LATEST, EARLIEST = -1, -2
 PARTITIONS = 40
-"""So many that both log actors have some: topic ids are drawn."""
+"""Enough that both log actors have some: topic ids are random."""
 UNKNOWN_ID = UUID("00000000-0000-4000-8000-00000000dead")
 
 Fresh = Callable[[str], str]
 
 
 def produce_body(*parts: tuple[Topic, int, bytes], acks: int = -1, **changes: Any) -> dict[str, Any]:
-    """A topic per part, as the request may have it."""
+    """A topic entry for each part, which the request allows."""
     return {
         "transactional_id": None,
         "acks": acks,
@@ -299,7 +299,7 @@ class TestFetch:
         for partition in (left, right, left, right):
             produce(full.client, (topic, partition, client_batch()))
         parts = [(topic, left, 0), (topic, right, 0)]
-        one_and_a_half = size + size // 2  # there is more than was read, and yet not another whole batch
+        one_and_a_half = size + size // 2  # more than was read, and yet not another whole batch
         results = fetch(full.client, *parts, partition_max_bytes=one_and_a_half, max_wait=600_000, min_bytes=9 * size)
         assert [len(item.records) for item in results] == [size, size]
 
@@ -387,13 +387,13 @@ class TestFetch:
 
 
 def waiting(full: Serving) -> list[int]:
-    """How many fetches wait in each log actor."""
+    """Number of waiting fetches in each log actor."""
     assert full.actors is not None
     return [len(server._running) for server in full.actors.log_servers.values()]
 
 
 def test_a_topic_that_this_gateway_has_not_heard_of_yet_is_waited_for(full: Serving) -> None:
-    """As when another gateway created it: the producer has the topic's id from there."""
+    """As if another gateway had created it: the producer got the topic's id there."""
     topic = full.controller.registry.create("late", 1, {})
     for number in range(3):
         full.client.request(PRODUCE, 13, produce_body((topic, 0, client_batch(1, value=b"%d" % number))))

@@ -88,7 +88,7 @@ def test_what_cannot_be_deleted_is_refused_alone(full: Serving, fresh: Fresh) ->
 
 @pytest.mark.parametrize("timeout_ms", [0, 1, -1, -(2**31), 2**31 - 1])
 def test_what_was_done_is_answered_whatever_the_timeout(full: Serving, fresh: Fresh, timeout_ms: int) -> None:
-    """As by Kafka 4.3.1 of one broker: the timeout is for replicas that do not follow."""
+    """Like Kafka 4.3.1 with one broker: the timeout is for replicas that do not follow."""
     topic = full.create(fresh("topic"))
     produce(full.client, (topic, 0, client_batch(5)))
     for offset, low, error in (

@@ -59,7 +59,7 @@ def test_who_gets_no_producer_id(served: Serving, changes: dict[str, Any], error
 
 
 def test_producers_ask_again_while_the_controller_is_away(served: Serving) -> None:
-    """Once the ids that the gateway has in hand are given out; a block of the controller's is 1,000."""
+    """When the gateway's own ids are used up; a block from the controller has 1,000."""
     init_producer_id(served)
     served.controller.away = True
     for _ in range(1_000):

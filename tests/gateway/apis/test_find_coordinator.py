@@ -1,4 +1,4 @@
-"""FindCoordinator: kinds of coordinators, errors and Kafka's words for them, in every version."""
+"""FindCoordinator: kinds of coordinators, errors and Kafka's messages for them, in every version."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_coordinator_of_a_group(full: Serving, fresh: Fresh, version: int) -
 def test_other_coordinators_are_refused(full: Serving, version: int, key_type: int) -> None:
     error, message, *where = find_one(full, version, "k", key_type)
     refused = INVALID
-    if key_type == TRANSACTION:  # librdkafka comes with v2 at most
+    if key_type == TRANSACTION:  # librdkafka sends v2 at most
         refused = ErrorCode.transactional_id_authorization_failed if version <= 2 else ErrorCode.unsupported_version
         assert message == NOT_SERVED
     assert (error, where) == (refused, [-1, "", -1])

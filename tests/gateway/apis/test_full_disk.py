@@ -1,4 +1,4 @@
-"""A disk that is full under one partition: it is refused, the others go on, and nothing acknowledged is lost."""
+"""A full disk under one partition: it is refused, the others continue, and nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RECORDS = 60
 
 
 class SmallDisk:
-    """A file system of 1 MiB, mounted at the directory; without the right to mount, a quota that is as strict."""
+    """A file system of 1 MiB, mounted at the directory; without permission to mount, an equally strict quota."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         directory.mkdir(parents=True)
@@ -86,7 +86,7 @@ def small_disk(full: Serving, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 
 
 def reachable(full: Serving) -> str:
-    """Have Metadata name this gateway as real clients reach it; the bootstrap address."""
+    """Have Metadata name the address at which real clients reach this gateway; returns the bootstrap address."""
     broker = Broker(id=1, host="127.0.0.1", port=full.port, node_id="n1")
     full.follow(replace(full.controller.view(), brokers=(broker,)))
     return f"127.0.0.1:{full.port}"

@@ -197,14 +197,14 @@ def test_odd_names(full: Serving, fresh: Fresh, group: str, client_id: str | Non
 
 
 def test_the_empty_group_id(full: Serving, fresh: Fresh) -> None:
-    """Kafka takes it for offsets of simple consumers (until it is gone for good) but for no member."""
+    """Kafka treats it as offsets of simple consumers (until it is removed for good) but not of any member."""
     find(full.client, 4, "")
     assert Member(full.client, "").join().error_code is ErrorCode.invalid_group_id
     assert Member(full.client, "").heartbeat() is ErrorCode.invalid_group_id
 
 
 def test_a_group_whose_actor_is_down_is_loading(full: Serving, fresh: Fresh) -> None:
-    """What clients are told while an offsets partition starts, in every version."""
+    """Responses while an offsets partition starts, in every version."""
     with coordinators_down(full):
         for version in range(11):
             member = Member(full.client, "g", version)
@@ -229,7 +229,7 @@ def test_a_group_whose_actor_is_down_is_loading(full: Serving, fresh: Fresh) -> 
 
 
 def test_a_failed_fetch_while_the_actor_is_down(full: Serving, fresh: Fresh) -> None:
-    """v1 has only partitions to carry the error, v2-7 the whole answer, later each group."""
+    """v1 has only partitions to carry the error, v2-7 the whole response, later versions each group."""
     topic = full.create(fresh("t"))
     asked = [{"name": topic.name, "topic_id": topic.topic_id, "partition_indexes": [0, 1]}]
     wanted = {"group_id": "g", "member_id": None, "member_epoch": -1, "topics": asked}
@@ -268,7 +268,7 @@ def test_wrong_arguments_are_told_before_the_state_of_the_coordinator(full: Serv
 
 
 OF_CONSUMERS = {"JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch"}
-"""Sent by the consumers of a group alone; others are about groups of other people, or (LeaveGroup) end a membership."""
+"""Sent by the group's own consumers only; others are about other clients' groups, or (LeaveGroup) end a membership."""
 
 
 @pytest.mark.parametrize(

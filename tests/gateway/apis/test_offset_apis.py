@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch through a gateway: what it refuses itself, and in which order all is answered."""
+"""OffsetCommit and OffsetFetch through a gateway: what it refuses itself, and the order of the response."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_what_names_topics_by_id_tells_nothing_of_topics_that_are_gone(full: Ser
 
 
 def test_leader_epochs_are_kept_but_not_with_a_retention_of_their_own(full: Serving, fresh: Fresh) -> None:
-    """The record of a commit with a retention (OffsetCommit v2-4) has no place for the epoch, in Kafka neither."""
+    """The record of a commit with a retention (OffsetCommit v2-4) has no field for the epoch; neither has Kafka's."""
     topic, group = full.create(fresh("t")), fresh("g")
     find(full.client, 4, group)
 

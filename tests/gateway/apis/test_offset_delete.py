@@ -1,4 +1,4 @@
-"""OffsetDelete through a gateway: what is answered there, what the group's coordinator says, and in which order."""
+"""OffsetDelete through a gateway: its own responses, those of the group's coordinator, and their order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Deleted = tuple[ErrorCode, list[tuple[str, list[tuple[int, ErrorCode]]]]]
 
 
 def delete_offsets(full: Serving, group: str, *topics: tuple[str, list[int]]) -> Deleted:
-    """The whole answer: error, [(topic, [(partition, error)])]."""
+    """The whole response: error, [(topic, [(partition, error)])]."""
     asked = [{"name": name, "partitions": [{"partition_index": index} for index in each]} for name, each in topics]
     answer = full.ask(OFFSET_DELETE, 0, {"group_id": group, "topics": asked})
     return answer.error_code, [

@@ -1,4 +1,4 @@
-"""Producer ids that are in hand outlast a controller that is away."""
+"""Producer ids in the gateway outlast an unavailable controller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.gateway.listener.producer_ids import ProducerIds
 
 
 class Source:
-    """Blocks of 200 ids, as long as it is there."""
+    """Blocks of 200 ids, while it is available."""
 
     def __init__(self) -> None:
         self.there = True
@@ -30,7 +30,7 @@ def test_ids_are_given_in_order_and_the_next_block_is_there_in_time() -> None:
         ids = ProducerIds(source.next_block)
         ids.prepare()
         first = [await ids.next() for _ in range(150)]
-        for _ in range(100):  # whatever could ask for another block has run
+        for _ in range(100):  # any request for another block has run
             await asyncio.sleep(0)
         return first, source.given
 

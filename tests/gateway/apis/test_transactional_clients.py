@@ -1,4 +1,4 @@
-"""Real producers that want transactions: each fails for good with its first request, and the log says why, once each.
+"""Real transactional producers: each fails for good with its first request, and the log gives the reason, once each.
 
 Java's is in tests/conformance/test_transactions.py.
 """
@@ -18,7 +18,7 @@ from muster.gateway.apis.transactions import NOT_SERVED
 from tests.gateway.serving import Serving
 
 ASKS_ON_S = 60.0
-"""How long each would try again if it took the error for a passing one."""
+"""How long each would retry if it considered the error transient."""
 
 
 @pytest.fixture(scope="module")

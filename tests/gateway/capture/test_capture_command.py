@@ -1,4 +1,4 @@
-"""``muster capture`` as a process, with real clients on both sides of it."""
+"""``muster capture`` as a process, with real clients on either side."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Capturing:
         self.bootstrap = found[1]
 
     def stop(self) -> tuple[int, str, str]:
-        """Exit code, and what it wrote to stdout after the first line, and to stderr."""
+        """Exit code, stdout after the first line, and stderr."""
         self.process.send_signal(signal.SIGINT)
         said, complained = self.process.communicate(timeout=WAIT_S)
         return self.process.returncode, said, complained
@@ -115,7 +115,7 @@ def test_traffic_goes_on_when_the_disk_refuses(
 
 
 def refused(tmp_path: Path, *options: str) -> str:
-    """The one line that says why."""
+    """The one line with the reason."""
     given = dict(zip(options[::2], options[1::2], strict=True))
     arguments = {"--listen": "127.0.0.1:0", "--to": "127.0.0.1:1", "--out": str(tmp_path / "frames"), **given}
     command = [sys.executable, "-m", "muster.gateway.cli.main", "capture"]

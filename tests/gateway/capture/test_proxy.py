@@ -1,4 +1,4 @@
-"""The proxy in front of a gateway: what clients get, what is recorded, and bytes that are none of Kafka's."""
+"""The proxy in front of a gateway: responses to clients, recordings, and bytes of other protocols."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def PROPERTIES(storage: Path) -> dict[str, str]:
 
 
 class Capture:
-    """A proxy that runs on the gateway's event loop."""
+    """A proxy on the gateway's event loop."""
 
     def __init__(self, serving: Serving, folder: Path, upstream: int) -> None:
         self.folder = folder
@@ -53,7 +53,7 @@ class Capture:
         return Client(self.port, client_id)
 
     def frames(self) -> dict[str, bytes]:
-        """What was recorded, once all is written; ends the capture."""
+        """The recording, once all is written; ends the capture."""
         self.stop()
         return {path.stem: bytes.fromhex(path.read_text()) for path in sorted(self.folder.glob("*.hex"))}
 
@@ -146,7 +146,7 @@ def test_a_request_without_a_response_does_not_shift_the_others(served: Serving,
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_no_file_has_a_password(full: Serving, tmp_path: Path, version: int) -> None:
-    """After SaslHandshake v0 tokens are frames without a header."""
+    """After SaslHandshake v0, tokens are frames without a header."""
     capture = Capture(full, tmp_path, full.port)
     token = b"\0ann\0" + PASSWORD.encode()
     with capture.connect() as client:
@@ -176,7 +176,7 @@ def test_a_token_that_reads_as_a_request_is_not_written(served: Serving, tmp_pat
 
 @contextlib.contextmanager
 def _echo(instead: bytes = b"") -> Iterator[int]:
-    """A server that sends back what comes, or something else instead; its port."""
+    """A server that echoes its input, or sends something else instead; its port."""
 
     class Echo(socketserver.BaseRequestHandler):
         def handle(self) -> None:

@@ -1,4 +1,4 @@
-"""The error of a fault, from every API in every version: a valid response, and the error wherever an item has one."""
+"""The error of a fault, from every API in every version: a valid response, with the error wherever an item has one."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from tests.log.support import client_batch
 __all__ = ["PROPERTIES"]
 
 ERROR = ErrorCode.cluster_authorization_failed
-"""No API answers it by itself."""
+"""No API returns it by itself."""
 WHOLE_REQUEST_TOO = {1: "Fetch", 3: "Metadata"}
-"""They have an error of the whole request beside those of the items, which is NONE here."""
+"""They have an error of the whole request in addition to those of the items, which is NONE here."""
 API_VERSIONS = 18
 
 
 def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
-    """A request with everything that any version of it names."""
+    """A request with every field of any of its versions."""
     by_partition = [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1, "offset": 0}]
     named = {"name": topic.name, "topic_id": topic.topic_id}
     member = {"group_id": group, "generation_id": 1, "member_id": "m", "group_instance_id": "i"}
@@ -117,7 +117,7 @@ def body_of(api_key: int, topic: Topic, group: str) -> dict[str, Any]:
 
 
 def errors_in(entity: Any, *, of_items: bool = False) -> Iterator[tuple[bool, ErrorCode]]:
-    """(is it an item's, error) of every place of a response that has one."""
+    """(is it an item's, error) for every error field of a response."""
     if isinstance(entity, tuple):
         for item in entity:
             yield from errors_in(item, of_items=True)
@@ -139,7 +139,7 @@ EVERY = [
 
 @pytest.fixture(scope="module")
 def faults(full: Serving) -> Iterator[FaultClient]:
-    """Everything that is asked as ``met`` gets the error."""
+    """Every request that ``met`` sends gets the error."""
     client = FaultClient(full.http_url)
     client.inject("error", client_id="met", error=ERROR.name)
     yield client
@@ -182,7 +182,7 @@ def test_the_apis_that_are_served_can_be_named_and_no_others() -> None:
 
 @pytest.mark.parametrize(("api_key", "version"), EVERY)
 def test_what_a_request_names_is_found(full: Serving, topic: Topic, api_key: int, version: int) -> None:
-    """In every version, by name or by id; what the table of APIs promises, and nothing else."""
+    """In every version, by name or by id; exactly what the table of APIs promises."""
     frame = codec.encode_request(api_key, version, 1, "a", body_of(api_key, topic, "g"))
     facts = facts_of(Call(full.gateway, None, codec.decode_header(frame), frame))  # type: ignore[arg-type]
     named = NAMED_BY[APIS[api_key].name]

@@ -1,4 +1,4 @@
-"""What real clients make of each fault: a producer that retries, a consumer that commits, one that fetches."""
+"""How real clients react to each fault: a producer that retries, a consumer that commits, one that fetches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.gateway.serving import Serving
 
 PROPERTIES = {**fault_client.PROPERTIES, "group.min.session.timeout.ms": "500"}
 TIMEOUT_MS = 1_500
-"""When the clients here give a request up and try again."""
+"""After this time, the clients here give up a request and retry."""
 
 
 @pytest.fixture(scope="module")
@@ -107,9 +107,9 @@ def test_a_producer_that_retries(
     fault: dict[str, Any],
     copies: int,
 ) -> None:
-    """Without idempotence the record is there twice where the first request took effect.
+    """Without idempotence the record is there twice if the first request took effect.
 
-    aiokafka tries again as long as one request may take: not at all where no answer comes. It says so.
+    aiokafka retries for the time that one request may take: not at all without a response. It reports that.
     """
     faults.inject({"api": "Produce", "topic": topic.name, "when": "once", **fault})
     if produce is aiokafka and fault["action"] in ("drop", "no-answer"):
@@ -141,7 +141,7 @@ def test_a_commit_that_took_effect_and_is_refused(
 def test_a_consumer_that_is_told_to_rejoin(
     full: Serving, bootstrap: str, faults: FaultClient, topic: Topic, fresh: Fresh
 ) -> None:
-    """UNKNOWN_MEMBER_ID to one heartbeat: it joins anew and goes on where it was."""
+    """UNKNOWN_MEMBER_ID to one heartbeat: it rejoins and continues from its position."""
     group = new_group(full, fresh)
 
     async def consume() -> list[bytes | None]:

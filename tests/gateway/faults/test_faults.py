@@ -1,4 +1,4 @@
-"""Request faults at a gateway with real log actors and coordinators: what a client meets, and what took effect."""
+"""Request faults at a gateway with real log actors and coordinators: what a client sees, and what took effect."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BEFORE_AND_AFTER = pytest.mark.parametrize("phase", ["before", "after"])
 
 @pytest.fixture
 def faults(full: Serving) -> Iterator[FaultClient]:
-    """Of the gateway; no fault stays behind."""
+    """The gateway's fault client; no fault remains afterwards."""
     client = FaultClient(full.http_url + "/metrics")
     yield client
     full.controller.away = False
@@ -64,7 +64,7 @@ class TestActions:
 
     @BEFORE_AND_AFTER
     def test_close(self, full: Serving, faults: FaultClient, fresh: Fresh, topic: Topic, phase: str) -> None:
-        """What was asked before on that connection is answered first."""
+        """Earlier requests on that connection get their responses first."""
         group = new_group(full, fresh)
         faults.inject("close", api=COMMIT, group=group, phase=phase)
         with full.connect() as client:
@@ -76,7 +76,7 @@ class TestActions:
 
     @BEFORE_AND_AFTER
     def test_drop(self, full: Serving, faults: FaultClient, fresh: Fresh, topic: Topic, phase: str) -> None:
-        """The next request of the connection is answered as if the lost one had not been."""
+        """The next request of the connection gets a response as if the lost one had not existed."""
         group = new_group(full, fresh)
         faults.inject("drop", api=COMMIT, group=group, phase=phase, when="once")
         with full.connect() as client:
@@ -87,7 +87,7 @@ class TestActions:
 
     @BEFORE_AND_AFTER
     def test_no_answer(self, full: Serving, faults: FaultClient, fresh: Fresh, topic: Topic, phase: str) -> None:
-        """Later answers of the connection wait behind it, until the fault is over: then it is closed."""
+        """Later responses of the connection wait behind it, until the fault ends: then it is closed."""
         group = new_group(full, fresh)
         fault = faults.inject("no-answer", api=COMMIT, group=group, phase=phase)
         with full.connect() as client:
@@ -103,7 +103,7 @@ class TestActions:
 
     @BEFORE_AND_AFTER
     def test_delay(self, full: Serving, faults: FaultClient, fresh: Fresh, topic: Topic, phase: str) -> None:
-        """A fault that is cleared delays nothing any more."""
+        """A cleared fault delays nothing any more."""
         group = new_group(full, fresh)
         fault = faults.inject("delay", api=COMMIT, group=group, phase=phase, delay_ms=600_000)
         with full.connect() as client:
@@ -146,7 +146,7 @@ def test_requests_of_a_connection_keep_their_order(full: Serving, faults: FaultC
 
 
 def test_a_produce_without_an_answer_is_closed_on(full: Serving, faults: FaultClient, topic: Topic) -> None:
-    """acks=0: there is nowhere to put an error."""
+    """acks=0: there is no response for an error."""
     faults.inject("error", api="Produce", topic=topic.name, error="NOT_LEADER_OR_FOLLOWER")
     with full.connect() as client:
         client.request(PRODUCE, 13, produce_body((topic, 0, client_batch()), acks=0))
@@ -154,10 +154,10 @@ def test_a_produce_without_an_answer_is_closed_on(full: Serving, faults: FaultCl
 
 
 class TestScopes:
-    """Which of two requests that differ in one thing is meant."""
+    """Which of two requests that differ in one property is matched."""
 
     def _errors(self, full: Serving, *requests: tuple[str, int, int, dict[str, Any]]) -> list[str]:
-        """Whether each is answered, from a connection of its own; the fault closes it else."""
+        """Whether each gets a response, on its own connection; otherwise the fault closes it."""
         found = []
         for client_id, api_key, version, body in requests:
             with full.connect(client_id) as client:
@@ -235,7 +235,7 @@ class TestScopes:
 
 class TestWhen:
     def _errors(self, full: Serving, group: str, count: int) -> list[int]:
-        """Numbers of the requests, from 1, that got the error; each from another of two connections in turn."""
+        """Numbers of the requests, from 1, that got the error; two connections take turns."""
         body = {"key": group, "key_type": 0}
         with full.connect() as first, full.connect() as second:
             answers = [
@@ -287,7 +287,7 @@ class TestWhen:
     def test_what_nobody_counts_does_not_act(
         self, full: Serving, faults: FaultClient, fresh: Fresh, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """One that acts always needs nobody, and is counted later."""
+        """One that always acts needs no query, and is counted later."""
         group = new_group(full, fresh)
         once = faults.inject("error", api="FindCoordinator", group=group, error="NOT_COORDINATOR", when="once")
         faults.inject("error", api="ListGroups", error="NOT_COORDINATOR")
@@ -301,7 +301,7 @@ class TestWhen:
 
 
 def test_a_new_controller_is_asked_what_is_in_force(full: Serving, faults: FaultClient, fresh: Fresh) -> None:
-    """Its predecessor kept the fault, and died before it had told this gateway."""
+    """Its predecessor kept the fault, and died before it had informed this gateway."""
     group, local = new_group(full, fresh), full.controller.faults
     assert local is not None
     local.registry.add("f-kept", Fault("error", api="FindCoordinator", group=group, error="NOT_COORDINATOR"))
@@ -328,7 +328,7 @@ def test_it_is_in_the_log_and_in_a_metric(
 
 
 def test_without_faults_nothing_stands_between(full: Serving, faults: FaultClient, fresh: Fresh) -> None:
-    """The handler's own coroutine is what is awaited where fault injection is off."""
+    """Without fault injection, the handler's own coroutine is awaited."""
     body = {"key": new_group(full, fresh), "key_type": 0}
     on, full.gateway.faults = full.gateway.faults, None
     try:

@@ -1,4 +1,4 @@
-"""The fault API over HTTP: what it answers, in which words it refuses, its description, plans."""
+"""The fault API over HTTP: its responses, messages, description, and plans."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def faults(full: Serving) -> Iterator[FaultClient]:
 
 @pytest.fixture
 def actor(full: Serving, request: pytest.FixtureRequest) -> Iterator[psutil.Process]:
-    """The process of ``log-0``, or of the actor that is asked for."""
+    """The process of ``log-0``, or of the requested actor."""
     name = getattr(request, "param", "log-0")
     child = subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"])
     local = full.controller.faults
@@ -53,7 +53,7 @@ def actor(full: Serving, request: pytest.FixtureRequest) -> Iterator[psutil.Proc
 
 
 def send(full: Serving, method: str, path: str, body: Any = None, content_type: str = JSON) -> tuple[int, Any]:
-    """Status and answer; a body that is no text is sent as JSON."""
+    """Status and response; a body that is not text is sent as JSON."""
     data = None if body is None else (body if isinstance(body, str) else json.dumps(body)).encode()
     request = Request(full.http_url + path, data, {"Content-Type": content_type}, method=method)
     try:

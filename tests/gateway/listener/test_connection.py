@@ -73,7 +73,7 @@ def works(client: Client) -> bool:
 
 
 def ends_with(full: Serving, said: Callable[[], list[str]], send: Callable[[Client], None]) -> str:
-    """What the one line says about a connection that is closed because of what was sent."""
+    """The one line about a connection that is closed because of its input."""
     with full.connect() as client:
         send(client)
         assert client.is_closed()
@@ -141,7 +141,7 @@ def test_what_is_no_request_closes_the_connection(full: Serving, said: Callable[
 def test_an_array_is_not_believed_to_be_as_long_as_it_says(
     full: Serving, said: Callable[[], list[str]], api_key: int
 ) -> None:
-    """kio reserves memory for what is announced, and a reservation that fails ends the process."""
+    """kio reserves memory for the announced size, and a failed reservation ends the process."""
     rng = random.Random(api_key)
     for version in APIS[api_key].versions:
         flexible = codec.request_type(api_key, version).__flexible__
@@ -223,7 +223,7 @@ def test_a_request_that_is_cut_off_is_told(full: Serving, said: Callable[[], lis
 
 
 def test_many_bad_clients_have_few_lines_and_a_count(served: Serving, caplog: pytest.LogCaptureFixture) -> None:
-    """Each kind of complaint, and each API that it is about, has its own; so has each reason in /metrics."""
+    """Each kind of complaint, and each API that it is about, has its own limit; so has each reason in /metrics."""
     kinds = {
         "tls": RAW["TLS"][0],
         "http": RAW["HTTP"][0],
@@ -265,7 +265,7 @@ def test_what_came_before_a_bad_request_is_answered(full: Serving, fresh: Fresh,
 def test_many_bad_requests_that_wait_behind_a_good_one(
     full: Serving, fresh: Fresh, said: Callable[[], list[str]]
 ) -> None:
-    """They fail before their turn to be answered comes; the connection is gone by then."""
+    """They fail before their responses are due; by then the connection has been closed."""
     topic = full.create(fresh("t"))
     with full.connect() as client:
         client.request(FETCH, 18, fetch_body((topic, 0, 0), max_wait=60_000, min_bytes=1))
@@ -276,7 +276,7 @@ def test_many_bad_requests_that_wait_behind_a_good_one(
 
 
 def failed(full: Serving) -> int:
-    """Heartbeats so far that could not be read."""
+    """Unreadable heartbeats so far."""
     return sum(
         int(sample.value)
         for family in text_string_to_metric_families(full.http("/metrics")[1])
@@ -329,7 +329,7 @@ def test_thousands_of_pipelined_requests_are_answered_in_order(full: Serving, fr
 
 
 def test_a_member_whose_connection_closes_while_it_joins(full: Serving, fresh: Fresh) -> None:
-    """As in Kafka: the coordinator does not see it; the member is there until its session ends."""
+    """As in Kafka: the coordinator does not see it; the member remains until its session ends."""
     group = fresh("g")
     find(full.client, 4, group)
     stays = Member(full.client, group)
@@ -389,7 +389,7 @@ def test_socket_request_max_bytes(served: Serving, said: Callable[[], list[str]]
 
 
 def test_idle_connections_are_closed(zk: ZooKeeperClient, tmp_path: Path, said: Callable[[], list[str]]) -> None:
-    """Not while a request waits, however long; and without a line in the log: it is nobody's fault."""
+    """Not while a request waits, however long; and without a line in the log: it is no error."""
     with serving(zk, tmp_path, {"connections.max.idle.ms": "400"}, with_actors=True) as served:
         topic = served.create("t")
         with served.connect() as idle, served.connect() as busy:

@@ -1,4 +1,4 @@
-"""A coordinator that takes a request and never answers: the client is told to try again, within its own timeout."""
+"""A coordinator that takes a request and never responds: the client gets a retriable error within its own timeout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROPERTIES = {"group.min.session.timeout.ms": "100", "group.max.session.timeout.
 
 @pytest.fixture
 def member(full: Serving, fresh: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> Member:
-    """Of a group whose coordinator answers nothing from now on."""
+    """A group whose coordinator does not respond from now on."""
     member = Member(full.connect(), fresh("hung"))
     member.join(session_timeout_ms=300)
 

@@ -22,7 +22,7 @@ from tests.log.support import client_batch
 
 PROPERTIES = {"group.initial.rebalance.delay.ms": "0"}
 _LONGEST = 32_767
-"""Bytes of the longest client id that a request header holds. A member's has to fit into its member id, too."""
+"""Bytes of the longest client id that fits into a request header. A member's must fit into its member id, too."""
 ODD = {
     "null": None,
     "empty": "",
@@ -65,7 +65,7 @@ def _written(full: Serving, zk: ZooKeeperClient, registration: Registration) -> 
 
 
 def _known(full: Serving, group: str) -> Registration:
-    """What the gateway was told. The update came before the answer that the client has, on the same socket."""
+    """The gateway's registrations. The update came before the client's response, on the same socket."""
     (registration,) = [one for one in full.gateway.account.table if one.group == group]
     return registration
 
@@ -116,7 +116,7 @@ def test_the_empty_group_id_has_no_members(full: Serving) -> None:
 
 
 class NewerClient(Client):
-    """Its request headers have a tagged field that Muster does not know (KIP-482)."""
+    """Its request headers have a tagged field that is unknown to Muster (KIP-482)."""
 
     def send(self, frame: bytes) -> None:
         header = codec.decode_header(frame)

@@ -1,4 +1,4 @@
-"""Where a client is that comes through a balancer, which says so with the PROXY protocol."""
+"""The address of a client behind a balancer, which sends it with the PROXY protocol."""
 
 from __future__ import annotations
 

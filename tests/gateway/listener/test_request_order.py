@@ -1,4 +1,4 @@
-"""Requests of one connection that are sent without waiting: each finds what the one before it has changed."""
+"""Pipelined requests of one connection: each sees the changes of the previous one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a gateway's streams ended when it served last: what the table of samples says of it."""
+"""Where a gateway's streams ended when it last served, according to the table of samples."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def store(folder: Path, gateway: int) -> SampleStore:
 
 @pytest.mark.parametrize("orderly", [True, False])
 def test_each_groups_stream_is_gone_on_with_where_it_ended(tmp_path: Path, orderly: bool) -> None:
-    """What a killed gateway had not flushed is recovered when its successor opens its store."""
+    """Samples that a killed gateway had not flushed are recovered when its successor opens its store."""
     before = store(tmp_path, 1)
     for one in (
         sample("a", NOW_MS - 9_000, 0, 9),
         sample("a", NOW_MS - 8_000, 10, 19),
-        sample("a", NOW_MS - 7_000, 5, 7),  # it went back
+        sample("a", NOW_MS - 7_000, 5, 7),  # it moved back
         sample("b", NOW_MS - 6_000, 0, 3, partition=1),
         sample(None, NOW_MS - 5_000, 0, 99),
         sample("long-ago", NOW_MS - 10 * 60_000, 0, 99),

@@ -1,4 +1,4 @@
-"""SASL on the listener: handshake, tokens, what is refused, and the principal; byte by byte."""
+"""SASL on the listener: handshake, tokens, refusals, and the principal; byte by byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real clients log in, produce and consume; and what they are told when they may not."""
+"""Real clients log in, produce and consume; and their errors without permission."""
 
 from __future__ import annotations
 

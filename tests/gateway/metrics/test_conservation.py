@@ -1,6 +1,6 @@
-"""The books balance in every scrape, and hold what was handed to sockets, no more and no less.
+"""The account balances in every scrape, and has exactly what was handed to sockets.
 
-What was handed to sockets is taken down beside the gateway's own counting, where the connection writes.
+What was handed to sockets is recorded independently of the gateway's own counting, where the connection writes.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from tests.zookeeper_fixture import eventually
 
 PROPERTIES = {**FAULT_PROPERTIES, "attribution.pending.ms": "200", "metrics.group.series.retention.ms": "1000"}
 VERSION = 12
-"""Of every Fetch here, so that what was written can be read without knowing what was asked."""
+"""The version of every Fetch here, so that responses can be read without their requests."""
 NO_REQUEST = b"\x7f\xff\x00\x00\x00\x00\x00\x01\xff\xff"
-"""Of no API that there is: the connection is closed after what came before it was answered."""
+"""An unknown API: the connection is closed after the earlier requests got their responses."""
 PARTITIONS = 3
 ROUNDS = 40
 Books = dict[str, Counter[tuple[str, str]]]
@@ -64,12 +64,12 @@ class Tee:
 
 @pytest.fixture
 def written(full: Serving, monkeypatch: pytest.MonkeyPatch) -> dict[int, list[bytes]]:
-    """Frames handed to the socket of each client, by the client's port, of connections from now on."""
+    """Frames handed to the socket of each client, by the client's port, for connections from now on."""
     frames: dict[int, list[bytes]] = {}
     connection_made = Connection.connection_made
 
     def made(self: Connection, transport: Any) -> None:
-        peer = transport.get_extra_info("peername")  # None: it is gone already
+        peer = transport.get_extra_info("peername")  # None: it is already closed
         written = frames.setdefault(peer[1], []) if peer else []
         connection_made(self, Tee(transport, written))  # type: ignore[arg-type]
 
@@ -94,7 +94,7 @@ def topic(full: Serving, fresh: Fresh) -> Topic:
 
 
 def books(text: str) -> Books:
-    """Bytes and messages of fetches, whatever their other labels are."""
+    """Bytes and messages of fetches, whatever their other labels."""
     found: Books = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -105,7 +105,7 @@ def books(text: str) -> Books:
 
 
 def balanced(text: str) -> Books:
-    """The scrape's books; AssertionError if they do not balance."""
+    """The account in a scrape; AssertionError if it does not balance."""
     found = books(text)
     for unit in ("bytes", "messages"):
         parts: Counter[tuple[str, str]] = Counter()
@@ -123,7 +123,7 @@ def scraped(full: Serving) -> Books:
 
 @contextmanager
 def scraping(full: Serving, seed: int) -> Iterator[list[Books]]:
-    """Scrapes at random moments, and the once-a-second work at others, until the block ends; each scrape balances."""
+    """Scrapes and the once-a-second work at random moments, until the block ends; each scrape balances."""
     stopping = threading.Event()
     scrapes: list[Books] = []
     failures: list[BaseException] = []
@@ -151,7 +151,7 @@ def scraping(full: Serving, seed: int) -> Iterator[list[Books]]:
 
 
 def of_fetches(frames: Iterable[bytes], topic: str) -> Books:
-    """What Fetch answers, as they were written, hold of that topic."""
+    """What the Fetch responses, as written, contain of that topic."""
     found: Books = {"bytes": Counter(), "messages": Counter()}
     for frame in frames:
         _, answer = codec.decode_response(FETCH, VERSION, frame[4:])
@@ -178,14 +178,14 @@ def all_of(topic: Topic, offset: int = 0) -> list[tuple[Topic, int, int]]:
 
 
 def read_to_the_end(client: Client) -> None:
-    """What comes until the gateway closes the connection, which it does by RST if it has not read every request."""
+    """Data until the gateway closes the connection, with RST if it has not read every request."""
     with contextlib.suppress(ConnectionResetError):
         while client._socket.recv(1 << 16):
             pass
 
 
 def check_totals(full: Serving, topic: Topic, written: dict[int, list[bytes]], ports: list[int]) -> None:
-    """With those clients' connections gone, the totals are what was written to them, exactly."""
+    """After those clients' connections have closed, the totals are exactly what was written to them."""
     ours = set(ports)
     eventually(
         lambda: not any(connection.port in ours for connection in list(full.gateway.connections.values())),
@@ -215,7 +215,7 @@ def test_which_partitions_a_connection_fetches_is_noted_with_each_fetch_that_nam
 def test_under_load_every_scrape_balances(
     full: Serving, fresh: Fresh, topic: Topic, written: dict[int, list[bytes]]
 ) -> None:
-    """Members and nobodies, connections cut with answers under way, groups that come and go."""
+    """Members and clients without a group, connections cut with responses in flight, groups that come and go."""
     ports: list[int] = []
 
     def load(number: int) -> None:
@@ -258,7 +258,7 @@ def test_under_load_every_scrape_balances(
 def test_what_a_fault_kept_from_the_client_was_not_sent(
     full: Serving, topic: Topic, faults: FaultClient, written: dict[int, list[bytes]]
 ) -> None:
-    """The Fetch takes effect and its connection is closed instead of answered; the client asks again."""
+    """The Fetch takes effect and its connection is closed without a response; the client retries."""
     before = counted(scraped(full), topic.name)
     faults.inject("close", api="Fetch", phase="after", when="once")
     with full.connect() as client:

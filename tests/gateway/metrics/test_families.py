@@ -1,4 +1,4 @@
-"""What every family of /metrics is called, and that a scrape has it so. families.txt changes only on purpose."""
+"""The names of all families of /metrics, compared with a scrape. families.txt changes only on purpose."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from muster.gateway.metrics.reconciler import ReconcilerStatus
 from muster.placement.view import Broker, ClusterView
 
 PINNED = (Path(__file__).parent / "families.txt").read_text().splitlines()
-"""A line each: name, type, labels but ``gateway``."""
+"""A line each: name, type, labels except ``gateway``."""
 PLACE = ("t", 0)
 SPECIAL = {"histogram": {"le"}, "summary": set[str]()}
 
 
 class Books:
-    """Something in every part."""
+    """Values in every part."""
 
     def snapshot(self) -> Snapshot:
         total: Any = Total(messages=10, bytes=1_000, entries=1, since_ms=1_700_000_000_000)

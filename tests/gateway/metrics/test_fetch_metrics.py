@@ -1,4 +1,4 @@
-"""Labels of groups in a scrape of a real gateway: KoP's names, hostile ids, groups that are gone, too many series."""
+"""Labels of groups in a scrape of a real gateway: KoP's names, hostile ids, removed groups, too many series."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.zookeeper_fixture import eventually
 
 RETENTION_MS = 60_000
 FAR_MS = 62_000
-"""By then nothing waits for evidence any more."""
+"""By then nothing is pending any more."""
 PROPERTIES = {
     "offsets.topic.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "0",
@@ -87,7 +87,7 @@ def member_that_read(full: Serving, group: str, topic: Topic) -> Member:
 
 @pytest.mark.parametrize("group", HOSTILE)
 def test_a_hostile_group_reads_back_as_it_is(full: Serving, topic: Topic, group: str) -> None:
-    """F24, with a real consumer; KoP does not escape, so that one such group costs the whole scrape."""
+    """F24, with a real consumer; KoP does not escape, so one such group breaks the whole scrape."""
     with reachable(full) as bootstrap:
         settings = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
         consumer = Consumer(settings)
@@ -140,7 +140,7 @@ def test_kops_names_are_exact(full: Serving, fresh: Fresh, topic: Topic) -> None
 
 
 def test_kops_counters_never_take_back_what_waited(full: Serving, fresh: Fresh, topic: Topic) -> None:
-    """Bytes that wait for evidence are not told under group="" first."""
+    """Pending bytes are not first counted under group=""."""
     group = fresh("g")
     find(full.client, 4, group)
     with full.connect("early") as client:
@@ -186,7 +186,7 @@ def test_series_of_a_deleted_group_go_and_begin_anew(full: Serving, fresh: Fresh
 def test_a_client_id_of_two_groups_is_told_of(
     full: Serving, fresh: Fresh, topic: Topic, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """F5: both with the id that their library gives every client."""
+    """F5: both with the default id of their library."""
 
     def keys(at_ms: int) -> int:
         settle(full, at_ms)
@@ -194,7 +194,7 @@ def test_a_client_id_of_two_groups_is_told_of(
         return int(found)
 
     name, later_ms = fresh("library"), now_ms() + 4 * RETENTION_MS
-    before = keys(later_ms)  # clients of other tests that are still there
+    before = keys(later_ms)  # clients of other tests that are still connected
     members = [join(full.connect(name), fresh("g"), topic.name, [0]) for _ in range(2)]
     assert keys(later_ms) == before + 1
     told = [record.getMessage() for record in caplog.records if name in record.getMessage()]

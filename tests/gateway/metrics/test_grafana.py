@@ -1,4 +1,4 @@
-"""The Grafana dashboard asks for metrics and labels that /metrics has."""
+"""The Grafana dashboard queries metrics and labels that /metrics has."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def exposed() -> dict[str, set[str]]:
 
 
 def wrong(expression: str, legend: str, known: dict[str, set[str]]) -> Iterator[str]:
-    """What of it no scrape has. Labels that it groups by are those of all the metrics that the expression names."""
+    """Names that no scrape has. Labels of a grouping must be those of all metrics in the expression."""
     names = _METRIC.findall(expression)
     yield from (f"no metric {name}" for name in names if name not in known)
     if not names:
@@ -91,7 +91,7 @@ def test_variables_ask_for_what_is_exposed() -> None:
 
 
 def test_every_number_says_when_it_is_bad() -> None:
-    """Without thresholds of its own, Grafana shows whatever is above 80 in red."""
+    """Without its own thresholds, Grafana shows anything above 80 in red."""
     numbers = [panel for panel in DASHBOARD["panels"] if panel["type"] == "stat"]
     assert numbers
     assert all(panel["fieldConfig"]["defaults"]["thresholds"]["steps"] for panel in numbers)

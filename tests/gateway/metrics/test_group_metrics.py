@@ -1,4 +1,4 @@
-"""What /metrics says of groups: their life over real sockets, scraped over HTTP, read by Prometheus' own parsers."""
+"""Groups in /metrics: their life over real sockets, scraped over HTTP, read by Prometheus' own parsers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Series = dict[frozenset[tuple[str, str]], float]
 
 
 def scraped(text: str, parse: Callable[[str], Iterable[Any]] = parse_text) -> dict[str, Series]:
-    """Sample name -> labels without ``gateway`` -> value; a series that is there twice fails."""
+    """Sample name -> labels without ``gateway`` -> value; a duplicate series fails."""
     found: defaultdict[str, Series] = defaultdict(dict)
     for family in parse(text):
         for sample in family.samples:
@@ -51,7 +51,7 @@ def metrics(full: Serving) -> dict[str, Series]:
 
 
 def of_group(series: dict[str, Series], group: str) -> dict[str, Any]:
-    """Everything said of the group, by name without prefix; by the other label where there is one."""
+    """All samples of the group, by name without prefix; by the other label where there is one."""
     said: dict[str, Any] = {}
     for name, values in series.items():
         for labels, value in values.items():
@@ -344,7 +344,7 @@ def test_of_two_gateways_one_tells_of_a_group(full: Serving, fresh: Fresh) -> No
 
 
 def test_each_partition_is_told_of_by_its_coordinator() -> None:
-    """Whatever nodes the actors are on, all gateways together tell of every partition once."""
+    """On whichever nodes the actors are, all gateways together report every partition once."""
     brokers = tuple(Broker(id=number, host="h", port=number, node_id=f"n{number % 3}") for number in range(1, 6))
     offsets: dict[int, Endpoint | None] = {
         partition: None

@@ -1,4 +1,4 @@
-"""What a group of a real client library leaves in ``commits``, ``group_events`` and ``registrations``."""
+"""Rows of a real client library's group in ``commits``, ``group_events`` and ``registrations``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_consumer_joins_commits_and_leaves(full: Serving, fresh: Fresh) -> Non
 
 
 def a_member(full: Serving, group: str) -> str:
-    """Its events are those of a life; its id."""
+    """Its events are those of a complete life; returns its id."""
     events = rows(full, "group_events", group)
     assert [(row["event"], row["generation"], row["members"]) for row in events] == [
         ("member_added", None, 1),
@@ -69,7 +69,7 @@ def a_member(full: Serving, group: str) -> str:
 
 
 def commits_are_complete(full: Serving, topic: str, group: str, member_id: str) -> None:
-    """Each partition's rows go on where the one before ends, and count every commit."""
+    """Each partition's rows continue where the previous one ends, and count every commit."""
     commits = rows(full, "commits", group)
     assert Counter(row["partition"] for row in commits).keys() == {0, 1}
     for partition in range(2):
@@ -113,13 +113,13 @@ def test_the_next_coordinator_says_what_it_has_found(full: Serving, fresh: Fresh
 
 
 def held_now(storage: Path, epoch: int) -> dict[tuple[str, str], Any]:
-    """What coordinators of that epoch say."""
+    """Rows of coordinators of that epoch."""
     held = held_at(table_rows(storage, "registrations"), now_ms())
     return {who: row for who, row in held.items() if row["epoch"] == epoch}
 
 
 def next_coordinator(full: Serving, partition: int) -> int:
-    """The partition's coordinator resigns, another one serves; its leader epoch."""
+    """The partition's coordinator resigns, another one serves; returns its leader epoch."""
     actors = full.actors
     assert actors is not None
 

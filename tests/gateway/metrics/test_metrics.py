@@ -1,4 +1,4 @@
-"""What a scrape says, over HTTP, read back with Prometheus' own parsers."""
+"""A scrape over HTTP, read back with Prometheus' own parsers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def send(account: Account[Sample], partition: int, topic: str = "t", client_id: 
 
 
 def scrape(metrics: GatewayMetrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    """Series -> value; the label ``gateway`` is checked and left out."""
+    """Series -> value; the label ``gateway`` is checked and omitted."""
     series = {}
     for family in parse_text(expose(3, metrics.sections()).decode()):
         for sample in family.samples:

@@ -1,4 +1,4 @@
-"""The journal as an operator gets it: over HTTP, from real coordinators, also after they were killed."""
+"""The journal as an operator sees it: over HTTP, from real coordinators, also after they were killed."""
 
 from __future__ import annotations
 
@@ -44,13 +44,14 @@ def coordinated(full: Serving, fresh: Fresh) -> str:
 
 
 def rebalance(member: Member) -> None:
-    """Once more from the beginning to Stable, by the leader's wish."""
+    """Another rebalance to Stable, started by the leader."""
     assert member.join().error_code is ErrorCode.none
     assert member.sync({member.id: assignment(("t", 0))}).error_code is ErrorCode.none
 
 
 def killed_and_back(full: Serving, group: str) -> int:
-    """The group's coordinator as after SIGKILL: nothing is flushed or said; a successor serves. Its leader epoch."""
+    """The group's coordinator as after SIGKILL: nothing is flushed or reported; a successor serves. Its leader
+    epoch."""
     actors = full.actors
     assert actors is not None
     partition = full.gateway.partition_of(group)
@@ -150,7 +151,7 @@ def test_who_is_awaited_is_told_and_logged_once(full: Serving, fresh: Fresh) -> 
 
 
 def awaited(full: Serving, group: str) -> list[dict[str, Any]]:
-    """What the group waits for, once it does."""
+    """What the group waits for, as soon as it does."""
     while True:
         status, text = full.http("/v1/groups/waiting")
         assert status == 200, text
@@ -159,7 +160,7 @@ def awaited(full: Serving, group: str) -> list[dict[str, Any]]:
 
 
 class Lines(logging.Handler):
-    """What is logged about a group, to be awaited."""
+    """The log about a group, to be awaited."""
 
     def __init__(self, group: str) -> None:
         super().__init__()

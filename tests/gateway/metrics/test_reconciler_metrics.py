@@ -1,4 +1,4 @@
-"""What /metrics says of the reconciler: one gateway asks it, and a silent one costs no scrape."""
+"""The reconciler in /metrics: one gateway queries it, and a silent one does not break a scrape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gateway reads of the batches that it passes on."""
+"""What a gateway reads of the batches that it forwards."""
 
 from __future__ import annotations
 
