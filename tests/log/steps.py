@@ -1,4 +1,4 @@
-"""A disk whose every single step can be counted, failed or stopped at, and what a log holds."""
+"""A disk with steps that can be counted, failed or stopped, and the content of a log."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.log.support import NOW_MS, TOPIC_ID
 
 
 class SteppingDisk(Disk):
-    """Calls ``before(number, step)`` before each step that changes the disk, and before each look at a claim.
+    """Calls ``before(number, step)`` before each step that changes the disk, and before each check of a claim.
 
-    Only for what the threads of the rewriter and the cleaner do: files beside a segment are written whenever it suits.
-    Without fsync: nobody pulls the plug here, and it is most of the time.
+    Only for the threads of the rewriter and the cleaner: files beside a segment are written at any time. Without fsync:
+    there is no power failure here, and fsync takes most of the time.
     """
 
     def __init__(self, before: Callable[[int, str], None] = lambda number, step: None) -> None:
@@ -67,7 +67,7 @@ class SteppingDisk(Disk):
         super().replace_unsynced(path, content, temporary_suffix)
 
     def watch_claim(self, log: PartitionLog) -> None:
-        """A look at the claim of that log is a step, too."""
+        """A check of that log's claim is a step, too."""
         claim: Claim = log._replacer._claim
         check = claim.check
 
@@ -79,7 +79,7 @@ class SteppingDisk(Disk):
 
 
 class Broken:
-    """From one step on, or at that one only, everything fails."""
+    """From one step on, or at that one only, every step fails."""
 
     def __init__(self, at: int, *, for_ever: bool) -> None:
         self.at = at
@@ -94,7 +94,7 @@ class Broken:
 
 
 class Gate:
-    """Holds a thread at one step until it is opened."""
+    """Holds a thread at one step until it is released."""
 
     def __init__(self, at: int) -> None:
         self.at = at
@@ -129,11 +129,11 @@ def opened(
 
 
 def content(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]]:
-    """(offset, key, value) of all that is served."""
+    """(offset, key, value) of everything that is served."""
     return [(record.offset, record.key, record.value) for record in log.replay()]
 
 
 def latest(records: list[tuple[int, bytes | None, bytes | None]]) -> dict[bytes | None, bytes | None]:
-    """The last value of each key; a tombstone is no value."""
+    """The last value of each key; a tombstone is not a value."""
     last = {key: value for _, key, value in records}
     return {key: value for key, value in last.items() if value is not None}

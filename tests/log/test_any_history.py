@@ -26,7 +26,7 @@ DELETE_RETENTION_MS = 5_000
 
 
 class World:
-    """A log, what was acknowledged, and what may be gone."""
+    """A log, what was acknowledged, and what may have been removed."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.random = random.Random(seed)
@@ -35,7 +35,7 @@ class World:
         self.epoch = 0
         self.sequence = 0
         self.acknowledged: dict[int, tuple[bytes, bytes | None]] = {}
-        """By offset; also what was superseded or deleted since."""
+        """By offset; including what was superseded or deleted since."""
         self.lowest_start = 0
         """Acknowledged."""
         self.disk = SteppingDisk()
@@ -90,11 +90,11 @@ class World:
         self.open()
 
     async def do_both(self) -> None:
-        """Everything at once."""
+        """Concurrent operations."""
         await asyncio.gather(self.log.clean(), self.do_produce(), self.log.apply_retention(), self.do_delete())
 
     async def do_crash(self) -> None:
-        """The disk stops somewhere in the middle of one of them; another activation goes on."""
+        """The disk stops in the middle of one of them; another activation continues."""
         self.disk.count = 0
         self.disk.before = Broken(self.random.randint(0, 12), for_ever=True)
         work = self.random.choice([self.log.clean, self.log.apply_retention])
@@ -133,7 +133,7 @@ class World:
         self.check_times(records)
 
     def check_latest(self, records: list[Record], start: int) -> None:
-        """The last record of each key is there; a tombstone may be gone."""
+        """The last record of each key is there; a tombstone may have been removed."""
         last = {key: offset for offset, (key, _) in sorted(self.acknowledged.items()) if offset >= start}
         found = {record.offset for record in records}
         for key, offset in last.items():

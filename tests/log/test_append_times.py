@@ -1,4 +1,4 @@
-"""Append times beside the log: exact where told, never wrong where files are torn or offsets come again."""
+"""Append times beside the log: exact where reported, never wrong where files are truncated or offsets reused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ APPENDED = LogConfig(message_timestamp_type="LogAppendTime")
 
 
 class Clock:
-    """Every look at it is one second later, so that each batch has a time of its own."""
+    """Every reading is one second later, so that each batch has its own time."""
 
     def __init__(self) -> None:
         self.now_ms = NOW_MS
@@ -36,14 +36,14 @@ class Clock:
 
 
 class Log:
-    """A directory that is opened again and again, and what was appended to it when."""
+    """A directory that is repeatedly opened, and the times of its appends."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.clock = Clock()
         self.epoch = 0
         self.appended_ms: dict[int, int] = {}
-        """By offset, of what was acknowledged."""
+        """By offset, of acknowledged batches."""
 
     def open(self, config: LogConfig = SMALL, disk: Disk = DISK) -> PartitionLog:
         self.epoch += 1
@@ -107,7 +107,7 @@ def test_batches_that_tell_by_themselves_need_no_file(kept: Log) -> None:
         log.config = APPENDED
         await kept.append(log, 1)
         assert kept.told(log) == kept.appended_ms
-        await log.append_records([(b"k", b"v")], NOW_MS)  # the coordinator's own; nobody asks for its age
+        await log.append_records([(b"k", b"v")], NOW_MS)  # the coordinator's own; its age is never queried
         assert log.append_time_ms(6) is None
         await log.close()
         assert [file.stat().st_size for file in sidecars(kept.directory)] == [ENTRY.size]
@@ -128,7 +128,7 @@ def test_a_repeated_batch_keeps_the_time_of_the_first(kept: Log) -> None:
 
 
 def cut(content: bytes) -> Iterator[bytes]:
-    """What a power failure can leave of a file that was never synced: shorter at any byte, or with zeros for pages."""
+    """Possible results of a power failure for a file that was never synced: shorter at any byte, or pages of zeros."""
     yield from (content[:size] for size in range(len(content) + 1))
     for start in range(0, len(content), ENTRY.size):
         for end in range(start + ENTRY.size, len(content) + 1, ENTRY.size):
@@ -161,7 +161,7 @@ def test_what_is_lost_of_the_file_is_unknown_and_nothing_else_changes(kept: Log)
 
 
 def test_offsets_that_come_again_after_a_lost_batch_have_their_own_time(kept: Log) -> None:
-    """The power failed: the last batch was never synced and is gone, but its entry reached the disk."""
+    """The power failed: the last batch was never synced and is lost, but its entry reached the disk."""
 
     async def main() -> None:
         log = kept.open(LogConfig())
@@ -202,7 +202,7 @@ def test_what_a_fenced_writer_notes_is_not_believed(kept: Log) -> None:
 
 
 class Full(Disk):
-    """Has room for half of what is written, or for no new file."""
+    """Has space for half of a write, or for no new file."""
 
     def __init__(self) -> None:
         self.creates = self.writes = True
@@ -275,7 +275,7 @@ def test_a_time_is_known_before_while_and_after_it_is_written(tmp_path: Path) ->
 
 
 def test_an_append_that_failed_leaves_no_time_behind(kept: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bytes and the entry were written, the fdatasync failed; the offset goes to another batch."""
+    """The bytes and the entry were written, the fdatasync failed; another batch gets the offset."""
     monkeypatch.setattr(commit, "RETRY_AFTER_S", 0)
 
     class Unsynced(Disk):

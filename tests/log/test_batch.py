@@ -32,7 +32,7 @@ CODECS = [NONE, GZIP, SNAPPY, LZ4, ZSTD]
 
 
 def changed(original: bytes, **fields: int) -> bytes:
-    """The batch with other header fields and a CRC that fits them."""
+    """The batch with other header fields and a matching CRC."""
     header = read_header(original)._replace(**fields)
     content = bytearray(original)
     HEADER.pack_into(content, 0, *header)
@@ -182,7 +182,7 @@ def test_a_large_batch_that_we_build_in_every_codec() -> None:
 
 
 def test_javas_client_reads_our_lz4_frames_and_snappy_blocks() -> None:
-    """Its lz4 reader refuses blocks that depend on each other (bit 5 of the frame's flags says that none does)."""
+    """Its lz4 reader refuses dependent blocks (bit 5 of the frame's flags says that there are none)."""
     magic, flags = (compress := compression.compress)(LZ4, b"x" * 200_000)[:4], compress(LZ4, b"x" * 200_000)[4]
     assert (magic, flags >> 6, flags & 0x20) == (b"\x04\x22\x4d\x18", 1, 0x20)
     assert compress(SNAPPY, b"x" * 200_000).startswith(b"\x82SNAPPY\x00" + bytes((0, 0, 0, 1)) * 2)

@@ -39,7 +39,7 @@ class GatedDisk(Disk):
 
 
 class BrokenDisk(Disk):
-    """Fails as told: ``write`` after half of the bytes, ``sync`` after all of them."""
+    """Fails on demand: ``write`` after half of the bytes, ``sync`` after all of them."""
 
     def __init__(self) -> None:
         self.fails: dict[str, int] = {}
@@ -115,7 +115,7 @@ def test_a_duplicate_waits_for_the_first_to_be_durable(tmp_path: Path) -> None:
         content = client_batch(3, producer=(9, 0, 0))
         first = asyncio.create_task(log.append(content))
         await disk.reached()
-        first.cancel()  # its connection is gone; the batch stays
+        first.cancel()  # its connection has closed; the batch stays
         second = asyncio.create_task(log.append(content))
         await everything_has_run()
         assert not second.done()

@@ -1,4 +1,4 @@
-"""Bytes before an offset: they add up, whatever batches and segments there are, and whatever was removed."""
+"""Bytes before an offset: they add up for any batches and segments, and after any removal."""
 
 from __future__ import annotations
 

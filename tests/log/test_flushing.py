@@ -1,4 +1,4 @@
-"""flush.messages and flush.ms: what is synced when."""
+"""flush.messages and flush.ms: what is synced, and when."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.log.support import client_batch, open_log, run
 
 
 class Counting(Disk):
-    """Counts the fdatasyncs that succeed; ``broken`` lets them fail."""
+    """Counts successful fdatasyncs; with ``broken`` they fail."""
 
     def __init__(self) -> None:
         self.syncs = 0

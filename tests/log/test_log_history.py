@@ -14,7 +14,7 @@ from tests.log.test_service import FLIGHTS, OTHER, Cluster
 from tests.table_rows import table_rows
 
 FAR_MS = 3_600_000
-"""Between two rounds: in these tests, rounds come when they are asked for."""
+"""Between two rounds: these tests run rounds on demand."""
 
 
 class Clock:
@@ -26,7 +26,7 @@ class Clock:
 
 
 class Written(Cluster):
-    """With the table beside it."""
+    """A service that writes the table."""
 
     def __init__(self, storage: Path, clock: Clock) -> None:
         self.history = LogHistory(storage, 0, flush_ms=FAR_MS, topics=lambda: self.view, now_ms=clock)

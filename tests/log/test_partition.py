@@ -95,7 +95,7 @@ def test_offset_for_time_is_exact_to_the_record(tmp_path: Path) -> None:
     async def main() -> None:
         log = open_log(tmp_path / "t-0", 1, config=SMALL)
         times: list[int] = []
-        for number in range(30):  # within a batch ascending, between batches back and forth
+        for number in range(30):  # ascending within a batch, back and forth between batches
             first = NOW_MS + (number * 7919) % 400
             await log.append(client_batch(4, first_ms=first, step_ms=3, codec=GZIP if number % 2 else 0))
             times += [first + 3 * index for index in range(4)]

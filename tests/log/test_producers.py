@@ -1,4 +1,4 @@
-"""Idempotent producers, rule by rule as Kafka's ProducerStateManagerTest has them."""
+"""Idempotent producers, rule by rule as in Kafka's ProducerStateManagerTest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Writer:
         return header._replace(base_offset=self.end)
 
     def write(self, epoch: int, sequence: int, count: int = 1) -> int | None:
-        """The offset of the first time if it was a duplicate."""
+        """The original offset for a duplicate."""
         header = self.header(epoch, sequence, count)
         duplicate = self.states.check(header)
         if duplicate is not None:

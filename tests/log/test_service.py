@@ -1,4 +1,4 @@
-"""LogService: requests in, answers out, through the real codec both ways."""
+"""LogService: requests in, responses out, through the real codec both ways."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OTHER = Topic(
 
 
 class Cluster:
-    """One log actor's surroundings: the view it sees, and leader epochs as ZooKeeper would give them."""
+    """One log actor's environment: its view, and leader epochs as from ZooKeeper."""
 
     def __init__(self, storage: Path, view: ClusterView | None = None, index: int = 0, **options: Any) -> None:
         self.view = view or view_of(FLIGHTS, OTHER)
@@ -105,7 +105,7 @@ class Cluster:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Views that never come are not waited for so long."""
+    """Limits the wait for views that never arrive."""
     monkeypatch.setattr(routing, "LATE_S", 0.1)
 
 
@@ -440,7 +440,7 @@ def test_a_view_that_comes_late_is_waited_for_and_batches_keep_their_order(
 
 
 def test_logs_follow_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one that is being opened while it changes."""
+    """Also one that is being opened during the change."""
     large = client_batch(10)
     limited = LogConfig(max_message_bytes=len(large) - 1)
 
@@ -468,7 +468,7 @@ def test_logs_follow_the_configuration(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_of_a_topic_that_is_gone_nothing_is_kept(tmp_path: Path) -> None:
-    """By the actor that owned none of its partitions, either."""
+    """Nor by an actor that owned none of its partitions."""
 
     async def main() -> None:
         for index in (0, 1):
@@ -482,7 +482,7 @@ def test_of_a_topic_that_is_gone_nothing_is_kept(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_obeyed_of_a_topic_leaves_the_rest_of_it(tmp_path: Path) -> None:
-    """Somebody else may have stored it. Without its retention.ms a topic would lose what it was to keep for ever."""
+    """Another program may have stored it. Without its retention.ms, a topic would lose what it should keep forever."""
     kept = Topic(
         name="kept", topic_id=UUID(int=3), partitions=1, config={"segment.bytes": "no number", "retention.ms": "-1"}
     )

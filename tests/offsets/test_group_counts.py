@@ -1,4 +1,4 @@
-"""What an offsets partition counts of its groups, over a coordinator in virtual time."""
+"""An offsets partition's counters of its groups, with a coordinator in virtual time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOUR_MS = 3_600_000
 
 
 class Counted:
-    """A coordinator whose events are counted as they come."""
+    """A coordinator whose events are counted as they occur."""
 
     def __init__(self, **properties: int) -> None:
         self.driver = Driver(GroupConfig(**properties))
@@ -32,7 +32,7 @@ class Counted:
         return None if known is None else self.counts.row(known, 0, None, self.driver.now_ms)
 
     def count(self) -> None:
-        """Take the events since the last time, at the time that is now."""
+        """Take the events since the last call, at the current time."""
         for event in self.driver.events[self._seen :]:
             self.counts.observe(event, self.driver.now_ms)
         self._seen = len(self.driver.events)
@@ -56,7 +56,7 @@ def test_a_rebalance_lasts_from_its_first_reason_to_the_assignment() -> None:
     counted.at(400)
     joined = driver.answer(first)
     counted.at(900)
-    second = driver.new_member()  # the rebalance begins anew before its end
+    second = driver.new_member()  # the rebalance restarts before its end
     third = driver.send(join(joined.member_id))
     counted.count()
     counted.at(1_000)

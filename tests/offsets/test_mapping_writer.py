@@ -1,4 +1,4 @@
-"""A coordinator's registrations in a real ZooKeeper, written behind."""
+"""A coordinator's registrations in a real ZooKeeper, written in the background."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_member_that_comes_from_elsewhere_leaves_its_old_node(zk: ZooKeeperCli
 def test_a_late_coordinator_neither_removes_nor_overwrites_what_is_newer(
     zk: ZooKeeperClient, zk_hosts: str, writer: MappingWriter
 ) -> None:
-    """The third failure of KoP: the old owner notices late, after the new one registered the client again."""
+    """KoP's third failure: the old owner notices late, after the new one has registered the client again."""
     writer.put([BILLING])
     assert writer.flush(10)
     successor = MappingWriter(zk_hosts)

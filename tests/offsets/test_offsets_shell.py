@@ -1,4 +1,4 @@
-"""The shell of an offsets partition with a real log and a real socket: what is too large, slow or broken."""
+"""The shell of an offsets partition with a real log and a real socket: large, slow and failing operations."""
 
 import asyncio
 import random
@@ -145,7 +145,7 @@ def test_batches_in_every_codec_load_whatever_the_size_of_the_buffer(tmp_path: P
 
 @pytest.mark.parametrize("own_codec", range(5))
 def test_what_a_codec_makes_larger_fits_all_the_same(tmp_path: Path, own_codec: int) -> None:
-    """Random bytes grow when they are compressed: by hundreds of bytes where a batch is as large as may be."""
+    """Compression enlarges random bytes: by hundreds of bytes in a batch of maximum size."""
 
     async def scenario() -> None:
         shell = Shell(tmp_path / "log", 1, log=LogConfig(own_codec=own_codec))
@@ -247,7 +247,7 @@ def test_many_tombstones_are_split(tmp_path: Path) -> None:
 
 
 class BrokenDisk(Disk):
-    """Fails every write once told."""
+    """Every write fails, on demand."""
 
     broken = False
 
@@ -292,7 +292,7 @@ def test_when_lingering_records_cannot_be_written_every_request_is_told(tmp_path
 def test_an_append_that_fails_in_an_unknown_way_is_never_taken_for_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linger_ms: int
 ) -> None:
-    """Neither at once nor with the next one that is written."""
+    """Neither at once nor with the next write."""
 
     def fail(*_: Any) -> None:
         monkeypatch.undo()
@@ -312,7 +312,7 @@ def test_an_append_that_fails_in_an_unknown_way_is_never_taken_for_written(
 
 
 class StuckDisk(Disk):
-    """Does not end a sync, once told, until it is let go."""
+    """On demand, a sync does not end until it is released."""
 
     def __init__(self) -> None:
         self.stuck = False
@@ -340,7 +340,7 @@ def test_a_write_that_takes_too_long_is_answered_in_time(tmp_path: Path) -> None
 
 
 class BusyLoop(Disk):
-    """A disk that is quick, seen from an event loop that has something else to do as soon as the disk is done."""
+    """A fast disk, seen from an event loop that has other work as soon as the disk is done."""
 
     TIMEOUT_MS = 1000
 

@@ -1,4 +1,4 @@
-"""The rebalance journal of a running coordinator: what a table that is broken or large does to it."""
+"""The rebalance journal of a running coordinator, with a broken or a large table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.tables.rebalances import A, entry
 
 
 class BrokenStore(RebalanceStore):
-    """Fails in a way that no disk does, some times."""
+    """Fails a number of times, in a way that no disk does."""
 
     def __init__(self, directory: Path, failures: int, flushed: asyncio.Event) -> None:
         super().__init__(directory, 0, now_ms=now_ms)
@@ -49,7 +49,7 @@ def test_flushing_goes_on_whatever_went_wrong(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("added", [50, 100_000])
 def test_the_answer_about_many_large_rebalances_is_bounded(tmp_path: Path, added: int) -> None:
-    """One that alone is larger is told all the same."""
+    """An entry that is larger by itself is written all the same."""
     members = tuple(A for _ in range(added))
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Who has a successor changes nothing in ZooKeeper any more, and hears of it. With a real ZooKeeper."""
+"""A controller with a successor changes nothing in ZooKeeper any more, and notices. With a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_superseded_controller_changes_nothing(zk: ZooKeeperClient, other: Zoo
 def test_what_its_successor_has_read_is_never_changed_behind_its_back(
     zk: ZooKeeperClient, other: ZooKeeperClient
 ) -> None:
-    """The old controller creates topics without a pause while the new one takes its epoch and then reads."""
+    """The old controller creates topics continuously while the new one takes its epoch and then reads."""
     old = TopicRegistry(zk, take_controller_epoch(zk))
     started = threading.Event()
 

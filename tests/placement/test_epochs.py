@@ -1,4 +1,4 @@
-"""Epochs and producer ids under competition, in a real ZooKeeper."""
+"""Concurrent requests for epochs and producer ids, in a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CALLERS, EACH = 6, 15
 
 @pytest.fixture
 def clients(zk_hosts: str) -> Iterator[list[ZooKeeperClient]]:
-    """One session each, as that many actors would have."""
+    """One session each, as for that many actors."""
     connected = [connect(zk_hosts, timeout_s=10) for _ in range(CALLERS)]
     yield connected
     for client in connected:

@@ -1,4 +1,4 @@
-"""Java's string hash and Kafka's choice of the offsets partition, against values computed by a JVM."""
+"""Java's string hash and Kafka's choice of the offsets partition, compared with values computed by a JVM."""
 
 import pytest
 from hypothesis import given

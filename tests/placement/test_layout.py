@@ -1,4 +1,4 @@
-"""Node contents, as Kafka writes and reads them."""
+"""Node contents in Kafka's format."""
 
 from __future__ import annotations
 

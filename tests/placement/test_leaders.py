@@ -1,4 +1,4 @@
-"""Leaders are dealt out: evenly, near the logs, and with as little change as can be."""
+"""Assignment of leaders: evenly, near the logs, and with as little change as possible."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ topics_ = st.dictionaries(st.integers(0, 2**128 - 1), owners, max_size=12).map(
 )
 
 same_place = st.sampled_from(["a", "elsewhere", None])
-"""Where all logs are, as seen from gateways that are all on one host."""
+"""The location of all logs, for gateways that are all on one host."""
 
 Topics = Mapping[UUID, Sequence[str | None]]
 
@@ -46,7 +46,7 @@ def check_even(leaders: Leaders, gateways: Mapping[int, str], topics: Topics) ->
 
 
 def changed(before: Leaders, after: Leaders) -> int:
-    """How many partitions that are in both have another leader."""
+    """Number of partitions in both that have different leaders."""
     return sum(
         old != new
         for topic_id in before.keys() & after.keys()
@@ -55,7 +55,7 @@ def changed(before: Leaders, after: Leaders) -> int:
 
 
 def near(leaders: Leaders, gateways: Mapping[int, str], topics: Topics) -> int:
-    """How many partitions are led on the node of their log."""
+    """Number of partitions that are led on the node of their log."""
     return sum(
         gateways[leader] == place
         for topic_id, places in topics.items()
@@ -103,7 +103,7 @@ def test_a_topic_that_goes_changes_no_more_leaders_than_it_had_too_many(
 @settings(deadline=None)
 @given(st.integers(1, 6), topics_, same_place)
 def test_with_a_gateway_less_only_its_partitions_have_another(count: int, topics: Topics, place: str | None) -> None:
-    """On one host, and but for one of a topic that evens out the sum."""
+    """On one host, except for one of a topic that balances the total."""
     here: Topics = {topic_id: [place] * len(places) for topic_id, places in topics.items()}
     before = dealt(dict.fromkeys(range(1, count + 2), "a"), here)
     gateways = dict.fromkeys(range(1, count + 1), "a")
@@ -127,7 +127,7 @@ def test_a_gateway_that_comes_gets_its_share_and_nothing_else_changes(
 @settings(deadline=None)
 @given(topics_)
 def test_where_logs_are_dealt_out_every_leader_is_near(topics: Topics) -> None:
-    """One gateway on each node, and the logs of each topic on one node after the other."""
+    """One gateway on each node, and the logs of each topic on the nodes in turn."""
     gateways = dict(enumerate("abc", 1))
     even: Topics = {topic_id: ["abc"[p % 3] for p in range(3 * len(places))] for topic_id, places in topics.items()}
     assert near(dealt(gateways, even), gateways, even) == sum(map(len, even.values()))
@@ -136,7 +136,7 @@ def test_where_logs_are_dealt_out_every_leader_is_near(topics: Topics) -> None:
 @settings(deadline=None)
 @given(st.integers(1, 14), st.integers(0, 2))
 def test_of_one_topic_every_leader_is_near(partitions: int, first: int) -> None:
-    """Whoever gets a partition more is on the node with a log more."""
+    """The gateway with an extra partition is on the node with an extra log."""
     gateways = dict(enumerate("abc", 1))
     alone: Topics = {UUID(int=1): ["abc"[(first + partition) % 3] for partition in range(partitions)]}
     assert near(dealt(gateways, alone), gateways, alone) == partitions
@@ -145,7 +145,7 @@ def test_of_one_topic_every_leader_is_near(partitions: int, first: int) -> None:
 @settings(deadline=None)
 @given(gateways_, topics_)
 def test_leaders_follow_a_log_that_moves(gateways: dict[int, str], topics: Topics) -> None:
-    """As many as if they were dealt out for the first time, with the same number for each gateway."""
+    """As many as in a first assignment, with the same number for each gateway."""
     before = dealt(gateways, topics)
     elsewhere: Topics = {topic_id: list(reversed(places)) for topic_id, places in topics.items()}
     after = dealt(gateways, elsewhere, before)
@@ -164,7 +164,7 @@ def test_hundreds_of_small_topics_are_even_at_once() -> None:
 
 
 def test_what_does_not_change_is_not_dealt_again() -> None:
-    """The controller deals with every view, on its event loop."""
+    """The controller assigns leaders with every view, on its event loop."""
     gateways = dict(zip((1, 2, 3), "abc", strict=True))
     topics: Topics = {UUID(int=number): [*"abc" * 3, "a"] for number in range(1000)}
     leaders = dealt(gateways, topics, dealt(gateways, topics))

@@ -1,4 +1,4 @@
-"""Names and contents of the mapping's nodes. The rows F7 to F10 of KoP's failures are in here."""
+"""Names and contents of the mapping's nodes. Rows F7 to F10 of KoP's failures are tested here."""
 
 from __future__ import annotations
 

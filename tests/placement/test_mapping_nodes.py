@@ -1,4 +1,4 @@
-"""Conditional writes in a real ZooKeeper: what is read is what is changed or removed."""
+"""Conditional writes in a real ZooKeeper: a node is changed or removed only as it was read."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_created_once_and_changed_only_where_the_condition_holds(nodes: MappingN
 
 
 class Paused:
-    """A client that, between what it read and its write, waits until ``meanwhile`` is over; once."""
+    """A client that waits, once, between its read and its write until ``meanwhile`` has ended."""
 
     def __init__(self, zk: ZooKeeperClient, meanwhile: Callable[[], None]) -> None:
         self._todo = [meanwhile]
@@ -69,7 +69,7 @@ class Paused:
 def test_a_late_write_does_not_hit_a_node_that_was_created_again(
     nodes: MappingNodes, zk: ZooKeeperClient, late: bytes | None, root_too: bool
 ) -> None:
-    """ABA: the new node has the version that the late writer read, and yet stays as it is."""
+    """ABA: the new node has the version that the late writer read, and still stays unchanged."""
     create(nodes, PATH, OLD)
     judged: list[bytes] = []
 
@@ -114,7 +114,7 @@ def test_every_creation_moves_the_fence_and_nothing_else_does(nodes: MappingNode
 def test_a_removal_in_a_batch_is_guarded_by_what_the_batch_itself_creates_too(
     nodes: MappingNodes, zk: ZooKeeperClient
 ) -> None:
-    """The transaction moves the fence that it checks: the check has to come first."""
+    """The transaction changes the fence that it checks: the check must come first."""
     twin = next(path for number in range(1000) if fence_of(path := f"{PATH}-{number}") == fence_of(PATH))
     create(nodes, PATH, OLD)
     done = nodes.apply([WriteIf(twin, NEW, always), WriteIf(PATH, None, always)])
@@ -147,7 +147,7 @@ def test_a_parent_that_is_removed_all_the_time_does_not_stop_a_creation(nodes: M
 
 
 def test_conflicts_cost_only_those_that_conflict(nodes: MappingNodes, zk: ZooKeeperClient) -> None:
-    """Whenever the batch has been read, somebody creates one of its nodes: a whole batch could lose for ever."""
+    """After each read of the batch, another client creates one of its nodes: a whole batch could lose forever."""
     paths = [f"{PATH}-{number}" for number in range(64)]
     rival = MappingNodes(zk, timeout_s=10)
     ahead = list(paths)

@@ -1,4 +1,4 @@
-"""The copy in memory, against a real ZooKeeper."""
+"""The copy in memory, compared with a real ZooKeeper."""
 
 from __future__ import annotations
 

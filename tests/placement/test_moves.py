@@ -1,4 +1,4 @@
-"""Moves between nodes: to a node that came or off one that is drained, as few as can be."""
+"""Moves between nodes: to a new node or off a drained one, as few as possible."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def ideal(actors: int, nodes: Collection[str]) -> dict[str, str]:
 
 
 def carried_out(homes: dict[str, str], *args: Collection[str]) -> tuple[dict[str, str], int]:
-    """One at a time, each decided anew as the controller does; where all are then, and how many moves it took."""
+    """One move at a time, each decided anew like the controller does; returns the result and the number of moves."""
     homes = dict(homes)
     count = 0
     while move := next(moves(homes, *args), None):
@@ -74,7 +74,7 @@ def test_a_newcomer_that_is_drained_gets_nothing() -> None:
 
 
 def made(actors: int, nodes: Collection[str], homes: dict[str, str] | None = None) -> dict[str, str]:
-    """Log actors, one made after the other, beside those that are there."""
+    """Log actors, created one after the other, in addition to the existing ones."""
     homes = dict(homes or {})
     for number in range(actors):
         homes.setdefault(f"log-{number}", home(f"log-{number}", nodes, homes))
@@ -105,7 +105,7 @@ def test_log_actors_of_a_node_that_is_lost_are_dealt_out(actors: int, before: li
 @settings(deadline=None)
 @given(counts.filter(bool), nodes_before)
 def test_a_log_actor_that_is_made_anew_keeps_them_dealt_out(actors: int, nodes: list[str]) -> None:
-    """Its node as it was does not count as one that has it."""
+    """The node that it leaves does not count as one that has it."""
     homes = made(actors, nodes)
     for actor in homes:
         assert spread({**homes, actor: home(actor, nodes, homes)}, nodes) <= 1

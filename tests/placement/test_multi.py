@@ -1,4 +1,4 @@
-"""A transaction in bytes, beside kazoo's own encoding of it."""
+"""The bytes of a transaction, compared with kazoo's own encoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rendezvous hashing: stable, even, and moving nothing that need not move."""
+"""Rendezvous hashing: stable, even, and without unnecessary moves."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_load_is_even() -> None:
 
 
 def test_places_do_not_change_between_versions() -> None:
-    """Data is where the hash says: a change of the hash would orphan it."""
+    """The hash determines where data is: a change of the hash would orphan it."""
     assert [choose(str(key), ["0", "1", "2"]) for key in range(8)] == PINNED
 
 

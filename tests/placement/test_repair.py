@@ -1,4 +1,4 @@
-"""The reconciler's plan, against a ZooKeeper of one dict."""
+"""The reconciler's plan, with a dict as ZooKeeper."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def by_partition(wanted: Iterable[Registration], trusted: frozenset[int]) -> dic
 
 
 def as_nodes(some: Iterable[Registration]) -> dict[str, bytes]:
-    """What ZooKeeper holds when these registrations are all that is."""
+    """ZooKeeper's content for exactly these registrations."""
     one_each = {registration_path(one): one for one in some}
     nodes = {path: encode_registration(one) for path, one in one_each.items()}
     for one in one_each.values():
@@ -222,7 +222,7 @@ def test_a_coordinator_without_members_that_is_not_active_wipes_nothing() -> Non
 
 
 def test_a_plan_is_whole_however_far_it_was_told_and_whatever_came_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who acts on it while it is made may fail in the middle; what it says of ZooKeeper is still true."""
+    """A caller that acts on it while it is made may fail in the middle; what it says of ZooKeeper is still true."""
     monkeypatch.setattr("muster.placement.mapping.repair._UNITS_TOGETHER", 1)
     everyone = [registration("billing", host=f"10.0.0.{number}") for number in range(4)]
     whole = make(everyone, {})

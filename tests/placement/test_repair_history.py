@@ -1,4 +1,4 @@
-"""A plan that remembers the one before says what one that looks at everything says, whatever happened in between."""
+"""An incremental plan equals a plan from scratch, whatever happened in between."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DATA = [b"", b"{}", b"billing", b"dashboard", b"\xff"]
 
 
 class History:
-    """Both sides, changed at random, and a plan after each change: with memory and without."""
+    """Both sides, changed at random, and a plan after each change: incremental and from scratch."""
 
     def __init__(self) -> None:
         self.store = Store({})
@@ -42,7 +42,7 @@ class History:
 
     def compare(self) -> Plan:
         fresh = by_partition(self.wanted.values(), self.trusted)
-        # a coordinator without news is the same tuple again; one with news sends everything anew
+        # a coordinator without changes sends the same tuple; one with changes sends everything again
         self.held = {each: some if self.held.get(each) != some else self.held[each] for each, some in fresh.items()}
         seen = dict(self.store.nodes)
         todo = plan(self.held, seen, suspects=self.suspects, partition_of=partition_of, memory=self.memory)
@@ -97,7 +97,7 @@ def histories(draw: st.DrawFn) -> History:
 @settings(max_examples=200, deadline=None)
 @given(histories())
 def test_it_is_the_plan_that_looks_at_everything(history: History) -> None:
-    """And from wherever it came, it gets to what is wanted."""
+    """And from any start, it reaches the desired state."""
     history.trusted = ALL
     for _ in range(8):
         history.store.apply(history.compare())
@@ -108,7 +108,7 @@ def test_it_is_the_plan_that_looks_at_everything(history: History) -> None:
 
 
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The units that are looked at from now on."""
+    """The units that are examined from now on."""
     units: list[str] = []
     real = comparison._judged
 

@@ -102,7 +102,7 @@ def test_a_configuration_without_topic_is_no_obstacle(zk: ZooKeeperClient) -> No
 
 
 def test_what_is_no_configuration_hides_no_topic(zk: ZooKeeperClient) -> None:
-    """Else one node would keep the controller from starting."""
+    """Otherwise one node would keep the controller from starting."""
     registry = TopicRegistry(zk)
     created = registry.create("flights", 1)
     zk.set("/config/topics/flights", b"not JSON")

@@ -1,4 +1,4 @@
-"""The cluster's snapshot: order, and who leads what."""
+"""The cluster's snapshot: its order, and its leaders."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_topic_is_found_by_its_id() -> None:
 
 
 def test_the_leader_is_a_gateway_on_the_node_of_the_partitions_actor() -> None:
-    """As far as leaders are dealt out evenly; tests/placement/test_leaders.py."""
+    """If leaders are assigned evenly; tests/placement/test_leaders.py."""
     leaders = [VIEW.leader_of(FLIGHTS, partition) for partition in range(FLIGHTS.partitions)]
     assert Counter(leader.id for leader in leaders if leader is not None) == {0: 2, 1: 2, 2: 2}
     for partition, leader in enumerate(leaders):

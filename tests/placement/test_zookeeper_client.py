@@ -1,4 +1,4 @@
-"""The client around kazoo: bounded waiting, quiet logs."""
+"""The client around kazoo: bounded waits, quiet logs."""
 
 from __future__ import annotations
 

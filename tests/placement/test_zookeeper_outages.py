@@ -1,4 +1,4 @@
-"""ZooKeeper away, restarted, or done with our sessions: what one process says, however many clients it has."""
+"""ZooKeeper unavailable, restarted, or with expired sessions: the log of a process, with any number of clients."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ eventually = partial(eventually_within, within_s=WAIT_S)
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
-    """One of the test's own, to be stopped."""
+    """A server of the test's own, which it may stop."""
     with EmbeddedZooKeeper.start(tmp_path) as running:
         yield running
 
 
 @pytest.fixture
 def connected(server: EmbeddedZooKeeper) -> Iterator[Callable[[], ZooKeeperClient]]:
-    """Makes clients of the server; the test need not end them."""
+    """Creates clients of the server; the test need not close them."""
     with contextlib.ExitStack() as clients:
 
         def one_more() -> ZooKeeperClient:

@@ -1,4 +1,4 @@
-"""An installed Muster, in a project whose own packages are called as Muster's folders are, or ``muster``."""
+"""An installed Muster, in a project whose own packages have the names of Muster's folders, or ``muster``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pytest-muster before it has a cluster: its wheel, which command it starts, and what it says if that fails."""
+"""pytest-muster before it has a cluster: its wheel, its choice of a command, and its messages on failure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of an environment with the wheel and pytest."""
+    """Modules of an environment with the wheel and pytest."""
     return make_environment(tmp_path_factory.mktemp("environment") / "venv", wheel)
 
 
@@ -65,7 +65,7 @@ class TestWheel:
 class TestCommand:
     @pytest.fixture(autouse=True)
     def bare(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A Python without anything beside it, and two empty folders on PATH."""
+        """A Python in an otherwise empty folder, and two empty folders on PATH."""
         monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
         monkeypatch.setenv("PATH", f"{tmp_path / 'a'}:{tmp_path / 'b'}")
 
@@ -105,7 +105,7 @@ class TestCommand:
 
 class TestFailures:
     def fails(self, python: Path, tmp_path: Path, ini: str = "", **environment: str) -> str:
-        """What a suite of one test prints whose cluster does not start: one error, no traceback."""
+        """Output of a suite of one test whose cluster does not start: one error, no traceback."""
         (tmp_path / "pytest.ini").write_text(f"[pytest]\n{ini}\n")
         (tmp_path / "test_it.py").write_text(ONE_TEST)
         out = run_pytest(python, tmp_path, f"--basetemp={tmp_path / 'temp'}", **environment).stdout
@@ -144,17 +144,17 @@ class TestFailures:
 
 
 class TestFaultClient:
-    """Which of several gateways it asks. These are sockets: it is all about connections that fail."""
+    """Which of several gateways it calls. These are sockets, since the test is about failing connections."""
 
     @contextmanager
     def gateway(self, serve: Callable[[socket.socket], None]) -> Iterator[tuple[str, list[bytes]]]:
-        """The URL of a gateway that leaves one connection to ``serve``, and the requests that came."""
+        """The URL of a gateway that passes one connection to ``serve``, and the requests received."""
         requests: list[bytes] = []
 
         def accept() -> None:
             try:
                 connection, _ = listener.accept()
-            except OSError:  # nobody asked
+            except OSError:  # no request was sent
                 return
             with connection:
                 requests.append(connection.recv(65536))
@@ -175,7 +175,7 @@ class TestFaultClient:
 
     @pytest.fixture
     def silent(self) -> Iterator[str]:
-        """A host that answers no SYN, as one that is switched off: the queue of its listener is full."""
+        """A host that answers no SYN, like one that is switched off: the queue of its listener is full."""
         with (
             socket.create_server(("127.0.0.1", 0), backlog=0) as listener,
             closing(socket.create_connection(listener.getsockname())),

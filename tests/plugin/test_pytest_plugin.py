@@ -1,4 +1,4 @@
-"""The pytest plugin, in an environment without Muster, as somebody else's tests use it."""
+"""The pytest plugin, in an environment without Muster, as in a user's own tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/testing-consumers.md shows the examples as they are."""
+"""docs/testing-consumers.md shows the examples unchanged."""
 
 from __future__ import annotations
 

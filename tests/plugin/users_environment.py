@@ -1,6 +1,6 @@
-"""The environment of someone who tests with pytest-muster: its wheel, pytest, and what else is named.
+"""The environment of a user of pytest-muster: its wheel, pytest, and other named distributions.
 
-Muster is in it only if its wheel is given.
+Muster is included only if its wheel is given.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ def files_of_checkout() -> list[str]:
 
 
 def make_environment(directory: Path, wheel: Path, others: Iterable[str] = ()) -> Path:
-    """A new environment with the wheel, pytest and the other distributions: its Python.
+    """A new environment with the wheel, pytest and the other distributions; returns its Python.
 
-    pytest and the others are this environment's, linked, so that nothing is fetched.
+    pytest and the others are links to this environment's, so that nothing is fetched.
     """
     return _environment(directory, [wheel], _needed({"pytest", *others}))
 
 
 def make_environment_with_muster(directory: Path, *wheels: Path) -> Path:
-    """A new environment with the wheels, and all that is here beside Muster and pytest-muster: its Python."""
+    """A new environment with the wheels, and everything here except Muster and pytest-muster; returns its Python."""
     names = {found.name for found in distributions()} - {"muster", "pytest-muster"}
     return _environment(directory, wheels, names)
 
 
 def run_pytest(python: Path, directory: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """pytest in that folder, by that Python, when it has ended; PATH has no more than the system's.
+    """Run pytest in that folder with that Python to its end; PATH has only the system's folders.
 
-    Without CI and BUILD_NUMBER: where one is set, pytest's summary repeats whole errors.
+    Without CI and BUILD_NUMBER: with either of them, pytest's summary repeats whole errors.
     """
     left_out = ("MUSTER_", "PYTEST", "PYTHON", "CI", "BUILD_NUMBER")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
@@ -74,7 +74,7 @@ def run_pytest(python: Path, directory: Path, *arguments: str, **environment: st
 
 
 def _built(directory: Path) -> Path:
-    """The wheel, built out of the folder ``source``."""
+    """The wheel, built from the folder ``source``."""
     build = ("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(directory), str(directory / "source"))
     _pip(sys.executable, *build)
     (wheel,) = directory.glob("*.whl")
@@ -96,7 +96,7 @@ def _environment(directory: Path, wheels: Iterable[Path], linked: Iterable[str])
 
 
 def _needed(names: set[str]) -> Iterator[str]:
-    """The distributions, and those that they need on this machine."""
+    """The distributions, and their requirements on this machine."""
     seen: set[str] = set()
     left = set(names)
     while left:

@@ -1,4 +1,4 @@
-"""What must not happen to the mapping, with a real ZooKeeper: late writers, lost sessions, too many writes."""
+"""Hazards for the mapping, with a real ZooKeeper: late writers, lost sessions, too many writes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def leaving(one: Registration, sequence: int) -> Withdrawal:
 
 
 class PausedWriter:
-    """A coordinator's writer that sleeps between what it read and its next write, as in a long GC pause."""
+    """A coordinator's writer that sleeps between its read and its next write, as in a long GC pause."""
 
     def __init__(self, hosts: str) -> None:
         self.writer = MappingWriter(hosts)
@@ -71,7 +71,7 @@ class PausedWriter:
 def test_a_paused_coordinator_that_wakes_up_late_hits_nothing_newer(
     zk: ZooKeeperClient, zk_hosts: str, between: str, late: str
 ) -> None:
-    """F3: it decided to delete, slept, and the client registered with another coordinator meanwhile."""
+    """F3: it decided to delete, slept, and the client registered with another coordinator in between."""
     paused, successor = PausedWriter(zk_hosts), MappingWriter(zk_hosts)
     paused.writer.put([BILLING])
     assert paused.writer.flush(FLUSH_S)
@@ -126,7 +126,7 @@ async def _rounds(reconciler: Reconciler, count: int) -> bool:
 
 
 def many(members: int) -> Held:
-    """All of one group, each with an address of its own."""
+    """All of one group, each with its own address."""
     some = tuple(registration("billing", f"m-{each}", host=f"10.1.{each >> 8}.{each & 255}") for each in range(members))
     return {partition: some if partition == partition_of("billing") else () for partition in range(OFFSETS_PARTITIONS)}
 
@@ -159,7 +159,7 @@ async def _created(reconciler: Reconciler, count: int) -> bool:
 
 @pytest.mark.usefixtures("offsets_topic")
 def test_writes_are_no_more_than_the_limit(zk: ZooKeeperClient, zk_hosts: str) -> None:
-    """By the times at which ZooKeeper created the nodes: those of hosts and clients count too."""
+    """By the times at which ZooKeeper created the nodes, including those of hosts and clients."""
     held, limit = many(50), 100
 
     async def scenario() -> None:
@@ -168,7 +168,7 @@ def test_writes_are_no_more_than_the_limit(zk: ZooKeeperClient, zk_hosts: str) -
 
     asyncio.run(scenario())
     created_ms = sorted(zk.get(path)[1].created * 1000 for path in (*expected(held), *folders(held)))
-    batch = 2 * 10 + 10  # a tenth of a second's changes, and what is above them
+    batch = 2 * 10 + 10  # changes of a tenth of a second, and their parents
     assert len(created_ms) == 4 * 50
     assert created_ms[-1] - created_ms[0] >= (len(created_ms) - 2 * batch) / limit * 1000
 
@@ -238,7 +238,7 @@ def test_deleting_everything_wakes_the_reconciler(zk: ZooKeeperClient, zk_hosts:
     async def scenario() -> None:
         async with running(zk_hosts, held, interval_ms=3_600_000):
             await eventually(lambda: same(zk, expected(held)), "the mapping is there")
-            await asyncio.sleep(1.5)  # after a round, the next one is a second away at least
+            await asyncio.sleep(1.5)  # the next round is at least a second after the last one
             await asyncio.to_thread(wipe, zk)
             await eventually(lambda: same(zk, expected(held)), "the mapping is restored")
 

@@ -1,4 +1,4 @@
-"""The reconciler against a real ZooKeeper; the coordinators' answers are a dict."""
+"""The reconciler with a real ZooKeeper; the coordinators' responses are a dict."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Held = dict[int, tuple[Registration, ...]]
 
 
 def everything() -> Held:
-    """Two members of every group, each group on a host of its own."""
+    """Two members of every group, each group on its own host."""
     held: Held = dict.fromkeys(range(OFFSETS_PARTITIONS), ())
     for number, group in enumerate(GROUPS):
         members = tuple(registration(group, member, host=f"10.0.0.{number}") for member in ("m-1", "m-2"))
@@ -40,7 +40,7 @@ def everything() -> Held:
 
 
 def tree(zk: ZooKeeperClient) -> dict[str, bytes]:
-    """All nodes that hold something."""
+    """All nodes with content."""
     nodes = {}
 
     def walk(path: str) -> None:
@@ -63,7 +63,7 @@ def expected(held: Mapping[int, tuple[Registration, ...]]) -> dict[str, bytes]:
 
 
 def wipe(zk: ZooKeeperClient) -> None:
-    """Delete everything under the root and the root, at one moment; the reconciler may have made it again since."""
+    """Delete everything under the root and the root at once; the reconciler may have recreated it since."""
 
     def below(path: str) -> list[str]:
         return [found for child in zk.get_children(path) for found in (*below(f"{path}/{child}"), f"{path}/{child}")]
@@ -82,7 +82,7 @@ async def same(zk: ZooKeeperClient, wanted: dict[str, bytes]) -> bool:
     def look() -> bool:
         try:
             return tree(zk) == wanted
-        except Exception:  # a node that went away between the listing and the reading
+        except Exception:  # a node that was removed between listing and reading
             return False
 
     return await asyncio.to_thread(look)
@@ -247,7 +247,7 @@ def test_what_differs_is_told_although_it_could_not_be_written(zk_hosts: str, mo
 
         monkeypatch.setattr(reconciler._nodes, "create", away)
         try:
-            while True:  # until its copy is there
+            while True:  # until its copy is complete
                 try:
                     await reconciler.round()
                 except ZooKeeperUnreachable:

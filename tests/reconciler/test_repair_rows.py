@@ -1,4 +1,4 @@
-"""The table ``repairs``, as the reconciler writes it against a real ZooKeeper."""
+"""The table ``repairs``, as the reconciler writes it with a real ZooKeeper."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A coordinator that works until it is killed: ``python -m tests.recording.coordinator STORAGE``.
 
-Two members form a group; then offsets are committed without end. Prints each that was acknowledged, and when.
+Two members form a group; then offsets are committed endlessly. Prints each acknowledged offset, with its time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Thinning of commits: one row for each partition that moved, whatever happened to it meanwhile."""
+"""Thinning of commits: one row for each partition that moved, whatever happened to it in between."""
 
 from __future__ import annotations
 

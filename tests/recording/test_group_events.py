@@ -1,4 +1,4 @@
-"""What a group's life looks like in the table, told by a real core."""
+"""A group's life in the table, from a real core."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONFIG = GroupConfig(group_initial_rebalance_delay_ms=0)
 
 
 def events_of(driver: Driver) -> list[dict[str, Any]]:
-    """Rows of what the driver's core told until now, by one coordinator."""
+    """Rows of what one coordinator of the driver has reported so far."""
     fold = GroupEvents(partition=7, epoch=driver.epoch)
     found = [row for event in driver.events if (row := fold.observe(event, driver.now_ms)) is not None]
     assert [row["number"] for row in found] == [*range(1, len(found) + 1)]

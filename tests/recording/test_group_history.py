@@ -1,4 +1,4 @@
-"""The three tables of a real coordinator over a real log, also when it is killed."""
+"""The three tables of a real coordinator with a real log, also when it is killed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def storage(tmp_path: Path) -> Path:
 
 
 def killed_at_work(storage: Path, commits: int) -> list[tuple[int, int]]:
-    """A process commits at least that often and is killed; the offsets that it was acknowledged, and when."""
+    """A process commits at least that often and is killed; returns the acknowledged offsets, with times."""
     command = [sys.executable, "-m", "tests.recording.coordinator", str(storage)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -143,7 +143,7 @@ def test_deleted_offsets_and_groups_are_told(storage: Path) -> None:
 
 
 def test_a_client_without_membership_is_registered_until_the_next_coordinator(storage: Path) -> None:
-    """It is nowhere in the log, so only the snapshot of the next one ends it."""
+    """It is nowhere in the log, so only the next coordinator's snapshot ends it."""
     at_ms: list[int] = []
 
     async def life(epoch: int, *, commits: bool) -> None:

@@ -1,4 +1,4 @@
-"""The rows of ``registrations`` alone tell who was registered at any time, whatever happened to the coordinators."""
+"""The rows of ``registrations`` alone show the registered members at any time, whatever happened to coordinators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ Held = dict[tuple[str, str], dict[str, Any]]
 
 
 class World:
-    """One offsets partition under many coordinators; after every step, what held is taken down beside the rows."""
+    """One offsets partition under many coordinators; after every step, the current state is recorded in addition to the
+    rows."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -61,7 +62,8 @@ class World:
         self.driver.write_all()
 
     def fail_over(self) -> None:
-        """The log does not have everything; of what the dead one said some comes later, by its own clock."""
+        """The log does not have everything; a part of the dead coordinator's reports arrives later, with its own
+        clock."""
         self.note()
         epoch = self.driver.epoch
         self.driver.restart()
@@ -78,7 +80,7 @@ class World:
         self.rows += snapshot_rows(held, offsets_partition=7, epoch=self.driver.epoch, ts_ms=self.driver.now_ms)
 
     def note(self) -> None:
-        """What was said since the last step, and what holds now."""
+        """The reports since the last step, and the current state."""
         said = [one for one in self.driver.updates if not isinstance(one, Position)]
         self.driver.updates.clear()
         self.rows += [row_of(change, self.driver.now_ms) for change in said]

@@ -1,4 +1,4 @@
-"""Data stay in the storage directory: after an orderly stop, and after SIGKILL of everything at once."""
+"""Data remain in the storage directory: after an orderly stop, and after SIGKILL of everything at once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.parti
 
 
 def processes_of(storage: Path) -> list[psutil.Process]:
-    """Every process that was told of the storage directory, by its arguments or its environment."""
+    """Every process with the storage directory in its arguments or its environment."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -59,7 +59,7 @@ def nothing_is_left(storage: Path) -> None:
 
 
 def shown(muster: Muster) -> dict[str, Any]:
-    """The topic's id, number of partitions and configuration, what was altered; the groups."""
+    """The topic's id, number of partitions and configuration, altered configs, and the groups."""
     admin = AdminClient({"bootstrap.servers": muster.bootstrap})
     topic = admin.describe_topics(TopicCollection([TOPIC]))[TOPIC].result(WAIT_S)
     groups = admin.list_consumer_groups().result(WAIT_S)
@@ -80,7 +80,7 @@ def shown(muster: Muster) -> dict[str, Any]:
 
 
 def fill(muster: Muster, producer: Producer) -> None:
-    """A topic with a configuration of its own, records in it, and a group that has read and committed them."""
+    """A topic with its own configuration, with records, and a group that has read and committed them."""
     admin = AdminClient({"bootstrap.servers": muster.bootstrap})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, config={"retention.ms": "777000"})])[TOPIC].result(WAIT_S)
     altered = [ConfigResource(*each, incremental_configs=[_entry(*config)]) for each, config in _ALTERED.items()]
@@ -95,13 +95,13 @@ def fill(muster: Muster, producer: Producer) -> None:
 
 
 class CommitLoop(threading.Thread):
-    """Commits one offset after the other until nobody answers any more."""
+    """Commits one offset after the other until there is no response any more."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
         self.acknowledged = 0
         self.stop = threading.Event()
-        quiet = {"log_level": 0}  # its broker is killed and never comes back
+        quiet = {"log_level": 0}  # its broker is killed and never restarted
         self._consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": LOOP_GROUP, **quiet})
 
     def run(self) -> None:
@@ -118,7 +118,7 @@ class Staying:
     """Two members of a group that know nothing of what happens to the cluster."""
 
     def __init__(self, bootstrap: str) -> None:
-        patient = {"session.timeout.ms": 180000}  # librdkafka counts too, while nobody is there
+        patient = {"session.timeout.ms": 180000}  # librdkafka counts too, while no broker is available
         self._members = [ConfluentMember(bootstrap, TOPIC, MEMBERS_GROUP, **patient) for _ in range(2)]
         for member in self._members:
             member.start()
@@ -128,16 +128,16 @@ class Staying:
         )
 
     def until_known(self) -> None:
-        """Until both have told their member ids, which they know with their first commit."""
+        """Until both have reported their member ids, which they know with their first commit."""
         told = lambda: [member.identity() for member in self._members]  # noqa: E731
         eventually(told, lambda identities: (None,) not in identities, "both have committed", WAIT_S)
 
     def stability(self) -> object:
-        """What a rebalance would change, as the members see it."""
+        """The state that a rebalance would change, as the members see it."""
         return [(member.identity(), member.rebalances, frozenset(member.assigned)) for member in self._members]
 
     def until_read(self, *acknowledged: dict[bytes, tuple[int, int]]) -> None:
-        """Until they have read the records that are at these places."""
+        """Until they have read the records at these places."""
         places = {place for promised in acknowledged for place in promised.values()}
         read = lambda: {(partition, at) for m in self._members for partition, at, _ in list(m.read)}  # noqa: E731
         eventually(read, places.issubset, "the members read on", WAIT_S)
@@ -204,7 +204,7 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
 
 
 def assert_kept(muster: Muster, *acknowledged: dict[bytes, tuple[int, int]]) -> None:
-    """Each acknowledged record is where its producer was told, and the offsets have no gap."""
+    """Each acknowledged record is at its acknowledged offset, and the offsets have no gap."""
     records = everything(muster.bootstrap, TOPIC, PARTITIONS)
     for partition in range(PARTITIONS):
         offsets = [offset for of, offset, _ in records if of == partition]

@@ -1,4 +1,4 @@
-"""A whole Muster that asks for logins, on an IPv6 address: real clients, Muster's own commands, attribution."""
+"""A whole Muster that requires logins, on an IPv6 address: real clients, Muster's own commands, attribution."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOGIN = {
 
 @pytest.fixture(scope="module")
 def login(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For ``--command-config``; the users' file is beside it."""
+    """For ``--command-config``; the users' file is in the same folder."""
     file = tmp_path_factory.mktemp("users") / "client.properties"
     file.write_text("\n".join(f"{name}={value}" for name, value in LOGIN.items()))
     return file
@@ -57,7 +57,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory, login: Path) -> Iterator[M
 
 
 def test_a_group_of_somebody_who_logged_in(secured: Muster, login: Path) -> None:
-    """The principal comes to the mapping by way of gateway, coordinator and ZooKeeper, and all bytes to the group."""
+    """The principal reaches the mapping through gateway, coordinator and ZooKeeper, and all bytes are the group's."""
     assert secured.bootstrap.startswith("[::1]:")
     secured.cli("topics", "create", TOPIC, "--partitions", "1", "--command-config", str(login))
     client = {"bootstrap.servers": secured.bootstrap, **LOGIN}
@@ -82,7 +82,7 @@ def test_a_group_of_somebody_who_logged_in(secured: Muster, login: Path) -> None
 
 
 def _attributed(muster: Muster) -> dict[str, int]:
-    """Messages by group, as /metrics says; "" is what has none."""
+    """Messages by group in /metrics; "" for those without a group."""
     with urllib.request.urlopen(muster.metrics_urls[0]) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
     return {

@@ -1,7 +1,7 @@
-"""ZooKeeper stopped, restarted, and done with every session, under a running Muster and real clients.
+"""ZooKeeper stopped, restarted, and with all sessions expired, under a running Muster and real clients.
 
 ``MUSTER_ZOOKEEPER_OUTAGE_S=60`` makes the outage a minute; by default it is shorter, for ``make test``. Both are longer
-than a session of ZooKeeper and than what anybody waits for it.
+than a session of ZooKeeper and than any wait for it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _PROPERTIES = {
 
 @dataclass
 class Ensemble:
-    """The ZooKeeper that Muster was told of, in the hands of the test; and the test's own client of it."""
+    """Muster's ZooKeeper, controlled by the test; and the test's own client of it."""
 
     server: EmbeddedZooKeeper
     zk: ZooKeeperClient
@@ -100,7 +100,7 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
 
 @pytest.fixture(scope="module")
 def muster(ensemble: Ensemble, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Muster]:
-    """One that uses the test's own ZooKeeper."""
+    """A Muster that uses the test's own ZooKeeper."""
     storage = tmp_path_factory.mktemp("outage") / "storage"
     options = ["--gateways", str(GATEWAYS), "--zookeeper", ensemble.server.hosts]
     with Muster(storage, options, _PROPERTIES) as running:
@@ -123,13 +123,13 @@ def metric(muster: Muster, name: str) -> list[float]:
 
 
 def lines(muster: Muster, pattern: str) -> dict[str, list[str]]:
-    """What the log of each process has that matches, by process."""
+    """The matching lines of each process's log, by process."""
     logs = sorted((muster.storage / "run" / "log").glob("*.log"))
     return {log.stem: [line for line in log.read_text().splitlines() if re.search(pattern, line)] for log in logs}
 
 
 def mapping(zk: ZooKeeperClient, group: str) -> int:
-    """How many nodes say that somebody consumes for the group."""
+    """Number of nodes that register a client as a consumer of the group."""
     hosts = [f"{CLIENT_GROUP_ID}/{host}" for host in zk.get_children(CLIENT_GROUP_ID)]
     clients = [f"{host}/{client}" for host in hosts for client in zk.get_children(host)]
     return sum(group in name for client in clients for name in zk.get_children(client))
@@ -155,7 +155,7 @@ def send_slowly(producer: Producer, stop: threading.Event) -> None:
 
 
 def assert_told_once(muster: Muster, names: set[str]) -> None:
-    """Each of these processes has said once that ZooKeeper is away, and once that it is back."""
+    """Each of these processes has logged once that ZooKeeper is unavailable, and once that it has returned."""
 
     def told(pattern: str) -> dict[str, int]:
         return {name: len(found) for name, found in lines(muster, pattern).items() if name in names}
@@ -167,7 +167,7 @@ def assert_told_once(muster: Muster, names: set[str]) -> None:
 
 @pytest.mark.timeout(400)
 def test_work_goes_on_while_zookeeper_is_away(ensemble: Ensemble, muster: Muster, record_property: Any) -> None:
-    """What is acknowledged and read here is so before ZooKeeper comes back."""
+    """What is acknowledged and read here must be so before ZooKeeper returns."""
     topic, idle = "outage", "opened-later"
     create(muster, topic)
     create(muster, idle)
@@ -241,7 +241,7 @@ def test_work_goes_on_while_zookeeper_is_away(ensemble: Ensemble, muster: Muster
 
 
 def muster_sessions(zk: ZooKeeperClient, some: set[int]) -> list[int]:
-    """Ids among which all of Muster's are: a server counts its sessions, so those of one start are neighbours."""
+    """Ids among which all of Muster's are: a server numbers its sessions, so those of one start are adjacent."""
     assert zk.client_id is not None
     near = {each + distance for each in some for distance in range(-50, 50)}
     return sorted(near - {zk.client_id[0]})

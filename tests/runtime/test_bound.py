@@ -1,4 +1,4 @@
-"""Processes end when who started them is killed."""
+"""Processes end when their parent is killed."""
 
 from __future__ import annotations
 

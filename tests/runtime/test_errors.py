@@ -1,4 +1,4 @@
-"""One line of what an exception says."""
+"""One line of an exception's message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps rows beside an actor's work: many at once, trouble on the way, and the end."""
+"""The row writer beside an actor's work: many rows at once, failures, and the end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def until_written(storage: Path, rows: int) -> None:
 
 
 def test_many_rows_are_written_before_they_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when the reconciler makes a hundred thousand nodes anew between two flushes."""
+    """As when the reconciler recreates a hundred thousand nodes between two flushes."""
     monkeypatch.setattr(event_writer, "_FLUSH_ROWS", 10)
     monkeypatch.setattr(events, "MAX_ROWS_HELD", 15)
 

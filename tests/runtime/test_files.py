@@ -1,4 +1,4 @@
-"""A file that is replaced is there whole, or as it was."""
+"""A replaced file is complete, or unchanged."""
 
 from __future__ import annotations
 

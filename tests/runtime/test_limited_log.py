@@ -1,4 +1,4 @@
-"""Lines that strangers can cause: how many are written, what they say, and what is kept of them in memory."""
+"""Log lines that clients can cause: their number, their content, and the memory that they take."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONG_S = 3600.0
 
 
 class Lines(logging.Handler):
-    """What is written, to be waited for."""
+    """The written lines, to be awaited."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Where Ray's workers, and the processes that a command starts, import Muster from."""
+"""From where Ray's workers, and the processes that a command starts, import Muster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHILD = (
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Another checkout than the installed one, as far as it is imported here."""
+    """A checkout other than the installed one, as far as it is imported here."""
     root = tmp_path_factory.mktemp("checkout")
     for package in ("muster", "muster/actors", "muster/actors/runtime"):
         (root / package).mkdir()
@@ -32,7 +32,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def printed(code: str, folder: Path, path: str | None = None) -> str:
-    """What Python prints in that folder, with that PYTHONPATH."""
+    """Python's output in that folder, with that PYTHONPATH."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment = kept if path is None else {**kept, "PYTHONPATH": path}
     command = [sys.executable, "-c", code]

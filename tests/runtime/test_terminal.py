@@ -1,4 +1,4 @@
-"""What goes to a terminal or a pipe, and that nothing passes by actors/runtime/terminal.py and rich_console.py."""
+"""Output to a terminal or a pipe, and that all of it passes actors/runtime/terminal.py and rich_console.py."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from muster.gateway.cli.names import NAME
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = {ROOT / "actors/runtime/terminal.py", ROOT / "actors/runtime/rich_console.py"}
 HOLDER = ROOT / "actors/faults/holder.py"
-"""Runs without Muster's modules, and tells a pid."""
+"""Runs without Muster's modules, and prints a pid."""
 PASSING_BY = re.compile(
     r"print|(click\.)?(echo|secho|echo_via_pager)|sys\.(__)?(stdout|stderr)(__)?(\.buffer)?\.(write|writelines)"
     r"|(rich\.)?(console\.)?Console|RichHandler|logging\.Formatter"
 )
 PATHS = {("up", "directory"), ("up", "sets"), ("log dump", "what"), ("log replay", "what"), ("log verify", "what")}
-"""What may hold a path, whose bytes are any."""
+"""What may contain a path, whose bytes are arbitrary."""
 NAMES = (
     "\x1b[31mred\x1b[0m",
     "a\nb",
@@ -92,7 +92,7 @@ def test_a_name_is_one_printable_line_in_any_encoding(name: str, encoding: str) 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_the_guard_holds_whatever_writes(encoding: str) -> None:
-    """A traceback, a log, a library's print; each in a process of its own."""
+    """A traceback, a log, a library's print; each in its own process."""
     script = """
 import logging, sys
 from muster.actors.runtime import rich_console, terminal
@@ -152,7 +152,7 @@ ROW = ("中" * 100, "m" * 249, *(f"value {number} of many words" for number in r
 
 
 def table(width: int | None, monkeypatch: pytest.MonkeyPatch) -> str:
-    """As a pipe has it, or a terminal of that width."""
+    """As in a pipe, or in a terminal of that width."""
     out = io.StringIO()
     if width is not None:
         monkeypatch.setattr(out, "isatty", lambda: True)

@@ -1,4 +1,4 @@
-"""kio imports hypothesis wherever there is one; Muster's processes do without, and leave no folder behind."""
+"""kio imports hypothesis if it is installed; Muster's processes avoid that, and leave no folder behind."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_process_has_no_hypothesis(code: str, tmp_path: Path) -> None:
 
 
 def test_kio_alone_would_import_it(tmp_path: Path) -> None:
-    """When this fails, kio has changed its ways and ``muster.actors.runtime.without_hypothesis`` can go."""
+    """When this fails, kio has changed, and ``muster.actors.runtime.without_hypothesis`` can be removed."""
     code = "import kio.schema.errors, kio.static.primitive" + TELL
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True"]
@@ -69,7 +69,7 @@ def test_who_imports_it_later_has_it() -> None:
 
 
 def test_nobody_imports_kio_past_actors() -> None:
-    """Whoever is below ``actors`` has imported that package first."""
+    """Every module below ``actors`` has imported that package first."""
     wrong = [
         f"{file.relative_to(ROOT)}:{line}"
         for package in {*PACKAGES, "examples"} - {"actors"}

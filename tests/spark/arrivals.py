@@ -1,4 +1,4 @@
-"""Files of tables as the actors write them, for tests of streams: rows that can be told apart."""
+"""Files of tables as the actors write them, for tests of streams: with distinguishable rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.spark.rows import NOON, at
 
 
 def write_file(storage: Path, table: str, name: str, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """One file of rows of one hour, in that hour's folder; columns that a row does not name are null."""
+    """One file with rows of one hour, in that hour's folder; columns that a row omits are null."""
     schema = TABLES[table]
     moment: datetime = rows[0][time_column_of(schema)]
     target = folder_of(storage, table) / f"date={moment:%Y-%m-%d}" / f"hour={moment:%H}" / f"{name}.parquet"
@@ -30,7 +30,7 @@ def write_file(storage: Path, table: str, name: str, rows: Sequence[Mapping[str,
 
 
 def sample(chance: random.Random, *, hour: int = 0) -> dict[str, Any]:
-    """Of some group and member, or of none, somewhere in that hour after noon."""
+    """Of some group and member, or of none, at a random time in that hour after noon."""
     ts = NOON + timedelta(hours=hour, milliseconds=chance.randrange(3_600_000))
     number, first, messages = chance.randrange(4), chance.randrange(500), chance.randrange(1, 60)
     attributed = number > 0
@@ -59,7 +59,7 @@ def write_samples(storage: Path, name: str, chance: random.Random, *, hour: int 
 
 
 def write_commits(storage: Path, name: str, chance: random.Random, *, hour: int = 0, rows: int = 10) -> Path:
-    """Of the groups of :func:`sample`, each past some of the offsets that are sent."""
+    """Commits of the groups of :func:`sample`, each past some of the sent offsets."""
     committed = []
     for _ in range(rows):
         previous = chance.randrange(400)
@@ -82,7 +82,7 @@ def write_commits(storage: Path, name: str, chance: random.Random, *, hour: int 
 
 
 def write_registrations(storage: Path) -> None:
-    """Clients as those of :func:`sample` have each partition in turn, for 40 s and some, and nobody in between."""
+    """Registrations: clients of :func:`sample` own each partition in turn, for a little over 40 s, with gaps."""
     said = {"offsets_partition": 7, "epoch": 1, "client_id": "rdkafka", "host": "127.0.0.1"}
     rows = []
     for number in range(50):

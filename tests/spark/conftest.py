@@ -17,6 +17,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     with local_session(cores=1, shuffle_partitions=1) as session:
-        # What is cut off a plan proves nothing.
+        # A truncated plan proves nothing.
         session.conf.set("spark.sql.maxMetadataStringLength", "100000")
         yield session

@@ -1,6 +1,6 @@
 """A Ray cluster for a test: ``python -m tests.spark.ray_head STORAGE``, until its stdin ends.
 
-Says on stdout where it is; then, for every line that it reads, the actors that are not dead and the CPUs that are free.
+Prints its address to stdout; then, for every line that it reads, the actors that are not dead and the free CPUs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of the actors' tables for tests of jobs: what a test does not name has a default."""
+"""Rows of the actors' tables for tests of jobs: what a test omits has a default."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ NOON = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 
 
 def at(seconds: float) -> datetime:
-    """That long after noon."""
+    """The time that long after noon."""
     return NOON + timedelta(seconds=seconds)
 
 
 def table(spark: SparkSession, name: str, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
-    """The table of that name with these rows; columns that a row does not name are null."""
+    """The table of that name with these rows; columns that a row omits are null."""
     schema = from_arrow_schema(TABLES[name])
     for field in schema.fields:
         field.nullable = True
@@ -29,12 +29,12 @@ def table(spark: SparkSession, name: str, rows: Iterable[Mapping[str, Any]]) -> 
 
 
 def nothing(spark: SparkSession, name: str) -> DataFrame:
-    """The table of that name without rows, which Spark knows before it plans: what it makes of it costs little."""
+    """The table of that name without rows, which Spark knows before it plans: the result costs little."""
     return table(spark, name, []).limit(0)
 
 
 def answer(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
-    """Plans and runs the frame; who asks it for more than one thing collects it once and takes :func:`picked`."""
+    """Plans and runs the frame; for several results, collect it once and use :func:`picked`."""
     return [tuple(row) for row in frame.select(*columns).collect()]
 
 

@@ -1,4 +1,4 @@
-"""From a job's sections to what a person, a program and a page get."""
+"""From a job's sections to the output for a person, a program and a page."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_the_page_needs_no_network_and_says_in_words_what_its_plots_show(answer:
 def test_of_what_is_too_much_to_fetch_the_plots_have_what_they_draw(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Six groups over ten hours; the rows that are fetched end in the first."""
+    """Six groups over ten hours; the fetched rows end in the first."""
     monkeypatch.setattr("muster.spark.answer.MAX_ROWS", 100)
     minutes = spark.range(600).selectExpr("timestamp_seconds(60 * id) AS bucket", "id")
     rows = minutes.selectExpr("bucket", "EXPLODE(SEQUENCE(0, 5)) AS number", "id").selectExpr(

@@ -1,4 +1,4 @@
-"""What the process behind ``muster spark`` decides by itself. No Spark; as a user runs it: tests/cli."""
+"""Decisions of the process behind ``muster spark`` itself. No Spark; as a user runs it: tests/cli."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_a_client_calls_itself_does_nothing_to_a_terminal(name: str, shown:
 
 @pytest.fixture(params=[1, 2])
 def failing(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[list[str]]:
-    """Every job fails; which were asked."""
+    """Every job fails; returns those that were run."""
     asked: list[str] = []
 
     def fail(job: Any, *_: Any, **__: Any) -> Answer:

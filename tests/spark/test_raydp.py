@@ -1,4 +1,4 @@
-"""``muster spark`` on a real Ray: its executors yield to others, and none stays when the driver is gone."""
+"""``muster spark`` on a real Ray: its executors yield to others, and none outlives the driver."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def driver(cluster: Cluster, storage: Path, job: str, stderr: int, **wishes: Any
 
 
 class Terminal:
-    """What a process writes to one, and it is wide."""
+    """A wide terminal, and what a process writes to it."""
 
     def __init__(self) -> None:
         self._ours, self.theirs = pty.openpty()
@@ -121,7 +121,7 @@ class Terminal:
                 self._written += some
 
     def written(self) -> str:
-        """All of it but colours and moves; after the process has ended."""
+        """All output except colours and cursor moves; after the process has ended."""
         os.close(self.theirs)
         self._reader.join()
         os.close(self._ours)
@@ -135,7 +135,7 @@ def arrive(storage: Path, number: int) -> None:
 
 
 def wait_for(folder: Path, name: str, process: subprocess.Popen[str]) -> None:
-    """Until something of that name (a glob) is in the folder."""
+    """Until the folder has a file that matches the glob."""
     tick = threading.Event()
     while not list(folder.glob(name)):
         assert process.poll() is None
@@ -166,7 +166,7 @@ def test_a_killed_stream_leaves_no_executor_behind_and_goes_on(
         killed.wait()
     gone, alive = psutil.wait_procs(running, timeout=END_S)
     assert (len(gone), alive) == (3, [])
-    while cluster.state() != free:  # each question is answered by Ray's control store: no need to sleep
+    while cluster.state() != free:  # Ray's control store answers each query: no need to sleep
         pass
     arrive(storage, 2)
     terminal = Terminal()

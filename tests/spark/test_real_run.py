@@ -1,6 +1,6 @@
-"""The jobs over the tables of a real run: what they say is what clients and gateways saw.
+"""The jobs over the tables of a real run: their results agree with what clients and gateways saw.
 
-Two members of a group and one of another read a topic while the first group's coordinator is killed; then somebody
+Two members of a group and one of another read a topic while the first group's coordinator is killed; then a client
 reads without a group, the first group leaves, and more is produced. ``make demo`` compares ``consumption`` in the same
 way, with more load.
 """
@@ -34,7 +34,7 @@ BILLING, AUDIT = "billing", "audit"
 COORDINATOR = f"offsets-{partition_for(BILLING, OFFSETS_PARTITIONS)}"
 """Of the first group; it is killed."""
 FIRST, SECOND, LATE = 3_000, 600, 120
-"""Records: before the kill, after it, and when the group has left."""
+"""Records: before the kill, after it, and after the group has left."""
 PROPERTIES = {
     "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
     "group.initial.rebalance.delay.ms": "300",
@@ -43,7 +43,7 @@ PROPERTIES = {
     "metrics.end.offsets.flush.ms": "1000",
 }
 PATIENCE_S = 400
-"""For the run and all jobs, which the first test waits for."""
+"""For the run and all jobs, for which the first test waits."""
 Sections = dict[str, list[dict[str, Any]]]
 
 pytestmark = [pytest.mark.spark_apart, pytest.mark.timeout(PATIENCE_S)]
@@ -51,21 +51,21 @@ pytestmark = [pytest.mark.spark_apart, pytest.mark.timeout(PATIENCE_S)]
 
 @dataclass
 class Seen:
-    """By those who were there."""
+    """According to the participants."""
 
     storage: Path
     assignments: int = 0
-    """That the first member of the first group was told of."""
+    """The partitions that the first member of the first group got."""
     lag: dict[tuple[str, int], int] = field(default_factory=dict)
-    """By group and partition: the log's end minus the last commit that was acknowledged."""
+    """By group and partition: the log's end minus the last acknowledged commit."""
     bytes: Counter[str] = field(default_factory=Counter)
-    """Sent, by group, as the gateways counted."""
+    """Sent, by group, as counted by the gateways."""
     reasons: Counter[str] = field(default_factory=Counter)
-    """Sent to nobody's account, by why, likewise."""
+    """Sent without a group, by reason, likewise."""
 
 
 def counted(muster: Muster) -> dict[str, Counter[str]]:
-    """What counters of fetched bytes say, of all gateways, by metric and by group or reason."""
+    """Counters of fetched bytes of all gateways, by metric and by group or reason."""
     found: dict[str, Counter[str]] = {}
     for url in muster.metrics_urls:
         with urllib.request.urlopen(url, timeout=30) as answer:
@@ -79,7 +79,7 @@ def counted(muster: Muster) -> dict[str, Counter[str]]:
 
 
 def until_committed(members: list[Member], producer: Producer) -> None:
-    """Wait until between them they have committed everything that was produced."""
+    """Wait until together they have committed everything that was produced."""
     ends = ends_of(producer)
     eventually(
         lambda: {at: max(member.committed.get(at, 0) for member in members) for at in ends},
@@ -183,7 +183,7 @@ def test_rebalances_are_those_that_members_were_told_of_and_none_is_the_kills(
 def test_attribution_says_why_the_reader_has_no_group_and_that_commits_agree(
     seen: Seen, said: dict[str, Sections]
 ) -> None:
-    """It has the client id of the library, as the other group's member on the same host."""
+    """It has the library's client id, like the other group's member on the same host."""
     sections = said["attribution"]
     assert set(seen.reasons) == {"not_member"}
     expected: dict[str | None, int] = {None: sum(seen.bytes.values()), **seen.reasons}

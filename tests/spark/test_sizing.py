@@ -37,7 +37,7 @@ def test_only_the_hours_that_are_asked_about_count(tmp_path: Path) -> None:
 def test_what_a_job_reads_from_the_first_row_on_counts_from_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There was much of commits only, an hour before what is asked about: lag reads it, placement does not."""
+    """Only commits were many, an hour before the requested time: lag reads it, placement does not."""
     put(tmp_path, 12, 1 << 30, table="commits")
     request = Request(storage=tmp_path, jobs=(), options=Options(start=HOUR_13))
     partitions: list[int] = []

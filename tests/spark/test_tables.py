@@ -1,4 +1,4 @@
-"""Spark reads what the stores wrote, and of a table's folders what counts (tests/tables/test_reading.py: pyarrow)."""
+"""Spark reads what the stores wrote, and only the valid files of a table (tests/tables/test_reading.py: pyarrow)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_what_two_gateways_wrote(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_only_folders_and_columns_that_are_asked_for_are_read(spark: SparkSession, tmp_path: Path) -> None:
-    """There is no hour 14; the start is in the middle of an hour, the end is exclusive, and elsewhere is damage."""
+    """There is no hour 14; the start is in the middle of an hour, the end is exclusive, and damage is outside."""
     for epoch, ts_ms in enumerate((NOON_MS, NOON_MS + HOUR_MS // 2, NOON_MS + HOUR_MS, NOON_MS + 3 * HOUR_MS)):
         put(tmp_path, f"controller-{epoch}", [epoch], ts_ms=ts_ms)
     put(tmp_path, "controller-broken", [9], ts_ms=NOON_MS - HOUR_MS).write_bytes(b"PAR1")

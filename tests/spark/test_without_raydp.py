@@ -1,4 +1,4 @@
-"""``muster spark`` on a Ray cluster where RayDP cannot be had. Without it, the module ``raydp`` cannot be imported."""
+"""``muster spark`` on a Ray cluster without RayDP: the module ``raydp`` cannot be imported."""
 
 from __future__ import annotations
 

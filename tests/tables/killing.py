@@ -1,4 +1,4 @@
-"""Stores whose process is killed, without a process: it dies between two changes of the file system."""
+"""Killed stores without a process: the store dies between two changes of the file system."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Killed(BaseException):
 
 
 def kill_at(patch: pytest.MonkeyPatch, step: int, *, writes: bool = False) -> None:
-    """The process dies before its ``step``-th change of the file system (of any later one, too: it is dead).
+    """The process dies before its ``step``-th change of the file system (and makes no later one: it is dead).
 
-    ``writes``: lines that are written to a spool are such changes, too.
+    ``writes``: lines written to a spool are such changes, too.
     """
     done = 0
 
@@ -40,6 +40,6 @@ def kill_at(patch: pytest.MonkeyPatch, step: int, *, writes: bool = False) -> No
 
 
 def die(store: SpooledStore[Any]) -> None:
-    """What the kernel does to the store of a killed process: its lock is gone, its files stay."""
+    """The kernel's part in a killed process's store: its lock is released, its files stay."""
     assert store._folder is not None
     store._folder.release()

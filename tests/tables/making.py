@@ -1,4 +1,4 @@
-"""Tables with files as writers make them, and as they must not be."""
+"""Tables with valid and invalid files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def of_version(version: int) -> pa.Schema:
 
 
 def merged(storage: Path, number: int, files: Iterable[Path], epochs: Iterable[int]) -> Path:
-    """What a compaction leaves in the folder of these files."""
+    """The result of a compaction of these files."""
     paths = [*files]
     text = ", ".join(f'"{path.name}"' for path in paths)
     (paths[0].parent / f"_superseded-{number}.json").write_text(f'{{"at_ms": {NOON_MS}, "files": [{text}]}}')

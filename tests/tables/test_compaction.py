@@ -1,4 +1,4 @@
-"""Compaction and retention: the same rows, exactly, for every reader at every moment and after every kill."""
+"""Compaction and retention: exactly the same rows, for every reader at every moment and after every kill."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_hour_becomes_one_file_once_it_is_old_enough(tmp_path: Path) -> None:
 
 
 def test_rows_that_come_late_are_merged_too_and_a_file_that_comes_again_is_not(tmp_path: Path) -> None:
-    """A writer that died between writing its file and removing its spool writes it again, whenever it comes back."""
+    """A writer that died between writing its file and removing its spool writes it again, whenever it restarts."""
     put(tmp_path, "controller-1", [1])
     put(tmp_path, "controller-2", [2])
     run(tmp_path, DUE_MS)
@@ -88,7 +88,7 @@ def test_rows_that_come_late_are_merged_too_and_a_file_that_comes_again_is_not(t
 
 
 def test_an_hour_that_is_one_file_costs_a_look_at_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are thousands of them after a month, and a round every five minutes."""
+    """After a month there are thousands of them, and a round every five minutes."""
     for number in range(3):
         put(tmp_path, f"controller-{number}", [number])
     run(tmp_path, DUE_MS)
@@ -135,7 +135,7 @@ def test_nested_columns_survive(tmp_path: Path) -> None:
 
 
 def test_files_of_other_versions_and_what_is_damaged(tmp_path: Path) -> None:
-    """An older file is merged; what this Muster does not know all of is left as it is, and what it cannot read too."""
+    """An older file is merged; one with unknown parts is left unchanged, and so is an unreadable one."""
     put(tmp_path, "controller-1", [1], schema=without("reason"))
     put(tmp_path, "controller-2", [2], reason="r")
     put(tmp_path, "controller-3", [3], schema=with_column(pa.field("colour", pa.string())), colour="red")
@@ -157,7 +157,7 @@ def test_a_page_that_was_damaged_on_the_disk_is_not_merged(tmp_path: Path) -> No
     first, second = put(tmp_path, "controller-1", range(100)), put(tmp_path, "controller-2", [1])
     third = put(tmp_path, "controller-3", [2])
     data = bytearray(first.read_bytes())
-    data[data.index(b"\x28\xb5\x2f\xfd") + 12] ^= 1  # behind zstd's magic number
+    data[data.index(b"\x28\xb5\x2f\xfd") + 12] ^= 1  # after zstd's magic number
     first.write_bytes(data)
     for _ in range(2):
         (problem,) = run(tmp_path, DUE_MS).problems
@@ -228,7 +228,7 @@ def steps_of(patch: pytest.MonkeyPatch, before_each: Callable[[], None]) -> None
 
 
 def history(storage: Path) -> list[tuple[int, Sequence[int]]]:
-    """Times at which a run does something, and the rows that count before and after; late rows and expiry included."""
+    """Times at which a run has work, and the valid rows then; including late rows and expiry."""
     for number in range(3):
         put(storage, f"controller-{number}", [number])
     run(storage, DUE_MS)
@@ -244,7 +244,7 @@ def history(storage: Path) -> list[tuple[int, Sequence[int]]]:
 
 
 class Steps:
-    """Counts the changes of the file system, dies before one of them, and looks what a reader sees then."""
+    """Counts the changes of the file system, dies before one of them, and checks a reader's view at that time."""
 
     def __init__(self, kill_at: int, storage: Path) -> None:
         self.killed = False
@@ -289,7 +289,7 @@ def test_killed_before_any_change_and_read_before_each(tmp_path: Path, monkeypat
 
 
 def test_killed_while_readers_read(tmp_path: Path) -> None:
-    """Real processes that compact until SIGKILL, again and again, beside a reader."""
+    """Real processes that compact until SIGKILL, repeatedly, with a concurrent reader."""
     chance = Random(1)
     for number in range(60):
         put(tmp_path, f"controller-{number}", [number], ts_ms=NOON_MS + number % 6 * HOUR_MS)

@@ -1,4 +1,4 @@
-"""Every row that an event store took is in its table once, whatever is killed when; what is lost is said."""
+"""Every row that an event store took is in its table once, after a kill at any time; losses are reported."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_a_full_disk_loses_nothing_while_the_process_lives(tmp_path: Path, monke
 def test_a_kill_on_a_full_disk_says_what_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Half a line, then nothing of two more; the disk has room again for the last."""
+    """Half a line, then nothing of two more; the disk has space again for the last."""
     store = open_store(tmp_path)
     write = os.write
     store.add(event(1))

@@ -1,4 +1,4 @@
-"""The tables that benchmarks.tables makes: as the schemas say, the same for a seed, with what is planted in them."""
+"""The tables of benchmarks.tables: they match the schemas, are the same for a seed, and contain the planted facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What writers that never come back left in their spools."""
+"""Spools of writers that never restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a table's folders counts, and which files are refused: for pyarrow; tests/spark/test_tables.py for Spark."""
+"""The valid files of a table, and the refused ones: with pyarrow; tests/spark/test_tables.py for Spark."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_merged_file_without_its_manifest_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_merged_file_that_goes_while_its_folder_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was merged again long ago; the next look sees what took its place."""
+    """It was merged again long ago; the next read finds its replacement."""
     first = put(tmp_path, "controller-1", [1])
     old = merged(tmp_path, 1, [first], [1])
     new = merged(tmp_path, 2, [first, old], [1])

@@ -1,4 +1,4 @@
-"""Every rebalance that the store took is in the table once, whatever is killed when; and it can be read again."""
+"""Every rebalance that the store took is in the table once, after a kill at any time; and it is readable."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_what_a_dead_process_left_is_told_at_once_and_recovered_by_the_next_flus
 def test_a_folder_that_goes_while_it_is_looked_at_stands_in_the_way_of_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its heir removes it, between two system calls of the reader."""
+    """Its successor removes it, between two system calls of the reader."""
     first = open_store(tmp_path)
     keep(first, entry(1))
     die(first)

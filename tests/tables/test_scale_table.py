@@ -1,4 +1,4 @@
-"""What benchmarks.spark.scale says of its runs: ratios, the limit, what is not known; tables kept for the next run."""
+"""Output of benchmarks.spark.scale: ratios, the limit, unknown values; tables kept for the next run."""
 
 from __future__ import annotations
 

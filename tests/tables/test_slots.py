@@ -1,4 +1,4 @@
-"""A run's counters in its slot: what was counted is there after a kill at any point, and one slot is one run's."""
+"""A run's counters in its slot: the counts survive a kill at any point, and one slot belongs to one run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def packed(wanted: Counters) -> bytes:
 
 
 def take_and_store(directory: Path, last: int) -> bytes:
-    """The file of one slot that was stored up to that many fetches."""
+    """The file of one slot, stored up to that many fetches."""
     file = SlotFile(directory / f"{last}.slots")
     number, segment, at = file.take()
     for fetches in range(2, last + 1):
@@ -45,7 +45,8 @@ def take_and_store(directory: Path, last: int) -> bytes:
 
 @pytest.mark.parametrize("last", [2, 3, 4, 300])
 def test_killed_at_any_byte_of_a_store_a_slot_has_what_held_before_or_after(tmp_path: Path, last: int) -> None:
-    """As struct stores it: the copy is cleared, then written from its begin; or only written, as others would."""
+    """Stored like struct does: the copy is cleared, then written from its beginning; or only written, as others
+    would."""
     before, after = take_and_store(tmp_path, last - 1), take_and_store(tmp_path, last)
     assert counters(after, 0) == stored(last)
     known = stored(last - 1) if last > 2 else None
@@ -73,13 +74,13 @@ def test_a_file_that_was_cut_short_has_no_counters_behind_its_end(tmp_path: Path
 
 
 def test_a_file_of_slots_is_never_sparse(tmp_path: Path) -> None:
-    """Else the first store to a page would be SIGBUS once the disk is full."""
+    """Otherwise the first store to a page would be SIGBUS once the disk is full."""
     take_and_store(tmp_path, 2)
     assert (tmp_path / "2.slots").stat().st_blocks * 512 >= SEGMENT_BYTES
 
 
 def test_as_many_runs_as_there_are(tmp_path: Path) -> None:
-    """Also those that need another segment, each with its own counters, and lines only for their beginnings."""
+    """Including those that need another segment, each with its own counters, and lines only for their beginnings."""
     store, count = open_store(tmp_path), 2 * PER_SEGMENT + 1
     going = [begun(store, fetched(0, 9, partition=number)) for number in range(count)]
     size_bytes = next(tmp_path.rglob("*.jsonl")).stat().st_size
@@ -149,7 +150,7 @@ def test_without_slots_each_sample_is_a_line(
 def test_a_slot_whose_line_was_not_written_whole_is_given_to_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the line all may be there but its end: then it counts, once, and as it began."""
+    """A line may be complete except for its end: then it counts, once, and with its initial values."""
     store, write = open_store(tmp_path), os.write
     with monkeypatch.context() as patch:
         patch.setattr("muster.actors.tables.folder.os.write", lambda fd, data: write(fd, data[:-1]))
@@ -161,7 +162,7 @@ def test_a_slot_whose_line_was_not_written_whole_is_given_to_nobody_else(
 
 
 def test_spools_of_the_version_before_are_recovered(tmp_path: Path) -> None:
-    """Its runs were extended by lines (``x``) under the number of the line that they began with (``b``)."""
+    """Its runs were extended by lines (``x``) under the number of the line with which they began (``b``)."""
     who = '"billing","m-1","rdkafka","127.0.0.1","flights"'
     lines = [
         f'["b",1,{NOON_MS},{who},0,"assignment",null,10,1000,0,9]',
@@ -179,7 +180,7 @@ def test_spools_of_the_version_before_are_recovered(tmp_path: Path) -> None:
 
 
 def test_rows_are_the_same_whether_they_come_from_memory_or_from_a_spool(tmp_path: Path) -> None:
-    """Of two connections that read the same partition, of what was pending, and over an hour's end."""
+    """Of two connections that read the same partition, of pending samples, and across the end of an hour."""
 
     def history(store: SampleStore) -> None:
         one, other = begun(store, fetched(0, 9)), begun(store, fetched(5, 9))

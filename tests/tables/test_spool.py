@@ -1,4 +1,4 @@
-"""Every sample that the store took reaches the table, once, whatever is killed when."""
+"""Every sample that the store took reaches the table, once, after a kill at any time."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_run_that_is_extended_is_as_if_each_sample_had_been_added(tmp_path: Pa
 
 def test_what_does_not_go_on_with_a_run_does_not_extend_it(store: SampleStore, tmp_path: Path) -> None:
     run = begun(store, fetched(0, 9))
-    assert not run.extend(NOON_MS, 10, 1000, 11, 20)  # an offset is left out
+    assert not run.extend(NOON_MS, 10, 1000, 11, 20)  # an offset is missing
     assert not run.extend(NOON_MS + HOUR_MS, 10, 1000, 10, 19)  # another folder
     store.flush()
     assert not run.extend(NOON_MS, 10, 1000, 10, 19)  # its row is written
@@ -314,7 +314,7 @@ def test_what_a_full_disk_leaves_in_memory_is_bounded(
 
 
 def test_killed_between_any_two_steps_of_flush_and_of_recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every step of the history, then every step of the recovery from it. Sums are checked against what was added."""
+    """Every step of the history, then every step of the recovery from it. Sums are compared with what was added."""
     remember = SampleStore.add
     added: list[int] = []
 
@@ -352,7 +352,7 @@ def test_killed_between_any_two_steps_of_flush_and_of_recovery(tmp_path: Path, m
 def _killed(
     monkeypatch: pytest.MonkeyPatch, step: int, folders: list[recovery.SpoolFolder], work: Callable[[], None]
 ) -> bool:
-    """Whether the work was done before it was killed. The locks of the killed go with it."""
+    """Whether the work was done before it was killed. A killed process loses its locks."""
     folders.clear()
     with monkeypatch.context() as patch:
         kill_at(patch, step)

@@ -1,7 +1,7 @@
 """A process that records samples until it is killed: ``python writer.py DIRECTORY FIRST_OFFSET``.
 
-Prints each sample's offset after the store took it, pending ones when they were settled too. Flushes without
-pause in a second thread, so that a kill at any moment is likely to hit a flush.
+Prints each sample's offset after the store took it; for pending ones also after they were settled. Flushes
+continuously in a second thread, so that a kill at any moment is likely to hit a flush.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The internal socket for real: a server and channels over Unix domain sockets and TCP."""
+"""The real internal socket: a server and channels over Unix domain sockets and TCP."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ REGISTRATION = Registration(
 
 
 class Echo:
-    """Answers a frame with itself; holds back frames that say so until told."""
+    """Echoes a frame; holds back frames that request it until they are released."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
@@ -146,7 +146,7 @@ def test_a_peer_without_the_secret_is_refused(tmp_path: Path) -> None:
 
 
 def test_strangers_do_not_flood_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The TCP port is open to whoever is on the network."""
+    """The TCP port is open to any host on the network."""
 
     async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
         for _ in range(10):

@@ -1,4 +1,4 @@
-"""The codec against kio's own entities: every version of every API that Muster serves."""
+"""The codec compared with kio's own entities: every version of every API that Muster serves."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_api_versions_of_an_unknown_version_has_a_readable_header() -> None:
 
 
 def test_tagged_fields_that_nobody_knows_are_passed_over() -> None:
-    """KIP-482: a newer client may send them in a version that is known. Fetch v16 has tags in nested entities."""
+    """KIP-482: a newer client may send them in a known version. Fetch v16 has tags in nested entities."""
     body = {
         "max_wait": 5,
         "min_bytes": 1,
@@ -104,7 +104,7 @@ def _heartbeat(member_id: str) -> tuple[codec.Header, bytes]:
 
 
 def test_librdkafkas_request_for_all_topics_in_v9() -> None:
-    """It leaves three zeros too many, which reads as one tagged field (confluentinc/librdkafka#5049)."""
+    """It leaves three extra zeros, which read as one tagged field (confluentinc/librdkafka#5049)."""
     body = {
         "topics": None,
         "include_topic_authorized_operations": False,

@@ -1,4 +1,4 @@
-"""What goes between gateway and actor comes out as it went in, whatever the clients called themselves."""
+"""Messages between gateway and actor arrive unchanged, whatever names clients use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from muster.actors.wire import envelope
 from muster.placement.mapping.registration import Kind, Position, Registration, RegistrationUpdate, Withdrawal
 
-NAME = st.text(max_size=20)  # any character, lone surrogates and line ends too
+NAME = st.text(max_size=20)  # any character, including lone surrogates and line ends
 MAYBE = st.none() | NAME
 NUMBER = st.integers(0, 2**31 - 1)
 OFFSET = st.integers(0, 2**63 - 1)

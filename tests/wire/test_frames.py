@@ -1,6 +1,6 @@
 """Frames of real clients and of Apache Kafka, as ``muster capture`` wrote them: ``CLIENT-API-vN-NNN-request.hex``.
 
-Each is read, written again to the same bytes, and cut at every byte. A capture that shows a bug is added as it is.
+Each is read, written to the same bytes again, and truncated at every byte. A capture that shows a bug is added as is.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def frame(file: Path) -> Frame:
 
 
 def check(captured: Frame, content: bytes) -> None:
-    """What bytes of a stranger go through before they are read."""
+    """The checks of a client's bytes before they are read."""
     if captured.is_request:
         codec.check_request(codec.decode_header(content), content)
     else:

@@ -1,4 +1,4 @@
-"""Questions beside Kafka's APIs, over a real internal socket."""
+"""Queries in addition to Kafka's APIs, over a real internal socket."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ from muster.placement.client import Context
 
 
 class Actor:
-    """Echoes Kafka frames, answers questions."""
+    """Echoes Kafka frames, answers queries."""
 
     def __init__(self) -> None:
         self.questions = Questions()
@@ -51,7 +51,7 @@ def run(tmp_path: Path, scenario: Callable[[Actor, Channel], Awaitable[None]]) -
 
 
 async def raw(channel: Channel, data: bytes) -> dict[str, Any]:
-    """What is answered to a QUERY of these bytes, which no Channel would send."""
+    """The response to a QUERY of these bytes, which no Channel would send."""
     question = channel.ask({"ask": "never"})
     assert isinstance(await question, dict)
     answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""Tagged fields that Muster does not know are passed over, in every request that it serves (KIP-482).
+"""Unknown tagged fields are skipped, in every request that Muster serves (KIP-482).
 
 The requests are written here, from kio's schemas and byte by byte, since no writer adds fields of its own.
 """
@@ -49,7 +49,7 @@ def header(key: int, version: int, tags: bytes) -> bytes:
 
 
 class Body:
-    """A request with one element in each array; tagged fields come at the level whose turn it is."""
+    """A request with one element in each array; tagged fields are at the selected level."""
 
     def __init__(self, kind: Any, level: int | None, tags: bytes) -> None:
         self._left, self._tags = level, tags
@@ -80,7 +80,7 @@ class Body:
 
 
 def bodies(key: int, version: int, tags: bytes) -> Iterator[bytes]:
-    """One for each level of the request, with the tagged fields there."""
+    """One for each level of the request, with the tagged fields at that level."""
     for level in range(100):
         body = Body(codec.request_type(key, version), level, tags)
         if body.is_beyond:

@@ -1,4 +1,4 @@
-"""The writer against kio's own, byte for byte, over every class of entity that the codec knows."""
+"""The writer compared with kio's own, byte for byte, for every class of entity that the codec knows."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ KINDS = kinds()
 
 
 class Plain(typing.NamedTuple):
-    """The same said twice: as a handler says it, and as kio's entity."""
+    """The same data twice: as a handler gives it, and as kio's entity."""
 
     body: Any
     entity: Any
 
 
 def anything(kind: Any, draw: random.Random) -> Plain:
-    """A field with a default is left out at times, or has its default said; keys that nobody knows are added."""
+    """A field with a default is omitted at times, or has its default explicitly; unknown keys are added."""
     hints = typing.get_type_hints(kind)
     said: dict[str, Any] = {"of another version": object()}
     values: dict[str, Any] = {}
@@ -76,7 +76,7 @@ def anything(kind: Any, draw: random.Random) -> Plain:
 
 
 def _unmade(value: Any) -> Any:
-    """A default, as a handler would say it."""
+    """A default, as a handler would give it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     return list(value) if isinstance(value, tuple) else value
@@ -194,7 +194,7 @@ def test_what_does_not_fit_is_refused_by_its_name(kafka_type: str, unfit: Any) -
 
 @cache
 def _field_of(kafka_type: str) -> tuple[Any, str]:
-    """A class, maybe a nested one, and the name of a field of that type in it."""
+    """A class, possibly a nested one, and the name of a field of that type in it."""
     pending = list(KINDS)
     for kind in pending:
         hints = typing.get_type_hints(kind)

@@ -1,4 +1,4 @@
-"""Damage that no crash explains: found, named, set aside; what is sound goes on."""
+"""Damage that no crash explains: detected, reported, set aside; sound data continues to be served."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from muster.actors.log.errors import CorruptSegment, StorageError
 from tests.log.support import client_batch, lose_what_is_not_synced, open_log, run, segment_files
 
 SMALL = LogConfig(segment_bytes=300, index_interval_bytes=100)
-"""Two batches a segment."""
+"""Two batches per segment."""
 
 
 async def filled(directory: Path, batches: int = 7, *, epoch: int = 1) -> PartitionLog:
-    """Two records a batch; three closed segments of offsets 0-3, 4-7, 8-11 and a fourth that is written to."""
+    """Two records per batch; three closed segments of offsets 0-3, 4-7, 8-11 and an active fourth one."""
     log = open_log(directory, epoch, config=SMALL)
     for number in range(batches):
         await log.append(client_batch(2, producer=(7, 0, 2 * number), value=b"%d" % number))
@@ -26,14 +26,14 @@ async def filled(directory: Path, batches: int = 7, *, epoch: int = 1) -> Partit
 
 
 def damage(segment: Path, at: int | None = None) -> None:
-    """One bit, in the middle of the file unless it is said where."""
+    """Flip one bit, by default in the middle of the file."""
     content = bytearray(segment.read_bytes())
     content[len(content) // 2 if at is None else at] ^= 1
     segment.write_bytes(content)
 
 
 def served(log: PartitionLog) -> dict[int, bool]:
-    """By offset, whether it can be read."""
+    """By offset, whether it is readable."""
     answers = {}
     for offset in range(log.log_start_offset, log.high_watermark):
         try:
@@ -131,7 +131,7 @@ def test_a_closed_segment_is_read_whole_only_without_its_index(tmp_path: Path, k
 
 
 def test_a_damaged_tail_takes_no_writes_until_it_is_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A writer was killed; what it had acknowledged is not there."""
+    """A writer was killed; what it had acknowledged is missing."""
 
     async def main() -> None:
         directory = tmp_path / "t-0"
@@ -147,7 +147,7 @@ def test_a_damaged_tail_takes_no_writes_until_it_is_back(tmp_path: Path, caplog:
             with pytest.raises(StorageError, match="takes no writes"):
                 await log.append(client_batch(1))
             with pytest.raises(StorageError):
-                log.read(15, 1, at_least_one=True)  # not OFFSET_OUT_OF_RANGE, at which a consumer would reset
+                log.read(15, 1, at_least_one=True)  # not OFFSET_OUT_OF_RANGE, on which a consumer would reset
             with pytest.raises(StorageError):
                 list(log.replay())
             await log.close()

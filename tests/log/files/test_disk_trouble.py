@@ -1,4 +1,4 @@
-"""Errors of the disk, whichever and wherever: refused with KAFKA_STORAGE_ERROR, told once, gone when they are gone."""
+"""Any disk error in any place: refused with KAFKA_STORAGE_ERROR, logged once, and over when the error is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL = LogConfig(segment_bytes=300)
 
 
 class Failing(Disk):
-    """One of the calls fails while ``code`` is set; a write leaves half of it behind."""
+    """One of the calls fails while ``code`` is set; a write leaves half of its data."""
 
     def __init__(self, call: str) -> None:
         self.call = call

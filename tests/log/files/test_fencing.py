@@ -69,7 +69,7 @@ def test_the_old_writer_cannot_acknowledge_and_is_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("new_writes", [0, 3, 30])
 def test_bytes_that_the_old_writer_adds_later_are_never_read(tmp_path: Path, new_writes: int) -> None:
-    """Behind the scanned end of the file that it has open, and in a segment that it begins."""
+    """Behind the scanned end of its open file, and in a segment that it starts."""
 
     async def main() -> None:
         directory = tmp_path / "t-0"
@@ -101,7 +101,7 @@ def test_bytes_that_the_old_writer_adds_later_are_never_read(tmp_path: Path, new
 
 
 def test_what_was_written_but_not_acknowledged_stays_if_the_new_leader_saw_it(tmp_path: Path) -> None:
-    """A writer that fails its fdatasync, or finds itself fenced, takes nothing back that the new leader counts on."""
+    """A writer whose fdatasync fails, or that finds itself fenced, reverts nothing on which the new leader relies."""
 
     class Scanned(Disk):
         """Another leader takes over between write and fdatasync."""
@@ -147,12 +147,12 @@ def test_a_writer_whose_directory_is_gone_is_fenced(tmp_path: Path) -> None:
         await log.close()
 
     run(main(1))
-    run(main(900))  # does not fit into the segment that is open
+    run(main(900))  # does not fit into the active segment
 
 
 @pytest.mark.parametrize("step", ["claim", "scan", "manifest", "segment"])
 def test_an_opener_that_was_paused_changes_nothing(tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Epoch 2 stops at a step of opening; epoch 1 goes on or is fenced, epoch 3 opens and writes; then 2 wakes up."""
+    """Epoch 2 stops at a step of opening; epoch 1 continues or is fenced, epoch 3 opens and writes; then 2 resumes."""
     directory = tmp_path / "t-0"
     paused, resume = threading.Event(), threading.Event()
 
@@ -195,7 +195,7 @@ def test_an_opener_that_was_paused_changes_nothing(tmp_path: Path, step: str, mo
             # written, not acknowledged, and whole: the next leader may keep it
             expected += [b"more"] * 2 if step != "claim" else []
         third = open_log(directory, 3, config=SMALL)
-        if step == "segment":  # the manifest of 2 was there: the log ends where that says
+        if step == "segment":  # the manifest of 2 existed: the log ends where that says
             expected = [b"first"] * 2
         assert values(third) == expected
         await third.append(client_batch(3, value=b"third"))

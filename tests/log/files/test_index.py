@@ -1,4 +1,4 @@
-"""Index and snapshot files: never believed without their check, never needed."""
+"""Index and snapshot files: never used without their checksum, never required."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def filled(directory: Path) -> None:
 
 
 def answers(log: PartitionLog) -> Answers:
-    """All that an index or a snapshot has a part in."""
+    """Everything that an index or a snapshot affects."""
     reads = tuple(log.read(offset, 300, at_least_one=True) for offset in range(log.high_watermark + 1))
     available = tuple(log.bytes_available(offset) for offset in range(log.high_watermark + 1))
     times = tuple(log.offset_for_time(NOW_MS + ms) for ms in range(0, 10 * BATCHES, 3))
@@ -46,7 +46,7 @@ def producers(log: PartitionLog) -> tuple[object, ...]:
 
 
 def variants(content: bytes, every: int = 1) -> Iterator[bytes]:
-    """Torn and with one bit that is another, at every so many bytes."""
+    """Truncated, and with one flipped bit, at regular positions."""
     for at in range(0, len(content), every):
         yield content[:at]
         yield content[:at] + bytes([content[at] ^ (1 << at % 8)]) + content[at + 1 :]

@@ -1,4 +1,4 @@
-"""SIGKILL in the middle of compaction and retention, of a real process, again and again on one directory."""
+"""SIGKILL in the middle of compaction and retention, of a real process, repeatedly on one directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KILLS = 4
 
 
 async def killed(directory: Path, epoch: int, number: int, after: int) -> int:
-    """Run from that number on; the first number that was not acknowledged when the process was killed."""
+    """Run from that number on; returns the first number that was not acknowledged when the process was killed."""
     command = (sys.executable, "-m", "tests.log.upkeep.kept_up", str(directory), str(epoch), str(number))
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
@@ -43,7 +43,7 @@ def test_everything_acknowledged_is_there_after_each_kill(tmp_path: Path) -> Non
                 tmp_path / "t-0", topic_id=TOPIC_ID, epoch=epoch + 1, config=config(epoch), now_ms=now_ms
             )
             found = [(record.offset, int(record.value or b"")) for record in log.replay()]
-            assert log.high_watermark - acknowledged in (0, 2)  # the last batch was perhaps durable already
+            assert log.high_watermark - acknowledged in (0, 2)  # the last batch may have been durable already
             assert all(offset == number for offset, number in found)
             assert [offset for offset, _ in found] == sorted({offset for offset, _ in found})
             last = range(max(log.high_watermark - KEYS, log.log_start_offset), log.high_watermark)

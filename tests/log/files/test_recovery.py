@@ -1,4 +1,4 @@
-"""What a crash, a bad disk or another topic of the same name leaves behind."""
+"""Recovery after a crash, a bad disk, or another topic of the same name."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_tail_torn_at_any_byte_ends_the_log_at_the_last_whole_batch(tmp_path: 
             log = open_log(directory, 2, config=SMALL)
             assert [record.offset for record in log.replay()] == [0, 1, 2, 3]
             assert (directory / segment.name).stat().st_size == last
-            result = await log.append(idempotent(4))  # the producer sends again what was never acknowledged
+            result = await log.append(idempotent(4))  # the producer repeats what was never acknowledged
             assert (result.base_offset, result.duplicate) == (4, False)
             await log.close()
             if cut % 10 == 0:

@@ -1,4 +1,4 @@
-"""A process that appends, compacts and removes without pause, and says what was acknowledged, until it is killed.
+"""A process that continuously appends, compacts and removes, and prints what was acknowledged, until it is killed.
 
 python -m tests.log.upkeep.kept_up DIRECTORY EPOCH FIRST
 """
@@ -17,7 +17,7 @@ KEYS = 20
 
 
 def config(epoch: int) -> LogConfig:
-    """Every second process also removes what is more than 1,500 bytes."""
+    """Every second process also removes everything beyond 1,500 bytes."""
     return LogConfig(
         segment_bytes=2_000,
         cleanup_policy="compact,delete",

@@ -1,4 +1,4 @@
-"""Compaction: of each key the last record, at its offset, and nothing else is lost."""
+"""Compaction: the last record of each key remains, at its offset, and nothing else is lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Pairs = list[tuple[bytes | None, bytes | None]]
 def keyed(
     pairs: Pairs, *, codec: int = NONE, producer: tuple[int, int, int] = (-1, -1, -1), at_ms: int = NOW_MS
 ) -> bytes:
-    """A client's batch; a record later is a ms later."""
+    """A client's batch; each record is one ms later than the previous one."""
     builder = DefaultRecordBatchBuilder(2, codec, False, *producer, 1 << 24)
     for index, (key, value) in enumerate(pairs):
         builder.append(index, at_ms + index, key, value, [("header", b"content")])
@@ -35,7 +35,7 @@ def keyed(
 async def filled(
     directory: Path, batches: list[Pairs], config: LogConfig = COMPACT, clock: Clock | None = None
 ) -> PartitionLog:
-    """One batch a segment, all of them closed."""
+    """One batch per segment, all of them closed."""
     log = opened(directory, 1, dataclasses.replace(config, segment_bytes=1 << 20), clock=clock)
     for pairs in batches:
         await log.append(keyed(pairs))
@@ -59,7 +59,7 @@ def test_the_last_record_of_each_key_stays_at_its_offset(tmp_path: Path) -> None
             [(b"b", b"2"), (b"a", b"3")],
         ]
         log = await filled(tmp_path / "t-0", batches)
-        await log.append(keyed([(b"c", b"active")]))  # the open segment is not looked at
+        await log.append(keyed([(b"c", b"active")]))  # the active segment is not examined
         assert await log.clean() is not None
         expected = [(2, b"c", b"1"), (4, b"d", b"1"), (5, b"b", b"2"), (6, b"a", b"3"), (7, b"c", b"active")]
         assert content(log) == expected
@@ -141,7 +141,7 @@ def test_small_segments_become_one_and_their_files_go(tmp_path: Path) -> None:
 
 def test_a_tombstone_stays_for_delete_retention_ms_after_the_run_that_saw_it(tmp_path: Path) -> None:
     async def main() -> None:
-        clock = Clock(NOW_MS + 50 * DAY_MS)  # however old the record itself is
+        clock = Clock(NOW_MS + 50 * DAY_MS)  # whatever the age of the record itself
         log = await filled(tmp_path / "t-0", [[(b"a", b"1"), (b"b", b"1")], [(b"a", None), (b"c", b"1")]], clock=clock)
         await log.clean()
         assert content(log) == [(1, b"b", b"1"), (2, b"a", None), (3, b"c", b"1")]
@@ -175,7 +175,7 @@ def test_a_tombstone_that_was_superseded_goes_at_once(tmp_path: Path) -> None:
 
 
 def test_what_a_run_has_no_memory_for_waits_for_the_next(tmp_path: Path) -> None:
-    """And no tombstone that it passed by counts as seen: what is before it is still there."""
+    """And no tombstone that it passed counts as seen: what precedes it still exists."""
 
     async def main() -> None:
         clock = Clock()
@@ -208,7 +208,7 @@ def test_a_tombstone_that_a_run_passed_by_is_seen_by_the_next(tmp_path: Path) ->
         assert result is not None
         assert result.cleaned_offset == 2  # there was no room for c
         clock.now_ms += 1000
-        assert await log.clean() is not None  # only now the first a goes
+        assert await log.clean() is not None  # the first a is removed only now
         assert content(log) == [(1, b"b", b"1"), (2, b"c", b"1"), (3, b"a", None)]
         await log.close()
 
@@ -228,7 +228,7 @@ def test_ratio_and_lags_say_when(tmp_path: Path) -> None:
         log.config = dataclasses.replace(config, log_cleaner_enable=False)
         assert await log.clean() is None
         log.config = dataclasses.replace(config, min_compaction_lag_ms=1000)
-        assert await log.clean() is not None  # dirty as a whole
+        assert await log.clean() is not None  # completely dirty
         log = await reopened(log)
         for pairs in ([(b"long", bytes(10_000))], [(b"a", b"5")]):
             await log.append(keyed(pairs))
@@ -237,7 +237,7 @@ def test_ratio_and_lags_say_when(tmp_path: Path) -> None:
         assert await log.clean() is not None
         await log.append(keyed([(b"a", b"6")]))
         await log._writer.roll()
-        assert await log.clean() is None  # a little is dirty
+        assert await log.clean() is None  # slightly dirty
         log.config = dataclasses.replace(log.config, max_compaction_lag_ms=999)
         assert await log.clean() is not None  # but too old to wait
         assert [key for _, key, _ in content(log)] == [b"long", b"a"]
@@ -247,7 +247,7 @@ def test_ratio_and_lags_say_when(tmp_path: Path) -> None:
 
 
 def test_producers_and_the_end_of_the_log_survive(tmp_path: Path) -> None:
-    """Also where no index and no snapshot helps."""
+    """Also without a useful index or snapshot."""
 
     async def main() -> None:
         log = opened(tmp_path / "t-0", 1, COMPACT)

@@ -1,4 +1,4 @@
-"""``__consumer_offsets`` is cleaned by its own actor: what loading has to read stays bounded."""
+"""``__consumer_offsets`` is cleaned by its own actor: the amount to load stays bounded."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_loading_is_bounded_however_many_commits_were_made(tmp_path: Path) -> No
                 pass
             counts.append(replayed(shell))
         written = 4 * 100 * PARTITIONS
-        assert max(counts) < written // 8  # 8,000 commits; some hundred are in the open segment
+        assert max(counts) < written // 8  # 8,000 commits; some hundred are in the active segment
         assert counts[-1] <= counts[0] + PARTITIONS * 3
         await shell.partition.stop()
         await shell.server.stop()
@@ -59,7 +59,7 @@ def test_the_actor_cleans_its_log_by_itself(tmp_path: Path) -> None:
         async with asyncio.timeout(30):
             cleaned = asyncio.Event()
             with shell.log.watching(lambda: cleaned.set() if list((tmp_path / "log").glob("*.cleaned.log")) else None):
-                await commit(channel, 60, partitions=PARTITIONS)  # it may be done already
+                await commit(channel, 60, partitions=PARTITIONS)  # it may have finished already
                 await cleaned.wait()
         assert await committed(channel) == dict.fromkeys(range(PARTITIONS), 60)
         await shell.partition.stop()

@@ -1,4 +1,4 @@
-"""compression.type: a client's batch is stored in the log's codec, and is the same in all else."""
+"""compression.type: a client's batch is stored in the log's codec, and is otherwise unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONG = b"the same again " * 100
 
 
 def stored(log: PartitionLog, offset: int = 0) -> tuple[BatchHeader, list[Record]]:
-    """The one batch at that offset, whose CRC is checked."""
+    """The only batch at that offset, with its CRC checked."""
     batch = log.read(offset, 1, at_least_one=True)
     header = read_header(batch)
     assert len(batch) == header.size_bytes
@@ -86,7 +86,7 @@ def test_what_is_too_large_in_the_logs_codec_is_refused(tmp_path: Path) -> None:
         with pytest.raises(RecordListTooLarge):
             await log.append(sent)
         log.config = replace(config, compression_type="producer")
-        assert (await log.append(sent)).base_offset == 0  # the producer's sequence did not move
+        assert (await log.append(sent)).base_offset == 0  # the producer's sequence did not change
         await log.close()
 
     run(main())

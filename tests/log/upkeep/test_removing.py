@@ -1,4 +1,4 @@
-"""Retention and DeleteRecords: what goes, what stays, and what readers are told."""
+"""Retention and DeleteRecords: what is removed, what stays, and the responses to readers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL = LogConfig(segment_bytes=200, retention_ms=HOUR_MS)
 async def filled(
     directory: Path, config: LogConfig = SMALL, *, batches: int = 6, clock: Clock | None = None
 ) -> PartitionLog:
-    """Two records a batch, one batch a segment, a minute between them; the last segment is not closed."""
+    """Two records per batch, one batch per segment, a minute apart; the last segment is not closed."""
     log = opened(directory, 1, config, clock=clock)
     for number in range(batches):
         await log.append(client_batch(2, first_ms=NOW_MS + number * 60_000, value=b"%d" % number))
@@ -43,7 +43,7 @@ def test_segments_go_when_their_largest_timestamp_is_too_old(tmp_path: Path) -> 
         clock = Clock(NOW_MS + HOUR_MS)
         log = await filled(tmp_path / "t-0", clock=clock)
         assert await log.apply_retention() == 0
-        clock.now_ms += 2 * 60_000 + 1  # the third batch is an hour old, and not older
+        clock.now_ms += 2 * 60_000 + 1  # the third batch is exactly an hour old
         assert await log.apply_retention() == 2
         assert log.log_start_offset == 4
         assert offsets(log) == list(range(4, 12))
@@ -94,7 +94,7 @@ def test_the_oldest_segments_go_when_the_log_is_too_large(tmp_path: Path) -> Non
     async def main() -> None:
         log = await filled(tmp_path / "t-0", LogConfig(segment_bytes=200, retention_ms=-1))
         size = segment_files(log.directory)[0].stat().st_size
-        log.config = dataclasses.replace(log.config, retention_bytes=3 * size + 1)  # followed from now on
+        log.config = dataclasses.replace(log.config, retention_bytes=3 * size + 1)  # applied from now on
         assert await log.apply_retention() == 2
         log.config = dataclasses.replace(log.config, retention_bytes=3 * size)
         assert await log.apply_retention() == 1
@@ -132,7 +132,7 @@ def test_segments_are_rolled_by_age(tmp_path: Path) -> None:
         for first_ms in (NOW_MS, NOW_MS + 60_000, NOW_MS + 60_001):  # the third is too far from the first
             await log.append(client_batch(1, first_ms=first_ms))
         assert len(segment_files(log.directory)) == 2
-        clock.now_ms += 60_001  # nobody writes, the segment is closed all the same
+        clock.now_ms += 60_001  # without a write, the segment is closed all the same
         await log.apply_retention()
         assert [path.stat().st_size > 0 for path in segment_files(log.directory)] == [True, True, False]
         await log.apply_retention()
@@ -256,7 +256,7 @@ def test_producers_that_write_no_more_are_forgotten(tmp_path: Path) -> None:
         clock.now_ms += 1001
         await log.apply_retention()
         assert log._writer.producers.entry(1) is None
-        assert log._writer.producers.entry(2) is not None  # in the last segment: it may write just now
+        assert log._writer.producers.entry(2) is not None  # in the last segment: it may be writing
         await log.close()
 
     run(main())

@@ -1,4 +1,4 @@
-"""Retention, DeleteRecords and compaction, stopped at every step of the disk, and beside a newer leader."""
+"""Retention, DeleteRecords and compaction, stopped at every step of the disk, and with a newer leader."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def write_third(log: PartitionLog) -> None:
 
 
 async def writer(directory: Path, disk: SteppingDisk | None = None) -> PartitionLog:
-    """The epoch that carries the change out; the last third is its own."""
+    """The epoch that makes the change; the last third of the records is its own."""
     log = opened(directory, 3, CONFIG, disk)
     await write_third(log)
     await log._writer.append_times.flush()
@@ -67,7 +67,7 @@ async def writer(directory: Path, disk: SteppingDisk | None = None) -> Partition
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two records a batch, two batches a segment, by two epochs; few keys, a tombstone."""
+    """Two records per batch, two batches per segment, by two epochs; few keys, a tombstone."""
     directory = tmp_path_factory.mktemp("original") / "t-0"
 
     async def main() -> None:
@@ -93,7 +93,7 @@ def copies(original: Path, tmp_path: Path) -> Iterator[Callable[[], Path]]:
 
 
 def check(op: str, before: list[Row], log: PartitionLog, *, is_done: bool, appended: list[Row] = []) -> None:  # noqa: B006
-    """Everything from the log start on, exactly once, in order; of a compacted log the last of each key."""
+    """Every record from the log start on, exactly once, in order; for a compacted log the last of each key."""
     found = content(log)
     start = log.log_start_offset
     assert log.high_watermark == RECORDS + len(appended)
@@ -134,14 +134,14 @@ async def steps_of(directory: Path, op: Op) -> list[str]:
 
 
 def stops(steps: list[str]) -> list[int]:
-    """All steps; of the files that are removed the first two and the last."""
+    """All steps; of the file removals only the first two and the last."""
     unlinks = [at for at, step in enumerate(steps) if step == "unlink"]
     return [at for at in range(len(steps)) if at not in unlinks[2:-1]]
 
 
 @pytest.mark.parametrize("name", OPS)
 def test_a_crash_at_any_step_loses_nothing(copies: Callable[[], Path], name: str) -> None:
-    """From one step on nothing happens any more. Then the next leader opens, and the one after it."""
+    """From one step on nothing happens any more. Then the next leader opens, and another one after it."""
 
     async def main() -> None:
         steps = await steps_of(copies(), OPS[name])
@@ -206,7 +206,7 @@ def test_after_a_step_that_failed_the_same_writer_goes_on(
 
 @pytest.mark.parametrize("name", OPS)
 def test_a_fenced_writer_that_goes_on_late_changes_nothing(copies: Callable[[], Path], name: str) -> None:
-    """It stops before each of its steps; a newer leader opens and writes; then it goes on."""
+    """It stops before each of its steps; a newer leader opens and writes; then it continues."""
 
     async def main() -> None:
         for at in stops(await steps_of(copies(), OPS[name])):
@@ -254,7 +254,8 @@ OPENING = {
 def test_a_leader_that_opens_in_the_middle_of_it(
     copies: Callable[[], Path], name: str, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The old one stops at a step, the new one opens up to a point; the old one goes on to its end, then the new."""
+    """The old one stops at a step, the new one opens up to a point; the old one continues to its end, then the new
+    one."""
     gate = threading.Event()
     reached = threading.Event()
     owner, attribute = OPENING[point]
@@ -271,7 +272,7 @@ def test_a_leader_that_opens_in_the_middle_of_it(
 
     async def main() -> None:
         steps = await steps_of(copies(), OPS[name])
-        first = steps.index("rename") - 3  # what lies before does nothing that anybody sees
+        first = steps.index("rename") - 3  # earlier steps have no visible effect
         for at in [at for at in stops(steps) if at >= first]:
             directory = copies()
             gate.clear()
@@ -289,7 +290,7 @@ def test_a_leader_that_opens_in_the_middle_of_it(
             is_done = await task
             gate.set()
             await asyncio.to_thread(opener.join, 20)
-            [new] = made  # it is the only one that opens: nothing may keep it from that
+            [new] = made  # only it opens the log: nothing may prevent that
             check(name, before, new, is_done=is_done)
             await new.append(keyed([(b"new", b"new")]))
             appended: list[Row] = [(RECORDS, b"new", b"new")]
@@ -308,7 +309,7 @@ def test_a_leader_that_opens_in_the_middle_of_it(
 
 
 async def _outcome(work: Awaitable[object]) -> bool:
-    """Whether it came to its end; else it was fenced."""
+    """Whether it completed; otherwise it was fenced."""
     try:
         await work
     except NotLeader:

@@ -1,4 +1,4 @@
-"""The intervals of an actor's upkeep can be changed while it runs."""
+"""The intervals of an actor's upkeep can be changed at runtime."""
 
 from __future__ import annotations
 

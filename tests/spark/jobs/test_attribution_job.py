@@ -1,4 +1,4 @@
-"""Shares, holes and drift: small tables worked out by hand, and a generated hole that the job must name."""
+"""Shares, holes and drift: small tables computed by hand, and a generated hole that the job must find."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def life(at_s: float, actor: str, event: str) -> Row:
 
 
 def minutes(gateway: int, shares_without: Iterable[float], *, first: int = 0) -> list[Row]:
-    """For each share and minute samples of 10,000 bytes together, some with a group and some without."""
+    """For each share and minute, samples of 10,000 bytes in total, some with a group and some without."""
     rows = []
     for minute, share in enumerate(shares_without, start=first):
         without = round(10_000 * share)
@@ -62,19 +62,19 @@ def minutes(gateway: int, shares_without: Iterable[float], *, first: int = 0) ->
 
 
 def seconds_of(moment: datetime) -> float:
-    """Since noon; Spark hands local times without a zone to Python."""
+    """Since noon; Spark returns local times without a zone to Python."""
     return (moment.astimezone(at(0).tzinfo) - at(0)) / timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What happened, on its own: the holes of all scenes are looked for at once, which is planned once."""
+    """The events of one scene: the holes of all scenes are computed at once, with a single plan."""
 
     samples: Sequence[Row]
     events: Sequence[Row] = ()
 
     def moved(self, number: int) -> Scene:
-        """To a day, gateways and a topic that no other number has."""
+        """Each scene has its own day, gateways and topic."""
         later = timedelta(seconds=number * _DAY_S)
 
         def elsewhere(row: Row) -> Row:
@@ -91,7 +91,7 @@ class Scene:
 _GATEWAYS = 100
 _DAY_S = 86_400
 SCENES: dict[str, Scene] = {}
-"""By the name under which a test asks for them. In the first the table begins; in the others it goes on."""
+"""By the name that a test uses. The first one starts the table; the others continue it."""
 Holes = Callable[..., list[tuple[Any, ...]]]
 
 
@@ -203,7 +203,7 @@ SCENES["the article"] = Scene(
 
 
 def test_the_hole_of_the_article_is_in_the_gateway_that_took_over(holes_of: Holes) -> None:
-    """Broker A restarts; its partition goes to C, which finds no group, until C restarts and the hole moves to A."""
+    """Broker A restarts; its partition moves to C, which finds no group, until C restarts and the hole moves to A."""
     columns = ["gateway", "began", "ended", "lost_bytes", "cause", "restarted"]
     assert holes_of("the article", *columns) == [
         (0, 780.0, None, 42_000, "other_gateway_restarted", "gateway-2"),
@@ -269,7 +269,7 @@ def test_what_the_others_had_before_is_no_rise_of_theirs(holes_of: Holes) -> Non
 SCENES["calm"] = Scene(
     minutes(0, [0] * 14)
     + minutes(1, [0] * 5 + [0.6] * 4 + [0] + [0.6] * 4)
-    + minutes(2, [0] * 5 + [0.6] * 8 + [0]),  # what comes is not known
+    + minutes(2, [0] * 5 + [0.6] * 8 + [0]),  # the following minutes are unknown
     [life(-300, "gateway-3", "lost")],  # for good, 600 s before
 )
 
@@ -352,7 +352,7 @@ def committed(at_s: float, previous: int | None, offset: int | None, **changes: 
 
 
 READ: dict[str, tuple[Sequence[Row], Sequence[Row]]] = {}
-"""Samples and commits by their topic: drift is computed for all at once."""
+"""Samples and commits by their topic: drift is computed for all of them at once."""
 Drifts = Callable[..., list[tuple[Any, ...]]]
 
 
@@ -392,8 +392,8 @@ READ["not all"] = (
         sample(7, first=0, last=99, partition=2, group="archive"),
     ],
     [
-        committed(9, 0, 100),  # 0-29 its own, 30-79 without a name, 80-99 only the archive's
-        committed(9, 0, 30, partition=1),  # 10-19 sent to nobody
+        committed(9, 0, 100),  # 0-29 its own, 30-79 unattributed, 80-99 only the archive's
+        committed(9, 0, 30, partition=1),  # 10-19 sent to no group
         committed(9, 0, 50, partition=2),
         committed(9, 100, None, partition=2, kind="expired"),
     ],
@@ -419,13 +419,13 @@ READ["two sizes"] = (
 
 
 def test_bytes_per_offset_are_those_of_the_block(drifts_of: Drifts) -> None:
-    """Records of 100 bytes up to 4096, of 10 bytes behind it; what was read before the table begins is not missing."""
+    """Records of 100 bytes up to 4096, of 10 bytes after it; what was read before the table begins is not missing."""
     columns = ["implied_offsets", "implied_bytes", "missing_bytes", "missing_share"]
     assert drifts_of("two sizes", *columns) == [(4096, 309_600 + 10_000, 10_000, pytest.approx(10_000 / 319_600))]
 
 
 def test_empty_tables_and_plans_with_what_is_needed_only(spark: SparkSession, tmp_path: Path) -> None:
-    """Columns that no answer needs are not read, and rows of samples are joined by equal keys."""
+    """Columns that no result needs are not read, and rows of samples are joined by equal keys."""
     tables: dict[str, DataFrame] = {}
     for name in JOB.tables:
         table(spark, name, []).write.parquet(str(tmp_path / name))

@@ -1,4 +1,4 @@
-"""Small tables, worked out by hand."""
+"""Small tables, computed by hand."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_per_minute_and_partition(spark: SparkSession) -> None:
 
 
 def _utc(moment: datetime) -> datetime:
-    """Spark hands naive local times to Python."""
+    """Spark returns naive local times to Python."""
     return moment.astimezone(UTC).replace(tzinfo=None)
 
 
@@ -137,7 +137,7 @@ def test_overlaps_gaps_and_nested_runs(spark: SparkSession) -> None:
         {"first": 10, "last": 19},  # inside
         {"first": 50, "last": 149},  # overlaps
         {"first": 200, "last": 209},  # after a gap
-        {"first": 205, "last": 207},  # inside, after a shorter reach than the first run's
+        {"first": 205, "last": 207},  # inside, with a shorter reach than the first run
         {"first": 0, "last": 9, "partition": 1},
         {"first": 0, "last": 9, "partition": 1},
         {"first": 0, "last": 9, "group": "archive"},
@@ -195,7 +195,7 @@ def test_an_empty_table_gives_empty_results(spark: SparkSession) -> None:
 
 
 def test_a_day_has_the_hours_that_its_zone_gives_it(spark: SparkSession) -> None:
-    """Clocks in Berlin go on at 01:00 UTC of 2026-03-29 and back at 01:00 UTC of 2026-10-25."""
+    """Clocks in Berlin are set forward at 01:00 UTC of 2026-03-29 and back at 01:00 UTC of 2026-10-25."""
     samples = table(
         spark,
         {"ts": datetime(2026, 3, 28, 23, 30, tzinfo=UTC)},  # 00:30 of the short day

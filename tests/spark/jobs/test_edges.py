@@ -1,7 +1,7 @@
-"""What tables look like when something odd happened: each job is right all the same, or names the file that is not.
+"""Tables after unusual events: each job still gives the right result, or names the invalid file.
 
-One small world on disk, in the night of 2026-11-01, in which the clocks of New York show the hour from one to two twice
-(05:00Z to 07:00Z); Python and the JVM are in that zone. Nothing was written from 07:00Z to 08:00Z.
+One small world on disk, in the night of 2026-11-01, in which New York's clocks show the hour from one to two twice
+(05:00Z to 07:00Z); Python and the JVM use that zone. Nothing was written from 07:00Z to 08:00Z.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def in_new_york(spark: SparkSession) -> Iterator[None]:
 
 
 def put(storage: Path, name: str, rows: Sequence[Row]) -> None:
-    """A file per hour; of columns that a row does not name, null, 0, an empty text or list."""
+    """A file per hour; columns that a row omits are null, 0, or an empty text or list."""
     schema = TABLES[name]
     by_hour: dict[str, list[Row]] = {}
     for row in rows:
@@ -128,10 +128,10 @@ def sample(clock: str, *, until: str | None = None, gateway: int = 0, reason: st
 
 WORLD: Mapping[str, Sequence[Row]] = {
     "commits": [
-        commit("05:30:00", "old-name", 0),  # renamed: it goes on as the next one
+        commit("05:30:00", "old-name", 0),  # renamed: it continues as the next one
         commit("08:29:50", "new-name", 200),
         commit("05:50:00", "orders", 100),
-        commit("06:10:00", "orders", None, 100, "deleted"),  # by the clock on the wall 40 minutes before the commit
+        commit("06:10:00", "orders", None, 100, "deleted"),  # in local time 40 minutes before the commit
         commit("08:29:50", "orders", 40),
         commit("05:50:00", "removed", 100),
         commit("06:10:00", "removed", None, 100, "deleted"),
@@ -139,7 +139,7 @@ WORLD: Mapping[str, Sequence[Row]] = {
     "end_offsets": [log_end("05:00:00", 0), log_end("05:40:00", 100), log_end("08:29:40", 200)],
     "rebalances": [
         *(rebalance(f"05:5{minute}:00", f"05:5{minute}:10", minute) for minute in (5, 7)),
-        rebalance("05:59:50", "06:00:20", 9),  # by the clock on the wall it ended an hour before it began
+        rebalance("05:59:50", "06:00:20", 9),  # in local time it ended an hour before it began
         rebalance("06:01:00", "06:01:10", 10),
         rebalance("06:03:00", "06:02:50", 11),  # the coordinator's clock was set back
     ],
@@ -153,7 +153,7 @@ WORLD: Mapping[str, Sequence[Row]] = {
         life("05:00:00", "offsets-0", "serving"),
     ],
     "faults": [
-        killed("05:59:57", "injected", "gateway-1"),  # two runs of Muster: both call their first fault f-1
+        killed("05:59:57", "injected", "gateway-1"),  # two runs of Muster: both name their first fault f-1
         killed("05:59:57", "fired", "gateway-1"),
         killed("08:10:00", "injected", "gateway-1"),
         killed("08:10:00", "fired", "gateway-1"),
@@ -165,8 +165,8 @@ WORLD: Mapping[str, Sequence[Row]] = {
     ],
     "samples": [
         sample("05:30:00", reason="unknown"),  # billing's
-        sample("06:30:00", reason="unknown", first=10),  # the same on the wall: archive's
-        sample("05:59:58", until="06:00:02", reason="unknown", first=20),  # who knows
+        sample("06:30:00", reason="unknown", first=10),  # the same local time: archive's
+        sample("05:59:58", until="06:00:02", reason="unknown", first=20),  # ambiguous
         sample("05:59:31", reason="unknown", first=30, gateway=1),  # archive's if the gateway's clock is 29 s behind
     ],
     "group_events": [
@@ -210,7 +210,7 @@ def picked(rows: Sequence[Mapping[str, Any]], *columns: str) -> list[tuple[Any, 
 
 
 def test_a_group_renamed_deleted_or_made_again(sections: Any) -> None:
-    """Of orders only what came after its deletion counts. Record 40 came 8.2 s after 05:39:40."""
+    """For orders, only what came after its deletion counts. Record 40 came 8.2 s after 05:39:40."""
     rows = sections("lag", "partitions")
     assert picked(rows, "group", "lag_messages", "verdict", "complete") == [
         ("old-name", 200, "STOPPED", 0.1),
@@ -273,7 +273,7 @@ VERDICTS: Mapping[str, tuple[Sequence[tuple[float, int]], Sequence[tuple[float, 
         "the lag fell, or there are too few commits to tell",
     ),
 }
-"""Of one partition each: when (in s from now) its offset was where, when the log's end was, verdict and rule."""
+"""Of one partition each: when (in s from now) its offset and the log's end were where, verdict and rule."""
 
 
 def test_each_rule_at_its_boundary(spark: SparkSession, tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_each_rule_at_its_boundary(spark: SparkSession, tmp_path: Path) -> None:
         name: [verdict, rule] for name, (_, _, verdict, rule) in VERDICTS.items()
     }
     shown = _only(JOBS["lag"], "groups", spark, tmp_path, Options(now=NOW, commits_flush_ms=600_000))
-    assert shown.values("stopped_partitions") == [0]  # a row in ten minutes is what such a cluster writes
+    assert shown.values("stopped_partitions") == [0]  # such a cluster writes a row every ten minutes
 
 
 def test_lag_over_a_night_with_a_missing_hour(sections: Any) -> None:
@@ -313,7 +313,7 @@ def test_rebalances_while_the_clocks_change(sections: Any) -> None:
     [storm] = sections("rebalances", "storms")
     assert (storm["began"], storm["ended"], storm["rebalances"]) == (z("05:55:00"), z("06:02:50"), 5)
     [group] = sections("rebalances", "groups")
-    assert group["per_hour"] == 5.0  # within 8 minutes, which is no rate of 38 an hour
+    assert group["per_hour"] == 5.0  # within 8 minutes, which is not a rate of 38 an hour
     [group] = sections("rebalances", "groups", start=z("05:30:00"))
     assert group["per_hour"] == 5 / 3  # until now, which is 08:30
 
@@ -340,7 +340,7 @@ def test_placement_counts_a_group_that_was_made_again_once(sections: Any) -> Non
 
 def test_a_quiet_hour_has_no_hole(spark: SparkSession, tmp_path: Path) -> None:
     """One fetch without a label on a gateway that sends little, a clock two minutes ahead, and a group that starts:
-    its first minute was sent before anybody knew of it."""
+    its first minute was sent before it was known."""
     minutes = [z("05:45:00") + timedelta(minutes=minute) for minute in range(30)]
     rows = [sample(f"{minute:%H:%M:%S}") for minute in minutes]
     rows += [sample(f"{minute + timedelta(minutes=2):%H:%M:%S}", gateway=1) for minute in minutes]
@@ -353,7 +353,7 @@ def test_a_quiet_hour_has_no_hole(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_no_window_takes_quadratic_time(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark goes through frames to the end of a partition, and through times that slide, anew for each row."""
+    """Spark iterates over frames to the end of a partition, and over sliding times, anew for each row."""
     spark.conf.set("spark.sql.debug.maxToStringFields", "10000")
     for job in map(JOBS.__getitem__, ("lag", "rebalances", "attribution", "failover")):
         for section in job.sections(tables_of(job, spark, tmp_path, Options()), Options()):

@@ -1,4 +1,4 @@
-"""Time to recover, worked out by hand; and one slow failover among many."""
+"""Time to recover, computed by hand; and one slow failover among many."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ def rows(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
         life(500, "log-0", "lost", node_id=None),
         life(500, "log-0", "starting", node_id=None),
         life(504, "log-0", "serving", node_id="node-2"),
-        # Lost, and not back; stopped while it was lost; moved.
+        # Lost and never recovered; stopped while it was lost; moved.
         life(300, "gateway-1", "lost", node_id="node-3"),
         life(310, "gateway-2", "lost", node_id="node-3"),
         life(320, "gateway-2", "stopped", node_id="node-3"),
         life(400, "log-1", "moved", reason="to node node-2"),
         life(400.5, "log-1", "starting", node_id=None),
         life(403, "log-1", "serving", node_id="node-2"),
-        # Two gateways see the controller go; the second one only when its successor serves.
+        # Two gateways notice that the controller is lost; the second one only when its successor serves.
         life(600, "controller", "serving", epoch=1),
         life(650, "controller", "lost", epoch=1, seen_by="gateway-1", node_id=None),
         life(653, "controller", "serving", epoch=2, node_id="node-2"),
         life(654, "controller", "lost", epoch=1, seen_by="gateway-2", node_id=None),
         life(655, "controller", "serving", epoch=2, seen_by="gateway-2", node_id=None),
-        # It moves, and a gateway, whose clock is a little behind, calls that a loss.
+        # It moves, and a gateway, whose clock is a little behind, reports that as a loss.
         life(699.9, "controller", "lost", epoch=2, seen_by="gateway-1", node_id=None),
         life(700, "controller", "moved", epoch=2, node_id="node-2"),
         life(702, "controller", "serving", epoch=3),
@@ -70,7 +70,7 @@ def rows(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
         fault(10.2, "offsets-1", "fired"),
         fault(10, None, "injected", "drop", "f-2"),
         fault(200, "log-0", "injected", name="f-3"),
-        fault(98, "log-0", "injected", "pause", "f-4"),  # of which nothing says when it fired
+        fault(98, "log-0", "injected", "pause", "f-4"),  # no row says when it fired
     ]
     return table(spark, "lifecycle", lifecycle).cache(), table(spark, "faults", faults).cache()
 
@@ -111,7 +111,7 @@ def test_per_kind_and_node(rows: tuple[DataFrame, DataFrame]) -> None:
 
 
 def test_time_that_is_asked_about(rows: tuple[DataFrame, DataFrame]) -> None:
-    """From 400 s to 600 s: one that began in it, and one that had not ended yet."""
+    """From 400 s to 600 s: one that began in this time, and one that had not ended yet."""
     tables = dict(zip(JOB.tables, rows, strict=True))
     options = Options(start=at(400), end=at(600), now=at(600))
     sections = {section.name: section.frame for section in JOB.sections(tables, options)}

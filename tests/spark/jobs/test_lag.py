@@ -1,4 +1,4 @@
-"""Lag and verdicts: one partition per case, worked out by hand. Logs grow by 10 messages a second unless said."""
+"""Lag and verdicts: one partition per case, computed by hand. Logs grow by 10 messages a second by default."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.spark.rows import NOON, answer, at, collected, nothing, picked, table
 
 NOW_S = 600
 LAST = range(510, 601, 10)
-"""When the last ten commits were, in s."""
+"""Times of the last ten commits, in s."""
 
 
 def commit(at_s: float, offset: int | None, partition: int = 0, **changes: Any) -> dict[str, Any]:
@@ -147,7 +147,7 @@ EMPTY = "generation"
 
 
 def test_a_group_that_ended_on_purpose_has_not_stopped(spark: SparkSession) -> None:
-    """All read until 300 s, by when the log is at 3,100, and are told of at 600 s."""
+    """Everything is read by 300 s, when the log is at 3,100, and reported at 600 s."""
     groups = {
         "cron": story("cron", *ALONE, (301, "member_left", 0), (301, EMPTY, 0)),
         "caught up": story("caught up", *ALONE, (301, "member_left", 0), (301, EMPTY, 0)),
@@ -233,7 +233,7 @@ def test_commits_the_same_offset(by_hand: dict[int, Any]) -> None:
     assert lag(row) == (5_100, pytest.approx(509.9), 10.0, "STALLED")
     assert (row["rule"], row["catch_up_seconds"]) == ("10 commits of the same offset", None)
     assert by_hand[19]["rule"] == "2 commits of the same offset"  # the one before the table's first row is known
-    assert by_hand[20]["verdict"] == "WARNING"  # it went back to 500 in between, and came to where it was
+    assert by_hand[20]["verdict"] == "WARNING"  # it moved back to 500 in between, and returned to its position
 
 
 def test_commits_no_more(by_hand: dict[int, Any]) -> None:
@@ -246,10 +246,10 @@ def test_commits_no_more(by_hand: dict[int, Any]) -> None:
 
 def test_went_back(by_hand: dict[int, Any]) -> None:
     assert (by_hand[5]["verdict"], by_hand[5]["rule"]) == ("REWIND", "it went back from 5900 and is at 1000")
-    assert by_hand[5]["consumed_per_second"] == pytest.approx(800 / 90)  # what it went back is no consumption
-    # Within one window: from 6,000 down to 3,000 and up to 5,000, as its lowest offset tells.
+    assert by_hand[5]["consumed_per_second"] == pytest.approx(800 / 90)  # moving back is not consumption
+    # Within one window: from 6,000 down to 3,000 and up to 5,000, as its lowest offset shows.
     assert (by_hand[15]["verdict"], by_hand[15]["rule"]) == ("REWIND", "it went back from 6000 and is at 5000")
-    # Back to 5,000 and beyond where it was: it has recovered.
+    # Back to 5,000 and beyond its old position: it has recovered.
     assert by_hand[14]["verdict"] == "OK"
 
 
@@ -342,7 +342,8 @@ def test_sums(spark: SparkSession) -> None:
 
 
 def test_over_time_and_gone(spark: SparkSession) -> None:
-    """A group that stops falls behind by what is produced; one that is deleted and goes on as another is gone."""
+    """A group that stops falls behind by what is produced; one that is deleted and continues under another name is
+    gone."""
     commits = table(
         spark,
         "commits",
@@ -352,7 +353,7 @@ def test_over_time_and_gone(spark: SparkSession) -> None:
             commit(300, None, kind="deleted", previous=1_300, member_id=None, client_id=None, host=None),
             commit(360, 1_300, group="billing-2"),
             commit(480, 4_900, group="billing-2"),
-            commit(500, 1_300, group="billing-2", epoch=2),  # of the coordinator before, whose clock was ahead
+            commit(500, 1_300, group="billing-2", epoch=2),  # of the previous coordinator, whose clock was ahead
         ],
     )
     ends = table(spark, "end_offsets", growing(0))
@@ -377,7 +378,7 @@ def test_over_time_and_gone(spark: SparkSession) -> None:
 
 
 def test_names_the_stalled_partition(spark: SparkSession) -> None:
-    """40 partitions that keep up within some messages, and one that stays where it was."""
+    """40 partitions with a lag of a few messages, and one that is stuck."""
     chance = random.Random(5)
     commits: list[dict[str, Any]] = []
     ends: list[dict[str, Any]] = []

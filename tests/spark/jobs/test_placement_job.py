@@ -1,4 +1,4 @@
-"""Load, skew and what-if: small tables worked out by hand, Kafka's hash against ours, and a planted heavy group."""
+"""Load, skew and what-if: small tables computed by hand, Kafka's hash compared with Muster's, a planted heavy group."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def life(actor: str, event: str, node: str | None, at_s: float = 0) -> Row:
 
 
 def answers(spark: SparkSession, options: Options, names: Sequence[str], **rows: list[Row]) -> dict[str, Any]:
-    """The sections of these names, of tables with these rows."""
+    """The sections of these names, for tables with these rows."""
     tables = {name: table(spark, name, rows.get(name, [])) for name in JOB.tables}
     return collected(JOB.sections(tables, options), *names)
 
@@ -87,7 +87,8 @@ def member(group: str, name: str, at_s: float) -> Row:
 
 
 def test_loads_by_hand(spark: SparkSession) -> None:
-    """Of etl, which rests but for one event, the last snapshot before noon tells; of gone, which went before, none."""
+    """For etl, idle except for one event, the last snapshot before noon counts; for gone, which left before, none
+    does."""
     found = answers(
         spark,
         Options(top=1, start=at(0)),
@@ -98,7 +99,7 @@ def test_loads_by_hand(spark: SparkSession) -> None:
                 commit("billing", 20, 1, 5),
                 commit("audit", 10, 1),
                 commit("etl", 20, 3),
-                commit("etl", 0, 2, -300),  # where it was before the topic had another number of partitions
+                commit("etl", 0, 2, -300),  # its position before the topic had another number of partitions
             ],
             GROUP_EVENTS: [
                 event("billing", 1, 2),
@@ -167,7 +168,7 @@ def test_skew_by_hand(spark: SparkSession) -> None:
 
 
 def test_a_skewed_hash_is_named_and_more_partitions_undo_it(spark: SparkSession) -> None:
-    """64 groups that all hash to 3 of 8 partitions, by their names, and one of them far heavier than the others."""
+    """64 groups whose names all hash to 3 of 8 partitions, one of them far heavier than the others."""
     names = [name for name in (f"team-{number}" for number in range(2000)) if hashing.partition_for(name, 8) == 3][:64]
     commits = [commit(name, 100, 3) for name in names[1:]] + [commit(names[0], 10_000, 3)]
     nodes = ["node-a", "node-b"]
@@ -211,7 +212,7 @@ def test_a_skewed_hash_is_named_and_more_partitions_undo_it(spark: SparkSession)
 
 
 def test_partitions_that_nobody_names_count(spark: SparkSession) -> None:
-    """Four groups on a cluster with 50 partitions, of which the tables name four: by what the groups hash to."""
+    """Four groups on a cluster with 50 partitions, of which the tables have four: by the groups' hashes."""
     names = ["readers", "billing", "orders", "flights"]
     commits = [commit(name, 10, hashing.partition_for(name, 50)) for name in names]
     assert max(row["offsets_partition"] for row in commits) < 49

@@ -1,4 +1,4 @@
-"""A sample gets a group from history only where nothing else is possible."""
+"""A sample gets a group from history only if no other group is possible."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOUR_S = 3600.0
 
 
 def said(at_s: float, member: str, partitions: list[int] | None, *, event: str = "registered", **changes: Any) -> Row:
-    """A member says (by its name ``group/member``) that it has these partitions of ``flights``."""
+    """A member registers (named ``group/member``) with these partitions of ``flights``."""
     group, _, member_id = member.partition("/")
     is_registered = event == "registered"
     return {
@@ -62,13 +62,13 @@ def unattributed(
 
 
 SCENES: dict[str, tuple[Sequence[Row], Sequence[Row]]] = {}
-"""Samples and registrations, by the name under which a test asks for what was found; all are looked at together."""
+"""Samples and registrations, by the name that a test uses for the result; all are processed together."""
 Found = Callable[[str], dict[tuple[float, int], str]]
 
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> Found:
-    """Of a scene: group/member by the seconds and partition of the samples that got one."""
+    """For a scene: group/member by the seconds and partition of the samples that got one."""
     scenes = list(enumerate(SCENES.values()))
     samples = [_of_scene(row, number) for number, (sent, _) in scenes for row in sent]
     registrations = [_of_scene(row, number) for number, (_, told) in scenes for row in told]
@@ -86,7 +86,7 @@ def found(spark: SparkSession) -> Found:
 
 
 def _of_scene(row: Row, number: int) -> Row:
-    """Each has hosts and a coordinator of its own."""
+    """Each has its own hosts and coordinator."""
     moved = {} if row["host"] is None else {"host": f"{row['host']} of {number}"}
     return row | moved | ({"offsets_partition": 10 * number + row["offsets_partition"]} if "event" in row else {})
 
@@ -123,9 +123,9 @@ SCENES["one group only"] = (
         unattributed(600, 0),
         unattributed(601, 1, reason="unknown"),
         unattributed(602, 2, reason="ambiguous"),  # two groups have it
-        unattributed(603, 3, reason="expired"),  # two members of one group say so: the group, no member
-        unattributed(604, 4),  # nobody's
-        unattributed(-6, 0),  # before, by more than clocks may be off
+        unattributed(603, 3, reason="expired"),  # two members of one group: the group, no member
+        unattributed(604, 4),  # of no group
+        unattributed(-6, 0),  # earlier, by more than clocks may differ
         unattributed(-4, 1),
         unattributed(HOUR_S + 4, 0),
         unattributed(HOUR_S + 6, 0),
@@ -183,7 +183,7 @@ def test_who_may_have_fetched_within_its_grace_time_stands_in_the_way(found: Fou
 
 
 SCENES["a clock set back"] = (
-    [unattributed(700, 0, lasts_s=-140), unattributed(900, 0, lasts_s=-3)],  # archive had it for a part of the former
+    [unattributed(700, 0, lasts_s=-140), unattributed(900, 0, lasts_s=-3)],  # archive owned it for a part of the former
     [
         said(0, "billing/a", [0]),
         said(620, "archive/x", [0]),
@@ -242,7 +242,7 @@ def test_before_and_after_by_reason_and_again(spark: SparkSession) -> None:
         SAMPLES,
         [
             unattributed(1, 0),
-            unattributed(1, 0),  # the same in all that names a row: counted together
+            unattributed(1, 0),  # the same in all columns that identify a row: counted together
             unattributed(2, 1),
             unattributed(3, 0, reason="ambiguous"),
             unattributed(4, 0, reason="internal", bytes=7),
@@ -278,7 +278,7 @@ def test_before_and_after_by_reason_and_again(spark: SparkSession) -> None:
 
 
 def _taking_over(seed: int) -> tuple[tuple[list[Row], list[Row]], dict[tuple[float, int], set[str]]]:
-    """Clients that share address and client id take partitions over from each other. Who fetched what is known here."""
+    """Clients that share address and client id take over partitions from each other. The real fetcher is known here."""
     chance = random.Random(seed)
     registrations: list[Row] = []
     holders: dict[int, list[tuple[float, float, str]]] = {partition: [] for partition in range(6)}
@@ -304,7 +304,7 @@ for _seed in range(2):
 
 @pytest.mark.parametrize("seed", FETCHED)
 def test_never_a_wrong_group(found: Found, seed: int) -> None:
-    """All who hold a partition fetch it. What is given to a group was fetched by no other."""
+    """All owners of a partition fetch it. What a group is given was fetched by no other."""
     given = found(f"seed {seed}")
     assert len(given) > 50
     for place, member in given.items():

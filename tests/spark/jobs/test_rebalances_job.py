@@ -1,4 +1,4 @@
-"""Rebalances, storms, members that flap and the advice, worked out by hand; and a storm among many groups."""
+"""Rebalances, storms, flapping members and the advice, computed by hand; and a storm among many groups."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def who(member_id: str, client_id: str | None = "rdkafka", host: str = "10.0.0.1
 def rebalance(
     at_s: float, took_s: float = 3, lost_s: float | None = 0, *, triggered_by: Any = None, **changes: Any
 ) -> dict[str, Any]:
-    """``triggered_by`` goes into the table's column ``culprit``."""
+    """``triggered_by`` is the table's column ``culprit``."""
     return {
         "group": "billing",
         "offsets_partition": 7,
@@ -78,12 +78,12 @@ def member_event(at_s: float, event: str, member: Any, **changes: Any) -> dict[s
 
 
 def absent(column: pa.Field) -> Any:
-    """A value for a column that a row does not name."""
+    """A value for a column that a row omits."""
     return [] if pa.types.is_list(column.type) else None if column.nullable else 0
 
 
 def came_and_went(at_s: float, away_s: float, old: Any, new: Any, why: str | None = None) -> list[dict[str, Any]]:
-    """It left, or was removed for that reason, and came back so much later."""
+    """It left, or was removed for that reason, and rejoined after that time."""
     going = "member_removed" if why else "member_left"
     return [member_event(at_s, going, old, reason=why), member_event(at_s + away_s, "member_added", new)]
 
@@ -171,9 +171,9 @@ def test_storms(by_hand: DataFrame) -> None:
 
 
 def test_members_that_flap(spark: SparkSession) -> None:
-    """``a`` comes back 3 times; ``b`` twice; of ``c`` two instances, that would need 6; ``d`` is away for too long.
+    """``a`` rejoins 3 times; ``b`` twice; two instances of ``c``, which would need 6; ``d`` rejoins too late.
 
-    ``f`` comes back, and with it two instances more.
+    ``f`` rejoins, together with two more instances.
     """
     events = [
         *(row for n in range(3) for row in came_and_went(600 * n, 10 + n, who(f"a{n}", "a"), who(f"a{n + 1}", "a"))),
@@ -203,7 +203,7 @@ def test_members_that_flap(spark: SparkSession) -> None:
 
 
 def test_groups_without_events(spark: SparkSession) -> None:
-    """Then the rebalances say who came and went; of a group with events they are not counted again."""
+    """Then the rebalances show who joined and left; a group with events is not counted again."""
     rows = [
         rebalance(100 * n, gone=[(*who(f"m-{n}"), EXPIRED, None)], added=[who(f"m-{n + 1}")], group=group)
         for n in range(3)
@@ -275,7 +275,7 @@ def _with_a_storm() -> tuple[Rows, Rows]:
 
 @pytest.fixture(scope="module")
 def told(spark: SparkSession) -> dict[str, list[Row]]:
-    """What the job says of both."""
+    """The job's rows about both."""
     (rebalances, events), (stormy, flapping_events) = _for_advice(), _with_a_storm()
     tables = {
         "rebalances": table(spark, "rebalances", rebalances + stormy),
@@ -327,7 +327,7 @@ def test_empty_tables(spark: SparkSession) -> None:
 
 
 def test_reads_only_what_it_needs(spark: SparkSession, tmp_path: Path) -> None:
-    """Of two hours the one that is asked about, and of the triggering member what is shown."""
+    """Of two hours the requested one, and of the triggering member what is shown."""
     for hour in (0, 1):
         row = {field.name: rebalance(3_600 * hour).get(field.name, absent(field)) for field in REBALANCES_SCHEMA}
         folder = tmp_path / "metrics" / "rebalances" / hour_folder(round(at(3_600 * hour).timestamp() * 1000))

@@ -1,4 +1,4 @@
-"""Answers of jobs for tests of the page, without Spark."""
+"""Results of jobs for tests of the page, without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page as a real browser lays it out, without a network. Where there is no browser, that is a failure."""
+"""The page in a real browser, without a network. A missing browser is a failure."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ PAPER = {LIGHT: "rgb(253, 253, 251)", DARK: "rgb(21, 24, 28)"}
 FIRST_SERIES = {LIGHT: "rgb(31, 111, 180)", DARK: "rgb(109, 179, 242)"}
 WIDTHS = (700, 1280, 1920)
 MIDNIGHT = NOON.replace(hour=0)
-"""Where curves end, so that the last label has a date."""
+"""The end of curves, so that the last label has a date."""
 SCREEN_PX, LINE_PX = 800, 30
-"""As high as a screen of 1280 x 800 shows, and more than one line of a table is, but less than two."""
+"""The visible height of a screen of 1280 x 800; and more than the height of one table line, but less than that of two."""
 TIMEOUT_S = 100
 GROUPS = ["billing", "\u8acb\u6c42\u66f8-\u51e6\u7406", "\u0641\u0648\u0627\u062a\u064a\u0631", "\U0001f680-launch"] + [
     f"the-data-platform-team.consumer-group-{number}.of-the-nightly-reconciliation.production" for number in range(8)
@@ -74,7 +74,7 @@ def over_time(name: str, x: str, y: str) -> Shown:
 
 
 def answers() -> list[Answer]:
-    """Of 14 minutes with a dozen groups, with all that is long."""
+    """Of 14 minutes with a dozen groups, with every long name."""
     rule = "no commit for 424 s, longer than the 61 s of its last commits; its last member was removed: session expired"
     verdicts = ("STOPPED", "WARNING", "OK")
     groups = [
@@ -133,7 +133,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def measured(page: Path, width: int, scheme: str = LIGHT) -> dict[str, Any]:
-    """What the script found."""
+    """The script's findings."""
     if BROWSER is None:
         pytest.fail("no chromium and no google-chrome: the report was not looked at in a browser")
     flags = ("headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking")
@@ -172,7 +172,7 @@ def test_nothing_is_wider_than_the_page_and_no_name_higher_than_a_line(page: Pat
     for label in found["labels"]:
         assert label["right"] <= label["plot"], label
     member = MEMBER.format(0)
-    assert member in {name["text"] for name in found["ids"]}  # what is hidden of it is copied as well
+    assert member in {name["text"] for name in found["ids"]}  # its hidden part is copied as well
 
 
 @pytest.mark.timeout(TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""A stream's output says what the batch job says over the same rows, whatever happened in between."""
+"""A stream's output equals the batch job's over the same rows, whatever happened in between."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OPTIONS = Options(timezone="Europe/Berlin", price_per_gib=2.0, now=datetime(2027
 
 
 SUMS = frozenset({"groups", "unattributed", "per_bucket"})
-"""Sections in which a row that is missing or counted twice shows."""
+"""Sections in which a missing or duplicate row shows."""
 
 Said = Mapping[str, list[tuple[Any, ...]]]
 
@@ -76,7 +76,7 @@ def test_files_that_arrive_and_one_that_comes_hours_late(spark: SparkSession, tm
 
 
 def test_clocks_that_differ_and_files_of_any_age(spark: SparkSession, tmp_path: Path) -> None:
-    """Gateway 0 is a day ahead and on a node that dates its file next year: no other row is late for that."""
+    """Gateway 0 is a day ahead and on a node that dates its file next year: that makes no other row late."""
     chance = random.Random(10)
     ahead = write_samples(tmp_path, "gateway-0-run-00000001", chance, hour=24)
     next_year = datetime(2027, 5, 1, tzinfo=UTC).timestamp()
@@ -89,7 +89,7 @@ def test_clocks_that_differ_and_files_of_any_age(spark: SparkSession, tmp_path: 
 
 
 def test_a_batch_that_was_written_and_not_noted_is_not_written_twice(spark: SparkSession, tmp_path: Path) -> None:
-    """A driver that is killed between the two runs the batch again."""
+    """A driver that is killed between the two repeats the batch."""
     chance = random.Random(4)
     write_samples(tmp_path, "gateway-1-run-00000001", chance)
     run(spark, tmp_path)
@@ -126,12 +126,12 @@ def test_batches_are_put_together_and_say_the_same(
     for number, each in enumerate(rows):
         folders.write(each, number)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        *(f"batch-{number:09d}" for number in (2, 3, 4)),  # those of the last tier stay for who reads them now
+        *(f"batch-{number:09d}" for number in (2, 3, 4)),  # those of the last tier stay for current readers
         *(f"tier-{number:09d}" for number in (0, 1)),
     ]
     everything = rows[0].union(rows[1]).union(rows[2]).union(rows[3]).union(rows[4])
     assert in_some_order(folders.read(spark)) == in_some_order(samples_by_the_minute(everything))
-    folders.write(rows[1], 1)  # run again after it was put together
+    folders.write(rows[1], 1)  # repeated after it was merged
     assert not (tmp_path / "batch-000000001").exists()
     assert in_some_order(folders.read(spark)) == in_some_order(samples_by_the_minute(everything))
 
@@ -150,7 +150,7 @@ def in_some_order(frame: DataFrame) -> list[str]:
 
 
 def test_lag_of_a_stream_is_lag(spark: SparkSession, tmp_path: Path) -> None:
-    """Its verdict, too, on a group whose only member left: who did is read from the table."""
+    """Including its verdict on a group whose only member left: the table shows who did."""
     partition = {"topic": "flights", "partition": 0, "epoch": 1}
     commit = {**partition, "offsets_partition": 7, "group": "billing", "kind": "commit", "commits": 1}
     end = {**partition, "log": 0, "log_start_offset": 0, "size_bytes": 0}
@@ -172,7 +172,7 @@ def test_lag_of_a_stream_is_lag(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_attribution_of_a_stream_is_attribution(spark: SparkSession, tmp_path: Path) -> None:
-    """Row by row: whose it was by history goes by each sample's own times, and drift by its own size."""
+    """Row by row: history gives the group by each sample's own time, and drift by its own size."""
     chance = random.Random(11)
     write_registrations(tmp_path)
     for number in (1, 2):
@@ -239,7 +239,7 @@ def test_a_late_file_of_an_hour_that_was_merged_before_is_missed_like_any_other(
 
 
 def merge(file: Path, name: str = "merged-00000001") -> None:
-    """As compaction leaves it when the time of grace is over."""
+    """The state after compaction when the grace time is over."""
     merged = file.with_name(f"{name}.parquet")
     manifest_of(merged).write_bytes(Manifest(files=frozenset({file.name}), at_ms=0).to_json())
     file.rename(merged)

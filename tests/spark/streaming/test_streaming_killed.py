@@ -1,4 +1,4 @@
-"""A driver that is killed with its JVM while files arrive: what the next one adds makes each row count once."""
+"""A driver is killed with its JVM while files arrive: with what its successor adds, each row counts once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEADLINE_S = 120
 
 
 def run_until(point: str, storage: Path) -> None:
-    """A driver in a process group of its own, to that point."""
+    """A driver in its own process group, up to that point."""
     command = [sys.executable, "-m", "tests.spark.streaming.streaming_driver", str(storage), "attribution", point]
     process = subprocess.Popen(command, start_new_session=True)
     try:
