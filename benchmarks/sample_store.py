@@ -1,7 +1,7 @@
 """``python -m benchmarks.sample_store``: what a sample costs in mapped slots, and in SQLite in WAL mode.
 
-Both keep it across SIGKILL before the answer goes out, and sync nothing. 100 runs grow in turn, as those of a gateway's
-consumers do. Processor time of this process, the best of five rounds.
+Both keep it across SIGKILL before the response is sent, and sync nothing. 100 runs grow in turn, like those of a
+gateway's consumers. The figure is processor time of this process, the best of five rounds.
 """
 
 from __future__ import annotations

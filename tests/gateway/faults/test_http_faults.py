@@ -154,7 +154,7 @@ class TestClient:
         ("actor", "name"), [(name, name) for name in ("controller", "gateway-1")], indirect=["actor"]
     )
     def test_what_the_gateway_has_to_do_itself(self, faults: FaultClient, actor: psutil.Process, name: str) -> None:
-        """The controller cannot stop itself, nor a gateway before it has answered."""
+        """The controller cannot stop itself, nor a gateway before it has responded."""
         with pytest.raises(UnknownTarget, match="nobody could end a pause"):
             faults.pause(name)
         fault = faults.pause(name, expires_ms=600_000)
@@ -205,7 +205,7 @@ class TestDescription:
         assert described - {("get", "/v1/openapi.json")} == served
 
     def test_it_admits_the_same_faults(self) -> None:
-        """What it does not say (what requests of an API name, which actor) is refused by the server alone."""
+        """Only the server checks what the description omits (requests of an API, actors by name)."""
         admits = admitted_by("Fault")
         assert all(admits(fields) for fields in GOOD)
         together = ("needs either", "names no", "is no error")

@@ -1,4 +1,4 @@
-"""The routes for groups over HTTP, asked of real coordinators."""
+"""The HTTP routes for groups, with real coordinators."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def group(full: Serving, fresh: Fresh) -> str:
 
 @pytest.fixture
 def answers(full: Serving) -> Iterator[Callable[..., None]]:
-    """Set what every offsets actor that runs answers to a question: a function of partition and question."""
+    """Set the response of every running offsets actor to a query: a function of partition and query."""
     assert full.actors is not None
     before = {partition: dict(core.answers) for partition, core in full.actors.offsets.items()}
 

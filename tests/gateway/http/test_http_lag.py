@@ -21,7 +21,7 @@ PRODUCE = 0
 
 
 def produce(full: Serving, topic: Topic, partition: int, count: int) -> None:
-    """One batch whose timestamps are of long ago."""
+    """One batch with old timestamps."""
     records = client_batch(count, first_ms=1)
     data = [{"topic_id": topic.topic_id, "partition_data": [{"index": partition, "records": records}]}]
     answer = full.ask(PRODUCE, 13, {"acks": -1, "timeout": 1000, "topic_data": data})

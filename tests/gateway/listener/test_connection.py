@@ -1,4 +1,5 @@
-"""What a connection survives and what it does not: bad frames, clients that do not read, limits. Real TCP."""
+"""Input that a connection survives, and input that closes it: bad frames, clients that do not read, limits. Real
+TCP."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ Fresh = Callable[[str], str]
 
 
 class Heard(logging.Handler):
-    """Keeps what is logged, in whatever phase of a test."""
+    """Keeps the log, in every phase of a test."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -45,12 +46,12 @@ class Heard(logging.Handler):
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
-    """What was logged of connections since the last call; in the end nothing else may have been, by asyncio neither.
+    """The log about connections since the last call. At the end there may be no other lines, including asyncio's.
 
     Every line is written: tests/runtime/test_limited_log.py is about those that are not.
     """
     monkeypatch.setattr(LimitedLog, "_is_first", lambda *_: True)
-    gc.collect()  # so that asyncio complains of what other tests left behind now
+    gc.collect()  # so that asyncio reports leftovers of other tests now
     heard = Heard()
 
     def take() -> list[str]:

@@ -30,7 +30,7 @@ WIDTHS = (700, 1280, 1920)
 MIDNIGHT = NOON.replace(hour=0)
 """The end of curves, so that the last label has a date."""
 SCREEN_PX, LINE_PX = 800, 30
-"""The visible height of a screen of 1280 x 800; and more than the height of one table line, but less than that of two."""
+"""The visible height of a screen of 1280 x 800; and more than one line of a table is high, but less than two."""
 TIMEOUT_S = 100
 GROUPS = ["billing", "\u8acb\u6c42\u66f8-\u51e6\u7406", "\u0641\u0648\u0627\u062a\u064a\u0631", "\U0001f680-launch"] + [
     f"the-data-platform-team.consumer-group-{number}.of-the-nightly-reconciliation.production" for number in range(8)
