@@ -1,5 +1,4 @@
-"""How tests are distributed: ``make test`` has three pytest-xdist workers, which mostly wait; one test alone has
-none."""
+"""How tests are distributed: ``make test`` has three pytest-xdist workers, which wait a lot; a single test has none."""
 
 from __future__ import annotations
 

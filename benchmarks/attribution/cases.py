@@ -226,7 +226,7 @@ async def zookeeper_away(stage: Stage) -> None:
 
 
 async def _mixed(stage: Stage) -> None:
-    """Groups with their own client ids, and pairs with one id: on different topics, with overlapping assignments."""
+    """Two groups with ids of their own, and pairs with one id: on different topics, with overlapping assignments."""
     topic = await stage.topic(batches=1)
     for group in range(2):
         team = stage.team(f"group-{group}", topic)

@@ -24,8 +24,7 @@ COMMIT_INTERVAL_S = 1.0
 POLL_S = 0.2
 _PROGRESS_INTERVAL_S = 0.5
 ALONE_S = 30
-"""SIGALRM ends a consumer this long after its demo ended: Muster ends with the demo, and a client may wait for its
-coordinator forever."""
+"""SIGALRM then ends a consumer without its demo: Muster ends too, and a client may await its coordinator forever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

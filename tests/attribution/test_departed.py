@@ -43,8 +43,7 @@ def test_groups_one_after_another_are_told_apart_at_once(bench: Bench, says: Coo
 
 
 def test_who_was_expelled_may_come_back_on_a_new_connection(bench: Bench, says: Coordinator) -> None:
-    """A session timeout is not an action of the client: it may not know of it, and its connections may have been
-    cut."""
+    """A session timeout is not the client's action: it may not know of it, and its connections may have been cut."""
     bench.account.updates([says.register("a", "ma", 0, 1)], NOW_MS - 60_000)
     bench.account.updates([says.withdraw("a", "ma"), says.register("b", "mb", 0, 1)], NOW_MS)
     run(bench, [ConnectionState(opened_ms=NOW_MS + 1)], NOW_MS + 1, NOW_MS + GRACE_MS)

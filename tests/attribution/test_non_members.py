@@ -12,8 +12,7 @@ PENDING_MS = 60_000
 
 
 def run(bench: Bench, connections: list[ConnectionState], from_ms: int, to_ms: int, *, offset: int = 0) -> None:
-    """Each continues to fetch partition 0, four times a second, and gets records; pending bytes are settled at the same
-    time."""
+    """Each continues to fetch partition 0, four times a second, and gets records; meanwhile the account is settled."""
     for at_ms in range(from_ms, to_ms, 250):
         for connection in connections:
             bench.fetching(connection, {0: offset}, at_ms=at_ms)
@@ -179,8 +178,7 @@ def test_a_member_that_connects_again_beside_an_outsider_has_its_bytes(bench: Be
 
 
 def test_a_member_that_was_silent_for_a_while_is_the_one_that_was_known_first(bench: Bench) -> None:
-    """Until it had processed its records it fetched something else, and the reader was taken for it during that
-    time."""
+    """Until it had processed its records it fetched something else, and the reader was taken for it meanwhile."""
     bench.account.updates([Coordinator().register("g", "m", 0, 1)], NOW_MS)
     member, reader = ConnectionState(), ConnectionState()
     run(bench, [member], NOW_MS, NOW_MS + 10_000)

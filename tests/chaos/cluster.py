@@ -28,8 +28,7 @@ class StartFailed(RuntimeError):
 
 
 class Cluster:
-    """``with Cluster(folder, gateways=3, properties={...}) as cluster``: serves inside; no process survives the
-    block."""
+    """``with Cluster(folder, gateways=3, properties={...}) as cluster``: serves inside, and leaves nothing behind."""
 
     def __init__(self, folder: Path, *, gateways: int, properties: dict[str, str], tree: Path = ROOT) -> None:
         """``tree``: the checkout from which Muster runs."""

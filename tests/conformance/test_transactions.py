@@ -1,5 +1,4 @@
-"""``kafka-producer-perf-test`` with transactions, which Muster does not serve yet: Java's producer reports why at
-once."""
+"""``kafka-producer-perf-test`` with transactions, which Muster does not serve yet: Java's producer says why at once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The origin of a member's requests: principal, host and client id of its registration; and OffsetFetch's part in
-it."""
+"""The origin of a member's requests: principal, host and client id of its registration; what OffsetFetch shows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Assignments of Kafka Connect's workers, in the layout of ConnectProtocol and
-IncrementalCooperativeConnectProtocol."""
+"""Assignments of Kafka Connect's workers, as in ConnectProtocol and IncrementalCooperativeConnectProtocol."""
 
 from __future__ import annotations
 

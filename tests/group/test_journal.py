@@ -257,8 +257,7 @@ def test_a_session_expired(driver: Journaled) -> None:
 
 
 def test_who_does_not_rejoin_is_awaited_and_expelled(driver: Journaled) -> None:
-    """The leader requests a rebalance at 4000; b keeps its session but does not rejoin; 20 s is the rebalance
-    timeout."""
+    """The leader requests a rebalance at 4000; b keeps its session but never rejoins; 20 s is the rebalance timeout."""
     a, b = pair(driver, rebalance_ms=20_000)
     driver.at(4000)
     driver.park(replace(join(a, rebalance_ms=20_000), reason="topics changed"))

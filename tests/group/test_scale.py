@@ -21,8 +21,7 @@ SLACK = 1.05
 
 
 class Operations:
-    """Counts the bytecode operations of the core and of the Python code that it calls, while :func:`traced` is
-    active."""
+    """Counts bytecode operations of the core and of the Python code that it calls, while :func:`traced` is active."""
 
     _counting: Operations | None = None
 

@@ -1,4 +1,4 @@
-"""The names on which users may rely: few, listed in ``muster.PUBLIC``, each with a docstring."""
+"""The names that users may rely on: few, listed in ``muster.PUBLIC``, each with a docstring."""
 
 from __future__ import annotations
 

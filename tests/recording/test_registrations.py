@@ -21,8 +21,7 @@ Held = dict[tuple[str, str], dict[str, Any]]
 
 
 class World:
-    """One offsets partition under many coordinators; after every step, the current state is recorded in addition to the
-    rows."""
+    """One offsets partition under many coordinators; after every step, the state is recorded beside the rows."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -62,8 +61,7 @@ class World:
         self.driver.write_all()
 
     def fail_over(self) -> None:
-        """The log does not have everything; a part of the dead coordinator's reports arrives later, with its own
-        clock."""
+        """The log does not have everything; part of the dead one's reports arrives later, with its own clock."""
         self.note()
         epoch = self.driver.epoch
         self.driver.restart()

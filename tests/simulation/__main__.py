@@ -14,7 +14,7 @@ from tests.simulation.processes import run as processes
 from tests.simulation.run import STEPS, replay_command, run, shorten
 
 PROGRESS = 250
-"""Seeds between two lines of progress."""
+"""A line of progress every so many seeds."""
 
 
 def main() -> int:

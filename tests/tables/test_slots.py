@@ -45,8 +45,7 @@ def take_and_store(directory: Path, last: int) -> bytes:
 
 @pytest.mark.parametrize("last", [2, 3, 4, 300])
 def test_killed_at_any_byte_of_a_store_a_slot_has_what_held_before_or_after(tmp_path: Path, last: int) -> None:
-    """Stored like struct does: the copy is cleared, then written from its beginning; or only written, as others
-    would."""
+    """Stored like struct does: the copy is cleared, then written from its beginning; or only written, as others do."""
     before, after = take_and_store(tmp_path, last - 1), take_and_store(tmp_path, last)
     assert counters(after, 0) == stored(last)
     known = stored(last - 1) if last > 2 else None

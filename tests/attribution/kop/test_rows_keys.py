@@ -22,8 +22,7 @@ DEFAULT_IDS = {
 
 
 def consumer(world: World, group: str, *partitions: int, client_id: str | None = "app", **where: str) -> Connection:
-    """A consumer of the group with these partitions, which looked up its coordinator at A; its fetch connection to
-    C."""
+    """A consumer of the group with these partitions, which looked up its coordinator at A; its connection to C."""
     world.find(world.connect("A", client_id, **where), group)
     world.join(world.connect("B", client_id, **where), group, *partitions)
     return world.connect("C", client_id, **where)
@@ -135,8 +134,7 @@ def test_f09_client_ids_that_make_no_node(world: World, ours: Ours, client_id: s
 
 
 def test_f09_a_slash_makes_nodes_that_nobody_removes(world: World, kop: Kop, ours: Ours) -> None:
-    """KoP deletes the leaf; its parent stays, and a listing shows a client that never existed. Muster leaves
-    nothing."""
+    """KoP deletes the leaf; its parent stays, and a listing shows a client that never was. Muster leaves nothing."""
     look_up = world.connect("A", "a/b")
     world.find(look_up, "g")
     member = world.join(world.connect("B", "a/b"), "g", 0)

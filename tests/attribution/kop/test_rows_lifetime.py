@@ -160,8 +160,7 @@ def test_f16_a_process_with_another_group_in_the_same_place(world: World) -> Non
 
 
 def test_f19_a_broker_that_is_killed_deletes_nothing(world: World, ours: Ours) -> None:
-    """The nodes are persistent: a later client at that address is taken for the dead one. In Muster the session
-    ends."""
+    """The nodes are persistent: a later client there is taken for the dead one. In Muster the session ends."""
     _, member = consumer(world, 0)
     ours.mapping.sweep(world.registrations())
     world.kill("A")
@@ -190,8 +189,7 @@ def test_f20_an_address_that_is_used_again(world: World) -> None:
 
 
 def test_f21_what_is_wrong_or_stale_is_repaired_too(ours: Ours) -> None:
-    """Scheme 3 writes what is missing. Muster's plan is a difference in both directions, after two rounds that
-    agree."""
+    """Scheme 3 writes what is missing. Muster's plan is a difference both ways, after two rounds that agree."""
     scheme = SchemeThree()
     world = World((scheme, ours))
     look_up, member = consumer(world, 0)
@@ -278,8 +276,7 @@ def test_f30_a_coordinator_that_could_not_load_looks_empty(world: World, ours: O
 
 
 def test_f31_a_fetch_that_is_answered_after_its_partition_moved(world: World, ours: Ours) -> None:
-    """Any design based on assignments would lose it, or attribute it to the wrong member. The previous owner counts for
-    a while."""
+    """Any design by assignment would lose it, or give it to the wrong member. The previous owner counts for a while."""
     old = world.join(world.connect("B", "old"), "g", 0, 1)
     new = world.join(world.connect("B", "new"), "g")
     world.find(world.connect("A", "old"), "g")

@@ -145,8 +145,7 @@ async def _closed(worker: Worker, client: Any) -> None:
 
 
 async def _started(worker: Worker, make: Callable[[], Any]) -> Any:
-    """A connected client. Brokers may be unavailable for a while, and a client that failed to start cannot be
-    restarted."""
+    """A connected client. Brokers may be unavailable at first, and a client that failed to start cannot restart."""
     while True:
         client = make()
         try:

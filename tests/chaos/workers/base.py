@@ -66,8 +66,7 @@ class Producing(Worker):
         self.in_flight = 0
 
     def next_records(self) -> tuple[Place, list[tuple[str, bytes]]]:
-        """Named records for the next partition in turn; also written to the journal. None while too many are
-        unacknowledged."""
+        """Named records for the next partition in turn, written to the journal. None while too many are pending."""
         if self.in_flight >= MAX_IN_FLIGHT:
             return self._places[0], []
         place = self._places[self._round % len(self._places)]

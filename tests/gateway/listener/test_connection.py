@@ -1,5 +1,4 @@
-"""Input that a connection survives, and input that closes it: bad frames, clients that do not read, limits. Real
-TCP."""
+"""What a connection survives, and what closes it: bad frames, clients that do not read, limits. Real TCP."""
 
 from __future__ import annotations
 

@@ -50,8 +50,7 @@ def rebalance(member: Member) -> None:
 
 
 def killed_and_back(full: Serving, group: str) -> int:
-    """The group's coordinator as after SIGKILL: nothing is flushed or reported; a successor serves. Its leader
-    epoch."""
+    """The group's coordinator as after SIGKILL: nothing is flushed or sent; a successor serves. Its leader epoch."""
     actors = full.actors
     assert actors is not None
     partition = full.gateway.partition_of(group)

@@ -254,8 +254,7 @@ OPENING = {
 def test_a_leader_that_opens_in_the_middle_of_it(
     copies: Callable[[], Path], name: str, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The old one stops at a step, the new one opens up to a point; the old one continues to its end, then the new
-    one."""
+    """The old one stops at a step, the new one opens up to a point; the old one runs to its end, then the new one."""
     gate = threading.Event()
     reached = threading.Event()
     owner, attribute = OPENING[point]

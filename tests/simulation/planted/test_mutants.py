@@ -9,7 +9,7 @@ from tests.simulation.rules.invariants import INVARIANTS
 from tests.simulation.run import run
 
 SEEDS = 40
-"""A mutant must be caught within this number of seeds."""
+"""Within so many seeds a mutant must be caught."""
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

@@ -342,8 +342,7 @@ def test_sums(spark: SparkSession) -> None:
 
 
 def test_over_time_and_gone(spark: SparkSession) -> None:
-    """A group that stops falls behind by what is produced; one that is deleted and continues under another name is
-    gone."""
+    """A group that stops falls behind by what is produced; one that is deleted and continues as another is gone."""
     commits = table(
         spark,
         "commits",

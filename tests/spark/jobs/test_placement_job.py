@@ -87,8 +87,7 @@ def member(group: str, name: str, at_s: float) -> Row:
 
 
 def test_loads_by_hand(spark: SparkSession) -> None:
-    """For etl, idle except for one event, the last snapshot before noon counts; for gone, which left before, none
-    does."""
+    """For etl, idle except for one event, the last snapshot before noon counts; for gone, which left before, none."""
     found = answers(
         spark,
         Options(top=1, start=at(0)),
