@@ -21,8 +21,12 @@ class PerNode:
         self._homes: dict[str, str] = {}
 
     async def follow(self, alive: Collection[str], wanted: Collection[str]) -> None:
-        """Have one actor on each of the ``wanted`` nodes; drop those of nodes that are not ``alive``."""
-        for name in [name for name, home in self._found().items() if home is not None and home not in alive]:
+        """Have one actor on each of the ``wanted`` nodes; drop those of nodes that are not ``alive``, and second ones.
+
+        A node gets a second one if a controller is lost together with another node: its successor knows the name of
+        the actor that was lost, not its node, and creates it anew.
+        """
+        for name in self._superfluous(alive):
             await self._forget(name)
         found = self._found()
         if None in found.values():
@@ -31,6 +35,16 @@ class PerNode:
         for node_id, number in zip(sorted(set(wanted) - set(found.values())), free, strict=False):
             self._homes[f"{self.kind}-{number}"] = node_id
             self._manage_on(node_id, number)
+
+    def _superfluous(self, alive: Collection[str]) -> list[str]:
+        found, taken = [], set[str]()
+        for name, home in sorted(self._found().items(), key=lambda item: int(item[0].rpartition("-")[2])):
+            if home is None:
+                continue
+            if home not in alive or home in taken:
+                found.append(name)
+            taken.add(home)
+        return found
 
     async def remove_from(self, node_id: str) -> bool:
         """End the actor on that node. Returns whether there was one."""
