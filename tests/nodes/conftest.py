@@ -26,4 +26,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="package")
 def on_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     with bench(tmp_path_factory.mktemp("nodes"), 3, _PROPERTIES) as running:
+        assert running.until_settled()["controller"] == running.nodes.head.node_id  # at first; tests move it
         yield running

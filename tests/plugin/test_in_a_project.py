@@ -85,7 +85,7 @@ def test_a_plan_of_faults(muster):
     faults.run("outage.yaml")
     assert commit(muster, 7) == 7
     assert [fault["hits"] for fault in faults.faults()] == [1]
-    until(lambda: 'muster_faults_injected_total{action="kill"' in scrape(muster))  # the controller counts kills
+    until(lambda: 'muster_faults_injected_total{gateway="1",action="kill"' in scrape(muster))
 
 
 def scrape(muster):
