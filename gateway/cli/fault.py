@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -17,7 +17,7 @@ from muster.gateway.cli import http
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import print_json, print_table
-from muster.gateway.cli.running import by_storage_or_address, state_of, status_of
+from muster.gateway.cli.running import by_storage_or_address
 
 if TYPE_CHECKING:
     from muster.actors.faults import Fault
@@ -78,7 +78,8 @@ def on_cluster(command: F) -> F:
 class FaultApi:
     """The fault API of one cluster. Its methods raise FaultError, UnknownTarget among them."""
 
-    def __init__(self, urls: tuple[str, ...]) -> None:
+    def __init__(self, urls: Callable[[], Iterable[str]]) -> None:
+        """``urls()``: HTTP addresses of gateways, the likeliest first."""
         self._urls = urls
 
     def inject(self, fault: Fault) -> str:
@@ -100,7 +101,7 @@ class FaultApi:
         from muster.actors.faults import FaultError, UnknownTarget
 
         try:
-            return http.send(self._urls, method, path, body)
+            return http.send(self._urls(), method, path, body)
         except http.Refused as error:
             raise (UnknownTarget if error.status == _NOT_FOUND else FaultError)(error.message) from error
         except http.NotTold as error:
@@ -109,17 +110,7 @@ class FaultApi:
 
 def _api(directory: Path, address: str | None, http_urls: tuple[str, ...]) -> FaultApi:
     given = tuple(url for urls in http_urls for url in urls.split(","))
-    urls = given or _http_urls(directory, address)
-    if not urls:
-        raise CliError("no gateway has an HTTP address; see muster status")
-    return FaultApi(urls)
-
-
-def _http_urls(directory: Path, address: str | None) -> tuple[str, ...]:
-    if address is None:
-        return state_of(directory).metrics
-    actors = status_of(directory, address)["actors"]
-    return tuple(actor["metrics_url"] for actor in actors if actor.get("metrics_url"))
+    return FaultApi(lambda: given or http.gateways(directory, address))
 
 
 def _fields(command: F) -> F:

@@ -16,6 +16,7 @@ from muster.gateway.cli.running import state_of, status_of
 _CONNECT_S = 5.0
 _TIMEOUT_S = 30.0
 _METRICS = "/metrics"
+_NO_ADDRESS = "no gateway has an HTTP address; see muster status"
 
 
 class NotTold(CliError):
@@ -34,7 +35,7 @@ def ask(directory: Path, address: str | None, path: str, **parameters: str) -> d
     """GET the path from any gateway of the selected Muster. Returns its JSON. Raises NotTold, Refused."""
     failure = ""
     try:
-        for base in _gateways(directory, address):
+        for base in gateways(directory, address):
             try:
                 return _answer(_connect(base), "GET", f"{urlsplit(base).path}{path}?{urlencode(parameters)}")
             except (OSError, HTTPException, ValueError) as error:
@@ -43,10 +44,10 @@ def ask(directory: Path, address: str | None, path: str, **parameters: str) -> d
         raise
     except CliError as error:
         raise NotTold("; ".join(filter(None, (failure, error.message)))) from error
-    raise NotTold(f"{failure or 'no gateway has an HTTP address'}; see muster status")
+    raise NotTold(f"{failure}; see muster status" if failure else _NO_ADDRESS)
 
 
-def _gateways(directory: Path, address: str | None) -> Iterator[str]:
+def gateways(directory: Path, address: str | None) -> Iterator[str]:
     """Addresses of gateways at their start and, if none of these responds, their current ones. Raises CliError."""
     if address is None:
         yield from (url.removesuffix(_METRICS) for url in state_of(directory).metrics)
@@ -71,7 +72,7 @@ def send(urls: Iterable[str], method: str, path: str, body: Any = None) -> dict[
             return _answer(connection, method, f"{urlsplit(base).path}{path}", body)
         except (OSError, HTTPException, ValueError) as error:
             raise NotTold(f"{base} does not respond: {str(error) or type(error).__name__}") from error
-    raise NotTold(f"no gateway listens at {', '.join(failures)}")
+    raise NotTold(f"no gateway listens at {', '.join(failures)}" if failures else _NO_ADDRESS)
 
 
 def _connect(base: str) -> HTTPConnection:

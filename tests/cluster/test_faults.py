@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ import psutil
 import pytest
 
 from muster.actors.wire.codec import ErrorCode
+from muster.gateway.cli.storage import directory
 from muster.placement.hashing import partition_for
 from pytest_muster import FaultClient, UnknownTarget
 from tests.gateway.serving import Client
@@ -41,6 +43,17 @@ def test_a_killed_actor_comes_back(muster: Muster, faults: FaultClient) -> None:
     muster.until_back("reconciler", pid)
     with pytest.raises(UnknownTarget, match="there is no offsets-4711"):
         faults.kill("offsets-4711")
+
+
+def test_the_command_finds_gateways_that_have_other_addresses_than_at_the_start(muster: Muster) -> None:
+    """As on several nodes, once those of the start have been lost or drained."""
+    state = directory.read_state(muster.storage)
+    assert state is not None
+    directory.write_state(muster.storage, dataclasses.replace(state, metrics=("http://127.0.0.1:1/metrics",)))
+    try:
+        assert json.loads(muster.cli("fault", "list", "--json")) == []
+    finally:
+        directory.write_state(muster.storage, state)
 
 
 def test_the_tables_tell_a_kill_the_loss_and_who_served_then(muster: Muster, fresh: Callable[[str], str]) -> None:
